@@ -1,0 +1,82 @@
+# The one door to this repository: `make` lists what it can do.
+# Needs python3 (3.11 or newer) with venv, and make. Everything else goes into .venv.
+
+PYTHON ?= python3
+WORKERS ?= 2
+AGENT ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# -P keeps the current folder off sys.path: app, tasks and api are common names.
+PY := $(BIN)/python -P
+PIP := $(PY) -m pip --disable-pip-version-check
+PACKAGES := app tasks workers api leadhand
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo check test test-fast faults fmt docs lock clean
+
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/runtime.stamp ## put Leadhand and what it runs on into .venv
+
+setup-dev: $(VENV)/dev.stamp ## the same, with the tools for tests and checks
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Leadhand needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "setup: making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "on Debian: apt install python3-venv"; exit 1; }
+
+$(VENV)/runtime.stamp: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "setup: installing the packages of requirements.lock, each checked against its hash"
+	@$(PIP) install --quiet --require-hashes -r requirements.lock
+	@echo "setup: installing leadhand itself from this folder"
+	@$(PIP) install --quiet --no-deps -e .
+	@touch $@
+	@echo "setup: done, the command is $(BIN)/leadhand"
+
+$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+	@echo "setup: installing the packages of requirements-dev.lock, each checked against its hash"
+	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@echo "setup: installing leadhand itself from this folder"
+	@$(PIP) install --quiet --no-deps -e .
+	@touch $@
+
+demo: setup ## a whole run with nothing but this folder (AGENT=claude for a real agent)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENT="$(AGENT)" sh examples/demo.sh
+
+check: setup-dev ## format, lint, types, import contracts, docs drift, spelling, dependencies, dead code, locks
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if [ -f scripts/docs.py ]; then echo "$(PY) scripts/docs.py --check"; $(PY) scripts/docs.py --check; fi
+	$(BIN)/codespell
+	$(BIN)/deptry .
+	$(BIN)/vulture
+	$(PY) scripts/lock.py --check
+
+test: setup-dev ## every test, in WORKERS processes, with branch coverage
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+test-fast: setup-dev ## the tests that need no worker: unit, property and doctests
+	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" $(wildcard tests/unit tests/property) $(PACKAGES)
+
+faults: setup-dev ## plant faults in the state machine; the properties must catch each one
+	$(PY) -m pytest -n $(WORKERS) -m faults
+
+fmt: setup-dev ## format, and mend what the linter can mend
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+docs: setup-dev ## write the generated parts of the docs anew
+	$(PY) scripts/docs.py
+
+lock: ## make both lock files anew from pyproject.toml (UPGRADE=1 for the newest versions)
+	$(PYTHON) -P scripts/lock.py $(if $(UPGRADE),--upgrade)
+
+clean: ## remove .venv and everything that tools left behind
+	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""Everything that Leadhand's core refuses, as one tree; each error is named for the fact.
+
+LeadhandError
+├── SessionUnknown          no session has this id
+├── SessionStillRuns        the call needs a session that has ended
+├── ControlRefused          the verb does not fit the session's status
+├── IdempotencyConflict     the key was used before, for another body
+├── InvalidDocument         a field holds what cannot be run
+├── ReferenceUnresolved     a `${reference}` names nothing
+├── CapabilityRefused       the token does not grant this
+├── SettingInvalid          a setting cannot be used
+└── StoreAway               Redis does not answer
+"""
+
+from __future__ import annotations
+
+
+class LeadhandError(Exception):
+    """What all of Leadhand's own errors are; the arguments are kept, so each one pickles."""
+
+    def __reduce__(self) -> tuple[type[LeadhandError], tuple[object, ...]]:
+        return (type(self), self.args)
+
+
+class SessionUnknown(LeadhandError):
+    """No session has this id."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} is not found; `leadhand ls` lists those that are"
+
+
+class SessionStillRuns(LeadhandError):
+    """The call needs a session that has ended."""
+
+    def __init__(self, session: str, status: str) -> None:
+        super().__init__(session, status)
+        self.session = session
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} is still {self.status}; wait for its end or abort it"
+
+
+class ControlRefused(LeadhandError):
+    """The verb does not fit the session's status."""
+
+    def __init__(self, session: str, verb: str, status: str, hint: str = "") -> None:
+        super().__init__(session, verb, status, hint)
+        self.session = session
+        self.verb = verb
+        self.status = status
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"cannot {self.verb} session {self.session!r}: it is {self.status}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class IdempotencyConflict(LeadhandError):
+    """The key was used before, for another body."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"Idempotency-Key {self.key!r} was used for another body; use a new key"
+
+
+class InvalidDocument(LeadhandError):
+    """A field holds what cannot be run."""
+
+    def __init__(self, field: str, value: object, hint: str) -> None:
+        super().__init__(field, value, hint)
+        self.field = field
+        self.value = value
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.field} is {self.value!r}: {self.hint}"
+
+
+class ReferenceUnresolved(LeadhandError):
+    """A `${reference}` names nothing."""
+
+    def __init__(self, reference: str, address: str) -> None:
+        super().__init__(reference, address)
+        self.reference = reference
+        self.address = address
+
+    def __str__(self) -> str:
+        return f"{self.reference!r} in {self.address!r} names no node that can be seen from there"
+
+
+class CapabilityRefused(LeadhandError):
+    """The token does not grant this."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the token does not grant this: {self.why}"
+
+
+class SettingInvalid(LeadhandError):
+    """A setting cannot be used."""
+
+    def __init__(self, name: str, value: str, hint: str) -> None:
+        super().__init__(name, value, hint)
+        self.name = name
+        self.value = value
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.value!r}: {self.hint}"
+
+
+class StoreAway(LeadhandError):
+    """Redis does not answer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return f"Redis at {self.url} does not answer; nothing was lost, try again when it is back"

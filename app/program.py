@@ -1,0 +1,234 @@
+"""The program: one inner form that every kind of definition is compiled to, and its addresses.
+
+A program is a block of nodes. A node is a step or a loop; a loop has a block as its body. Inside
+a block `needs` names the nodes that must be done first; a node without `needs` needs the one
+before it, and `needs: []` starts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+#: Grows when a program says something that older workers cannot carry out.
+SCHEMA_VERSION = 1
+
+NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+
+
+class Action(StrEnum):
+    #: A doer: an agent, a command or a callable that works on the task.
+    AGENT = "agent"
+    #: A named tool of the worker.
+    TOOL = "tool"
+    #: Judges a doer's work and gives a verdict with feedback.
+    CHECK = "check"
+    #: Combines the verdicts of the checks into the iteration's.
+    JUDGE = "judge"
+    #: Decides whether the loop around it ends.
+    BREAK = "break"
+    #: Asks a person and parks until the answer or the deadline.
+    HUMAN = "human"
+    #: Parks for a time.
+    WAIT = "wait"
+    #: Starts a child session and parks until it ends.
+    CHILD = "child"
+
+
+class OnFail(StrEnum):
+    #: The block around the loop fails with it.
+    STOP = "stop"
+    #: The next node goes on; the session ends with a warning.
+    CONTINUE = "continue"
+    #: The loop runs again as its next run, as often as `retries` grants.
+    RETRY = "retry"
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RetryPolicy(Frozen):
+    """How often a failed attempt is tried again, and how long it waits before."""
+
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    backoff_s: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    max_backoff_s: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
+
+
+class Step(Frozen):
+    """The smallest thing that a worker carries out."""
+
+    kind: Literal["step"] = "step"
+    id: NodeId
+    action: Action
+    needs: tuple[NodeId, ...] | None = None
+    #: A reference that must hold (not empty, not false) for the step to run; else it is skipped.
+    when: str | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=30 * 24 * 3600)] = 60.0
+    retry: RetryPolicy = RetryPolicy()
+    #: Whether its failure ends the block around it.
+    critical: bool = True
+    #: The queue that its message travels on, before the place is added.
+    queue: str = ""
+    #: Quick steps may run in the worker that released them, without a message of their own.
+    quick: bool = False
+    label: str | None = None
+    inputs: dict[str, JsonValue] = {}
+    #: A reference to a list, or a list: one item of the step runs for each element.
+    for_each: str | tuple[JsonValue, ...] | None = None
+
+
+class Loop(Frozen):
+    """A block that is run again and again until something in it ends it."""
+
+    kind: Literal["loop"] = "loop"
+    id: NodeId
+    body: Annotated[tuple[Node, ...], Field(min_length=1)]
+    needs: tuple[NodeId, ...] | None = None
+    max_iterations: Annotated[int, Field(ge=0, le=10_000)] = 3
+    on_fail: OnFail = OnFail.STOP
+    retries: Annotated[int, Field(ge=0, le=999)] = 0
+    #: The step in the body whose text is the loop's result.
+    result: NodeId | None = None
+    label: str | None = None
+
+
+Node = Annotated[Step | Loop, Field(discriminator="kind")]
+Loop.model_rebuild()
+
+
+class Program(Frozen):
+    """An immutable block of nodes, named by its content."""
+
+    schema_version: int = SCHEMA_VERSION
+    name: str = ""
+    body: Annotated[tuple[Node, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _sound(self) -> Program:
+        _check_block(self.body, path="", in_loop=False)
+        return self
+
+    @property
+    def hash(self) -> str:
+        """32 hex characters of the SHA-256 of the program's canonical JSON."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
+
+    def node(self, path: str) -> Step | Loop:
+        """The node at a path such as ``outer/inner/ask``. Raises KeyError where there is none."""
+        block = self.body
+        found: Step | Loop | None = None
+        for name in path.split("/"):
+            found = next((node for node in block if node.id == name), None)
+            if found is None:
+                raise KeyError(path)
+            block = found.body if isinstance(found, Loop) else ()
+        assert found is not None
+        return found
+
+    def walk(self) -> Iterator[tuple[str, Step | Loop]]:
+        """Every node with its path, outer before inner, in the order written."""
+        yield from _walk(self.body, prefix="")
+
+
+def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
+    """What each node of a block waits for, with the default of the node before it filled in."""
+    filled: dict[str, tuple[str, ...]] = {}
+    before: tuple[str, ...] = ()
+    for node in block:
+        filled[node.id] = before if node.needs is None else tuple(dict.fromkeys(node.needs))
+        before = (node.id,)
+    return filled
+
+
+def sinks_of(block: tuple[Node, ...]) -> tuple[str, ...]:
+    """The nodes that nothing else in the block needs: what its implicit join waits for."""
+    needed = {name for needs in needs_of(block).values() for name in needs}
+    return tuple(node.id for node in block if node.id not in needed)
+
+
+_DECORATION = re.compile(r"~\d+|\[\d+\]|#\d+")
+_LAST_ITERATION = re.compile(r"\[(\d+)\]$")
+
+
+def path_of(address: str) -> str:
+    """The node's path in the program, without runs, iterations and items.
+
+    >>> path_of("outer~1[1]/inner~1[3]/ask")
+    'outer/inner/ask'
+    >>> path_of("fetch~1#17")
+    'fetch'
+    """
+    return _DECORATION.sub("", address)
+
+
+def block_of(address: str) -> str:
+    """The block instance that a step stands in; empty for the program's own.
+
+    >>> block_of("green~1[2]/check.lint")
+    'green~1[2]'
+    >>> block_of("fetch~1#17")
+    'fetch~1'
+    """
+    if "#" in address.rpartition("/")[2]:
+        return address.rpartition("#")[0]
+    return address.rpartition("/")[0]
+
+
+def iteration_of(address: str) -> int:
+    """The iteration of the innermost loop around a step; 1 where there is none.
+
+    >>> iteration_of("green~1[2]/check.lint")
+    2
+    """
+    match = _LAST_ITERATION.search(block_of(address.partition("#")[0]))
+    return int(match.group(1)) if match else 1
+
+
+def _walk(block: tuple[Node, ...], prefix: str) -> Iterator[tuple[str, Step | Loop]]:
+    for node in block:
+        path = prefix + node.id
+        yield path, node
+        if isinstance(node, Loop):
+            yield from _walk(node.body, prefix=path + "/")
+
+
+def _check_block(block: tuple[Node, ...], *, path: str, in_loop: bool) -> None:
+    seen: set[str] = set()
+    for node in block:
+        if node.id in seen:
+            raise ValueError(f"node {path + node.id!r} stands twice in its block; rename one")
+        seen.add(node.id)
+    for node in block:
+        _check_node(node, seen, path=path, in_loop=in_loop)
+    _check_order(needs_of(block), path=path)
+
+
+def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: bool) -> None:
+    for need in node.needs or ():
+        if need not in block_ids:
+            raise ValueError(f"node {path + node.id!r} needs {need!r}, which is not in its block")
+    if isinstance(node, Loop):
+        if node.result is not None and node.result not in {inner.id for inner in node.body}:
+            raise ValueError(f"loop {path + node.id!r} takes its result from an unknown node")
+        _check_block(node.body, path=f"{path}{node.id}/", in_loop=True)
+    elif node.action in (Action.JUDGE, Action.BREAK) and not in_loop:
+        raise ValueError(f"{node.action.value} {path + node.id!r} stands outside a loop")
+
+
+def _check_order(needs: dict[str, tuple[str, ...]], *, path: str) -> None:
+    left = {name: set(wanted) for name, wanted in needs.items()}
+    while left:
+        free = [name for name, wanted in left.items() if not wanted]
+        if not free:
+            raise ValueError(f"nodes need each other in a circle: {sorted(path + n for n in left)}")
+        for name in free:
+            del left[name]
+        for wanted in left.values():
+            wanted.difference_update(free)

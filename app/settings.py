@@ -1,0 +1,92 @@
+"""What the server's processes are told by their environment: the only place in the server that reads it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import SettingInvalid
+
+
+class Settings(BaseModel):
+    """All settings of a server process, each with the default that suits one machine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    redis_url: str = ""
+    #: Where Celery's messages travel; Redis itself unless given.
+    broker_url: str = ""
+    #: What every key in Redis begins with.
+    prefix: str = Field(default="lh", pattern=r"^[a-z0-9_-]{1,32}$")
+    #: Signs the capability tokens of bodies.
+    secret: str = ""
+    #: The bearer token that the API accepts; empty refuses everybody.
+    api_token: str = ""
+    api_bind: str = "127.0.0.1:8765"
+    #: How bodies reach the API.
+    api_url: str = "http://127.0.0.1:8765"
+    place: str = Field(default="local", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    #: Working folders must lie beneath one of these; none given: anywhere.
+    roots: tuple[Path, ...] = ()
+    agents_files: tuple[Path, ...] = ()
+    #: Where prompts and whole outputs are written.
+    spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
+    default_agent: str | None = None
+    #: How long an attempt may go without a heartbeat.
+    lease_s: float = Field(default=30.0, ge=0.5, le=3600)
+    #: Attempts that one worker makes side by side.
+    concurrency: int = Field(default=4, ge=1, le=256)
+    #: How many hints one session may have out on one queue.
+    window: int = Field(default=100, ge=1, le=10_000)
+    #: How long an ended session is kept.
+    retention_s: int = Field(default=30 * 24 * 3600, ge=60)
+    worker_name: str = ""
+    #: The process that this one must not outlive; none where an init system watches.
+    supervisor_pid: int | None = None
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease_s * 1000)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
+        """Read the environment. Raises SettingInvalid naming the variable, its value and the way out."""
+        env = os.environ if env is None else env
+        given: dict[str, object] = {
+            field: env[name] for field, name in _PLAIN.items() if env.get(name)
+        }
+        for field, name in _PATHS.items():
+            if env.get(name):
+                given[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
+        given.setdefault("broker_url", given.get("redis_url", ""))
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = {**_PLAIN, **_PATHS}[str(first["loc"][0])]
+            raise SettingInvalid(name, env.get(name, ""), first["msg"]) from None
+
+
+_PLAIN = {
+    "redis_url": "LEADHAND_REDIS_URL",
+    "broker_url": "LEADHAND_BROKER_URL",
+    "prefix": "LEADHAND_PREFIX",
+    "secret": "LEADHAND_SECRET",
+    "api_token": "LEADHAND_API_TOKEN",
+    "api_bind": "LEADHAND_API_BIND",
+    "api_url": "LEADHAND_API_URL",
+    "place": "LEADHAND_PLACE",
+    "spill": "LEADHAND_SPILL",
+    "default_agent": "LEADHAND_DEFAULT_AGENT",
+    "lease_s": "LEADHAND_LEASE_S",
+    "concurrency": "LEADHAND_CONCURRENCY",
+    "window": "LEADHAND_WINDOW",
+    "retention_s": "LEADHAND_RETENTION_S",
+    "worker_name": "LEADHAND_WORKER_NAME",
+    "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
+}
+_PATHS = {"roots": "LEADHAND_ROOTS", "agents_files": "LEADHAND_AGENTS"}

@@ -1,0 +1,175 @@
+"""What readers are shown of a session: the shapes that the API answers with."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from app.reasons import Reason
+
+T = TypeVar("T")
+
+
+class View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(View, Generic[T]):
+    """Some of a list, and the cursor for what follows."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class Counters(View):
+    """What happened so far; never reset."""
+
+    steps: int = 0
+    iterations: int = 0
+    attempts_failed: int = 0
+    attempts_lost: int = 0
+    phase_retries: int = 0
+
+
+class NodeProgress(View):
+    """How far one node of the program's outermost block is."""
+
+    node: str
+    label: str
+    state: str
+    iteration: int = 0
+    max_iterations: int = 0
+    verdict: str | None = None
+
+
+class RunningStep(View):
+    address: str
+    action: str
+    label: str
+    since: str | None = None
+    attempt: int = 0
+    worker: str | None = None
+
+
+class Progress(View):
+    nodes: list[NodeProgress] = []
+    running: list[RunningStep] = []
+
+
+class SessionView(View):
+    """One session, as its readers see it."""
+
+    id: str
+    kind: str
+    name: str
+    label: str | None = None
+    status: str
+    reason: Reason | None = None
+    parent: str | None = None
+    root: str
+    place: str = ""
+    cwd: str | None = None
+    created_at: str
+    updated_at: str
+    ended_at: str | None = None
+    counters: Counters = Counters()
+    progress: Progress = Progress()
+    warnings: list[str] = []
+
+
+class StepView(View):
+    """One step, at its address."""
+
+    address: str
+    node: str
+    action: str
+    label: str
+    state: str
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    worker: str | None = None
+    queue: str = ""
+    started_at: str | None = None
+    ended_at: str | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+
+
+class LedgerEntry(View):
+    """One iteration of a loop."""
+
+    loop: str
+    run: int
+    iteration: int
+    verdict: str
+    feedback: str = ""
+    reason: Reason | None = None
+    doer_session: str = ""
+    doer: str | None = None
+    work: str = ""
+    checks: list[dict[str, JsonValue]] = []
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+class PhaseView(View):
+    """One phase of a workflow, after it ran."""
+
+    name: str
+    passed: bool
+    verdict: str
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    runs: int = 1
+
+
+class ResultView(View):
+    """How a session ended, and with what."""
+
+    session_id: str
+    kind: str
+    status: str
+    verdict: Literal["accept", "terminate", "max_iterations", "exit"] | None
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    warnings: list[str] = []
+    phases: list[PhaseView] = []
+
+
+class Event(View):
+    """One line of a session's record of what happened."""
+
+    id: str
+    type: str
+    at_ms: int
+    address: str | None = None
+    fields: dict[str, JsonValue] = {}
+
+
+class WorkerView(View):
+    """A worker host that told of itself lately."""
+
+    name: str
+    place: str
+    queues: list[str] = []
+    agents: list[str] = []
+    roots: list[str] = []
+    concurrency: int = 0
+    pid: int = 0
+    host: str = ""
+    seen_at: str | None = None
+
+
+class Submitted(View):
+    """The answer to a submit: the session, and whether this call made it."""
+
+    session: str
+    created: bool

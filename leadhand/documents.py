@@ -1,0 +1,211 @@
+"""The documents that people write: a loop, or a workflow of phases. Pure models, shared with the server."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+#: How often a loop turns unless it says otherwise.
+DEFAULT_MAX_ITERATIONS = 3
+#: The most turns that one loop may ask for; a limit is a guard, not a wish.
+MAX_ITERATIONS_CEILING = 10_000
+#: Seconds that a doer may take unless it says otherwise.
+AGENT_TIMEOUT_S = 3600.0
+#: Seconds that a checker may take unless it says otherwise.
+CHECK_TIMEOUT_S = 300.0
+
+Name = Annotated[str, Field(min_length=1, max_length=120)]
+Text = Annotated[str, Field(min_length=1, max_length=200_000)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
+Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
+Rule = Literal["all", "any"] | Annotated[int, Field(ge=1, le=100)]
+
+_ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
+_PREFIXED = re.compile(r"^(agent|callable)\s*:\s*(.*)$", re.DOTALL)
+
+
+class Document(BaseModel):
+    """Frozen, strict about fields: an unknown one is an error, never silently dropped."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class Doer(Document):
+    """Who works: exactly one of a named agent, a free command, a Python callable."""
+
+    agent: Name | None = None
+    command: Text | None = None
+    callable: Callable_ | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Doer:
+        if sum(v is not None for v in (self.agent, self.command, self.callable)) != 1:
+            raise ValueError("give exactly one of agent, command, callable")
+        return self
+
+
+class Checker(Document):
+    """Who judges: exactly one of a command, an instruction to an agent, a Python callable.
+
+    As text, ``agent: ...`` is an instruction, ``callable: module:function`` a callable, and
+    anything else a shell command whose exit code decides.
+    """
+
+    name: Name | None = None
+    command: Text | None = None
+    prompt: Text | None = None
+    callable: Callable_ | None = None
+    #: The named agent that follows ``prompt``; the doer's default agent where absent.
+    agent: Name | None = None
+    model: Name | None = None
+    timeout_s: Seconds = CHECK_TIMEOUT_S
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if not text:
+            raise ValueError("a checker may not be empty; give a command or 'agent: ...'")
+        match = _PREFIXED.match(text)
+        if match is None:
+            return {"command": text}
+        kind, rest = match.groups()
+        return {"prompt" if kind == "agent" else "callable": rest}
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Checker:
+        if sum(v is not None for v in (self.command, self.prompt, self.callable)) != 1:
+            raise ValueError("give exactly one of command, prompt, callable")
+        if self.prompt is None and (self.agent is not None or self.model is not None):
+            raise ValueError("agent and model belong to a checker with a prompt")
+        return self
+
+
+class _Loop(Document):
+    task: Text
+    checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)]
+    rule: Rule = "all"
+    max_iterations: Annotated[int, Field(ge=0, le=MAX_ITERATIONS_CEILING)] = DEFAULT_MAX_ITERATIONS
+    doer: Doer | None = None
+    model: Name | None = None
+    checker_model: Name | None = None
+    timeout_s: Seconds = AGENT_TIMEOUT_S
+    file_scope: tuple[Name, ...] = ()
+    verify: tuple[Text, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_checker_is_a_list(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "checker" in value:
+            if "checkers" in value:
+                raise ValueError("give checker or checkers, not both")
+            value = dict(value)
+            checker = value.pop("checker")
+            value["checkers"] = checker if isinstance(checker, (list, tuple)) else [checker]
+        return value
+
+    @model_validator(mode="after")
+    def _rule_can_be_met(self) -> _Loop:
+        if isinstance(self.rule, int) and self.rule > len(self.checkers):
+            raise ValueError(
+                f"rule asks for {self.rule} checkers to accept, but there are {len(self.checkers)}"
+            )
+        return self
+
+
+class LoopDocument(_Loop):
+    """One doer-checker loop."""
+
+    kind: Literal["loop"] = "loop"
+    label: Name | None = None
+    cwd: str | None = None
+    place: Name | None = None
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return _absolute(value)
+
+
+class PhaseDocument(_Loop):
+    """A named loop of a workflow."""
+
+    name: Name
+    on_fail: str = "stop"
+    #: Earlier phases whose results the doer is shown; absent: the phase before this one.
+    pipe_from: tuple[Name, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pipe_is_pipe_from(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "pipe" in value:
+            if "pipe_from" in value:
+                raise ValueError("give pipe or pipe_from, not both")
+            value = dict(value)
+            pipe = value.pop("pipe")
+            value["pipe_from"] = () if pipe is None else pipe
+        return value
+
+    @field_validator("pipe_from", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("on_fail")
+    @classmethod
+    def _known_policy(cls, value: str) -> str:
+        if not _ON_FAIL.match(value):
+            raise ValueError(f"on_fail is {value!r}; use 'stop', 'continue' or 'retry:N'")
+        return value
+
+    @property
+    def retries(self) -> int:
+        """How many extra runs ``on_fail`` grants the phase."""
+        return int(self.on_fail[6:]) if self.on_fail.startswith("retry:") else 0
+
+
+class WorkflowDocument(Document):
+    """Loops in sequence, each with its own task, checkers and policy."""
+
+    kind: Literal["workflow"] = "workflow"
+    name: Name
+    phases: Annotated[tuple[PhaseDocument, ...], Field(min_length=1, max_length=1000)]
+    doer: Doer | None = None
+    model: Name | None = None
+    label: Name | None = None
+    cwd: str | None = None
+    place: Name | None = None
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return _absolute(value)
+
+    @model_validator(mode="after")
+    def _phases_fit_together(self) -> WorkflowDocument:
+        seen: set[str] = set()
+        for phase in self.phases:
+            if phase.name in seen:
+                raise ValueError(f"Duplicate phase name: {phase.name!r}; names must differ")
+            unknown = [source for source in phase.pipe_from if source not in seen]
+            if unknown:
+                raise ValueError(
+                    f"phase {phase.name!r} pipes from unknown phase {unknown[0]!r};"
+                    " pipe only from a phase that stands before it"
+                )
+            seen.add(phase.name)
+        return self
+
+
+AnyDocument = Annotated[LoopDocument | WorkflowDocument, Field(discriminator="kind")]
+
+
+def _absolute(value: str | None) -> str | None:
+    if value is not None and ("\0" in value or not PurePosixPath(value).is_absolute()):
+        raise ValueError(f"cwd is {value!r}; give an absolute path")
+    return value
