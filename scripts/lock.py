@@ -44,10 +44,8 @@ def make(flags: list[str]) -> None:
         uv = Path(folder, "bin", "uv")
         run(uv, *COMPILE, *flags, "pyproject.toml", "--output-file", RUNTIME)
         # The runtime lock is a constraint, so that both agree on every version.
-        run(
-            *(uv, *COMPILE, *flags, "pyproject.toml", "--group", "dev"),
-            *("--constraint", RUNTIME, "--output-file", DEV),
-        )
+        dev = ["pyproject.toml", "--group", "dev", "--constraint", RUNTIME]
+        run(uv, *COMPILE, *flags, *dev, "--output-file", DEV)
     for name in (RUNTIME, DEV):
         lock = ROOT / name
         lock.write_text(f"{STAMP}{fingerprint(name)} by `make lock`\n{lock.read_text()}")

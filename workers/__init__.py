@@ -1,0 +1,3 @@
+"""What runs inside a worker."""
+
+from __future__ import annotations
