@@ -46,15 +46,38 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 demo: setup ## a whole run with nothing but this folder (AGENT=claude for a real agent)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENT="$(AGENT)" sh examples/demo.sh
 
-check: setup-dev ## format, lint, types, import contracts, docs drift, spelling, dependencies, dead code, locks
+CHECKS := formatted lint types contracts drift spelling dependencies dead-code locks
+.PHONY: $(CHECKS)
+
+check: $(CHECKS) ## format, lint, types, import contracts, docs drift, spelling, dependencies, dead code, locks
+
+$(CHECKS): setup-dev
+
+formatted:
 	$(BIN)/ruff format --check .
+
+lint:
 	$(BIN)/ruff check .
+
+types:
 	$(BIN)/mypy
+
+contracts:
 	$(BIN)/lint-imports
+
+drift:
 	@if [ -f scripts/docs.py ]; then echo "$(PY) scripts/docs.py --check"; $(PY) scripts/docs.py --check; fi
+
+spelling:
 	$(BIN)/codespell
+
+dependencies:
 	$(BIN)/deptry .
+
+dead-code:
 	$(BIN)/vulture
+
+locks:
 	$(PY) scripts/lock.py --check
 
 test: setup-dev ## every test, in WORKERS processes, with branch coverage
