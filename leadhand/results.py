@@ -1,0 +1,114 @@
+"""What a loop and a phase came to, in the words of those who wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from leadhand.views import (
+    Event,
+    LedgerEntry,
+    Page,
+    PhaseView,
+    ResultView,
+    SessionView,
+    StepView,
+    WorkerView,
+)
+
+__all__ = [
+    "Event",
+    "LedgerEntry",
+    "LoopResult",
+    "LoopVerdict",
+    "Page",
+    "PhaseResult",
+    "PhaseView",
+    "ResultView",
+    "SessionView",
+    "StepView",
+    "WorkerView",
+    "phase_results",
+]
+
+LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """How one loop ended: `exit_reason` is filled only where somebody inside called exit."""
+
+    session_id: str
+    verdict: LoopVerdict
+    iterations: int
+    history: list[dict[str, Any]] = field(default_factory=list)
+    result_text: str = ""
+    exit_reason: str = ""
+
+    @classmethod
+    def from_view(cls, view: ResultView) -> LoopResult:
+        """The session's own result; one that was stopped or aborted reads as terminated."""
+        return cls(
+            session_id=view.session_id,
+            verdict=view.verdict or "terminate",
+            iterations=view.iterations,
+            history=_history(view.history),
+            result_text=view.result_text,
+            exit_reason=view.exit_reason,
+        )
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """How one phase of a workflow ended."""
+
+    phase_name: str
+    loop_result: LoopResult
+    passed: bool
+
+    @property
+    def result_text(self) -> str:
+        return self.loop_result.result_text
+
+    @property
+    def verdict(self) -> LoopVerdict:
+        return self.loop_result.verdict
+
+    @property
+    def exit_reason(self) -> str:
+        return self.loop_result.exit_reason
+
+    @classmethod
+    def from_view(cls, view: PhaseView, *, session_id: str) -> PhaseResult:
+        loop = LoopResult(
+            session_id=session_id,
+            verdict=_loop_verdict(view.verdict),
+            iterations=view.iterations,
+            history=_history(view.history),
+            result_text=view.result_text,
+            exit_reason=view.exit_reason,
+        )
+        return cls(phase_name=view.name, loop_result=loop, passed=view.passed)
+
+
+def phase_results(view: ResultView) -> dict[str, PhaseResult]:
+    """The phases that ran, by name, in the order in which they ran."""
+    return {
+        phase.name: PhaseResult.from_view(phase, session_id=view.session_id)
+        for phase in view.phases
+    }
+
+
+def _loop_verdict(word: str) -> LoopVerdict:
+    """A loop's verdict; an unfinished loop whose last turn said retry has run out of turns."""
+    match word:
+        case "accept" | "terminate" | "max_iterations" | "exit":
+            return word
+        case "retry":
+            return "max_iterations"
+        case _:
+            return "terminate"
+
+
+def _history(entries: list[LedgerEntry]) -> list[dict[str, Any]]:
+    return [entry.model_dump(mode="json") for entry in entries]

@@ -1,0 +1,194 @@
+"""What the API shows of sessions, as a client reads it; unknown fields are passed over."""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+T = TypeVar("T")
+
+#: Nothing runs in a session that is one of these.
+ENDED = frozenset({"stopped", "exited", "aborted", "completed", "failed"})
+
+
+class View(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Page(View, Generic[T]):
+    """Some of a list, and the cursor for what follows."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class Reason(View):
+    """One link of the chain that leads from an end down to its root cause."""
+
+    code: str
+    text: str = ""
+    at: str | None = None
+    beneath: Reason | None = None
+
+
+class Counters(View):
+    steps: int = 0
+    iterations: int = 0
+    attempts_failed: int = 0
+    attempts_lost: int = 0
+    phase_retries: int = 0
+
+
+class NodeProgress(View):
+    node: str
+    label: str
+    state: str
+    iteration: int = 0
+    max_iterations: int = 0
+    verdict: str | None = None
+
+
+class RunningStep(View):
+    address: str
+    action: str
+    label: str
+    since: str | None = None
+    attempt: int = 0
+    worker: str | None = None
+
+
+class Progress(View):
+    nodes: list[NodeProgress] = []
+    running: list[RunningStep] = []
+
+
+class SessionView(View):
+    """One session."""
+
+    id: str
+    kind: str
+    name: str
+    label: str | None = None
+    status: str
+    reason: Reason | None = None
+    parent: str | None = None
+    root: str
+    place: str = ""
+    cwd: str | None = None
+    created_at: str
+    updated_at: str
+    ended_at: str | None = None
+    counters: Counters = Counters()
+    progress: Progress = Progress()
+    warnings: list[str] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing runs in it any more; a stopped or failed one can be resumed."""
+        return self.status in ENDED
+
+
+class StepView(View):
+    """One step, at its address."""
+
+    address: str
+    node: str
+    action: str
+    label: str
+    state: str
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    worker: str | None = None
+    queue: str = ""
+    started_at: str | None = None
+    ended_at: str | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+
+
+class LedgerEntry(View):
+    """One iteration of a loop: the work, the verdict and what each checker said."""
+
+    loop: str
+    run: int
+    iteration: int
+    verdict: str
+    feedback: str = ""
+    reason: Reason | None = None
+    doer_session: str = ""
+    doer: str | None = None
+    work: str = ""
+    checks: list[dict[str, JsonValue]] = []
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+class PhaseView(View):
+    """One phase of a workflow, after it ran."""
+
+    name: str
+    passed: bool
+    verdict: str
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    runs: int = 1
+
+
+class ResultView(View):
+    """How a session ended, and with what."""
+
+    session_id: str
+    kind: str
+    status: str
+    verdict: Literal["accept", "terminate", "max_iterations", "exit"] | None
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    warnings: list[str] = []
+    phases: list[PhaseView] = []
+
+
+class Event(View):
+    """One line of a session's record of what happened."""
+
+    id: str
+    type: str
+    at_ms: int
+    address: str | None = None
+    fields: dict[str, JsonValue] = {}
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where it stands in the record."""
+        return position(self.id)
+
+
+class WorkerView(View):
+    """A worker host that told of itself lately."""
+
+    name: str
+    place: str
+    queues: list[str] = []
+    agents: list[str] = []
+    roots: list[str] = []
+    concurrency: int = 0
+    pid: int = 0
+    host: str = ""
+    seen_at: str | None = None
+
+
+def position(event_id: str) -> tuple[int, int]:
+    """An event id as the two numbers that order it.
+
+    >>> position("1700000000000-7") < position("1700000000000-12")
+    True
+    """
+    first, _, second = event_id.partition("-")
+    return int(first), int(second)
