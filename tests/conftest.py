@@ -1,0 +1,46 @@
+"""What every test may ask for: a real server, emptied for each test that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from leadhand.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of this test process' own; what is in it belongs to whoever emptied it last."""
+    with RedisServer(tmp_path_factory.mktemp("redis server") / ".leadhand") as server:
+        yield server.url
+
+
+@pytest.fixture
+def store_url(redis_url: str) -> str:
+    """The same server, with all of its databases empty; db 0 is the state's, db 1 the broker's."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushall()
+    return redis_url
+
+
+@pytest.fixture
+def broker_url(store_url: str) -> str:
+    return store_url.removesuffix("/0") + "/1"
+
+
+@pytest.fixture
+def redis_client(store_url: str) -> Iterator[redis.Redis]:
+    """A client of the emptied server, answering text."""
+    with redis.Redis.from_url(store_url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder to be, in a folder with a space in its name."""
+    folder = tmp_path / "working folder"
+    folder.mkdir()
+    return folder / ".leadhand"
