@@ -1,0 +1,245 @@
+"""Speaks to Leadhand's API from Python."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from leadhand.documents import LoopDocument, WorkflowDocument
+from leadhand.errors import (
+    AnswerUnreadable,
+    ControlRefused,
+    SessionStillRuns,
+    SessionUnknown,
+    WaitTimedOut,
+)
+from leadhand.following import BEGINNING, follow
+from leadhand.settings import ClientSettings
+from leadhand.transport import Call, Transport
+from leadhand.views import (
+    Event,
+    LedgerEntry,
+    Page,
+    ResultView,
+    SessionView,
+    StepView,
+    WorkerView,
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+#: Where each verb leads: a repeated call that finds the session there was carried out before.
+_LEADS_TO = {
+    "stop": {"stopping", "stopped"},
+    "resume": {"active", "waiting"},
+    "exit": {"exiting", "exited"},
+    "abort": {"aborting", "aborted"},
+}
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+_SOONEST_LOOK_S = 0.05
+_LATEST_LOOK_S = 1.0
+
+
+class Client:
+    """One API, by its address, or by the environment, or the current folder's embedded stack.
+
+    Every call bears a broken connection and a Redis that is away for a while: it is tried again
+    for `patience_s`, and carried out once. A client may be shared between threads.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        patience_s: float = 30.0,
+    ) -> None:
+        url, token = _address(url, token)
+        self.url = url
+        self._transport = Transport(url, token, timeout_s=timeout_s, patience_s=patience_s)
+
+    def submit(
+        self,
+        document: LoopDocument | WorkflowDocument | Mapping[str, Any],
+        idempotency_key: str | None = None,
+    ) -> SessionView:
+        """Start a session. The same key with the same document is the same session."""
+        key = idempotency_key or uuid.uuid4().hex
+        call = Call(
+            "POST",
+            "/v1/sessions",
+            headers={"Idempotency-Key": key},
+            content=_json(document),
+        )
+        return self._read(SessionView, call)
+
+    def session(self, session: str) -> SessionView:
+        """One session as it is now. Raises SessionUnknown."""
+        return self._read(SessionView, Call("GET", _path(session)))
+
+    def sessions(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """Some of the sessions, the newest first."""
+        params = _given(status=status, kind=kind, limit=limit, cursor=cursor)
+        return self._read(Page[SessionView], Call("GET", "/v1/sessions", params=params))
+
+    def result(self, session: str) -> ResultView:
+        """How a session ended. Raises SessionStillRuns while it has not."""
+        return self._read(ResultView, Call("GET", _path(session, "result")))
+
+    def steps(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[StepView]:
+        """Some of a session's steps, in the order in which they came up."""
+        params = _given(limit=limit, cursor=cursor)
+        return self._read(Page[StepView], Call("GET", _path(session, "steps"), params=params))
+
+    def ledger(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """Some of a session's iterations, in the order in which they ended."""
+        params = _given(limit=limit, cursor=cursor)
+        return self._read(Page[LedgerEntry], Call("GET", _path(session, "ledger"), params=params))
+
+    def events(self, session: str, after: str | None = None) -> Iterator[Event]:
+        """Each event after the one named, old ones first, until the session has ended."""
+        return follow(self._transport, session, after=after or BEGINNING)
+
+    def event_page(
+        self, session: str, *, after: str | None = None, limit: int | None = None
+    ) -> Page[Event]:
+        """Some of the events that are there already; `next` is the `after` of the next page."""
+        params = _given(after=after, limit=limit)
+        return self._read(Page[Event], Call("GET", _path(session, "events"), params=params))
+
+    def stop(self, session: str) -> SessionView:
+        """Let nothing new start, and hand back what runs; resume goes on from there."""
+        return self._control(session, "stop")
+
+    def resume(self, session: str, max_iterations: int | None = None) -> SessionView:
+        """Go on with a stopped or failed session; a passed limit must be raised."""
+        return self._control(session, "resume", max_iterations=max_iterations)
+
+    def exit(self, session: str, reason: str) -> SessionView:
+        """End a session by intent, with the reason."""
+        return self._control(session, "exit", reason=reason)
+
+    def abort(self, session: str, reason: str | None = None) -> SessionView:
+        """End a session by force."""
+        return self._control(session, "abort", reason=reason)
+
+    def delete(self, session: str) -> None:
+        """Forget a session. Raises SessionStillRuns while it has not ended."""
+        answer = self._transport.send(Call("DELETE", _path(session)))
+        try:
+            answer.checked()
+        except SessionUnknown:
+            if not answer.repeated:
+                raise
+
+    def workers(self) -> list[WorkerView]:
+        """The worker hosts that told of themselves lately."""
+        return self._read(Page[WorkerView], Call("GET", "/v1/workers")).items
+
+    def ping(self) -> None:
+        """Return once the API and its Redis answer. Raises ApiAway or Unavailable."""
+        self._transport.send(Call("GET", "/readyz")).checked()
+
+    def wait(self, session: str, timeout: float | None = None) -> ResultView:
+        """How the session ended, once it has. Raises WaitTimedOut after so many seconds."""
+        since = time.monotonic()
+        while True:
+            view = self.session(session)
+            if view.ended:
+                try:
+                    return self.result(session)
+                except SessionStillRuns:
+                    pass  # Somebody has resumed it in between.
+            waited_s = time.monotonic() - since
+            if timeout is not None and waited_s >= timeout:
+                raise WaitTimedOut(session, view.status, timeout)
+            time.sleep(_next_look_s(waited_s, timeout))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self, model: type[M], call: Call) -> M:
+        return _parsed(model, self._transport.send(call).checked())
+
+    def _control(self, session: str, verb: str, **body: str | int | None) -> SessionView:
+        content = _JSON.dump_json(_given(**body))
+        answer = self._transport.send(Call("POST", _path(session, verb), content=content))
+        try:
+            return _parsed(SessionView, answer.checked())
+        except ControlRefused:
+            view = self.session(session)
+            if answer.repeated and view.status in _LEADS_TO[verb]:
+                return view
+            raise
+
+
+def _address(url: str | None, token: str | None) -> tuple[str, str]:
+    """Where the API is and what opens it: as given, else by the environment, else embedded."""
+    settings = ClientSettings.from_env()
+    url = url or settings.url
+    if url is not None:
+        return url, token or settings.token or ""
+    from leadhand.embedded import ensure  # only those who need it pay for it
+
+    connection = ensure(settings.home or Path.cwd())
+    return connection.url, token or connection.token
+
+
+def _parsed(model: type[M], response: httpx2.Response) -> M:
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        raise AnswerUnreadable(str(response.url), response.status_code) from error
+
+
+def _json(document: BaseModel | Mapping[str, Any]) -> bytes:
+    if isinstance(document, BaseModel):
+        return document.model_dump_json().encode()
+    return _JSON.dump_json(dict(document))
+
+
+def _path(session: str, noun: str = "") -> str:
+    path = f"/v1/sessions/{quote(session, safe='')}"
+    return f"{path}/{noun}" if noun else path
+
+
+def _given(**params: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _next_look_s(waited_s: float, timeout_s: float | None) -> float:
+    """When to look again: soon at first, then once a second, and never past the time-out."""
+    pause_s = min(max(waited_s / 10, _SOONEST_LOOK_S), _LATEST_LOOK_S)
+    return pause_s if timeout_s is None else min(pause_s, max(timeout_s - waited_s, 0.0))
