@@ -1,0 +1,144 @@
+"""Pure: what each node's end releases, ends or repeats, worked out from the program alone.
+
+The routes are stored beside the program, one small field per node, so that a transition reads only
+the nodes that it touches and nobody who ends a step (a worker, a sweeper, an answer) has to load
+the program. Only the scripts know who has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import JsonValue
+
+from app.program import Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
+
+#: Actions that hold no worker of their own: whoever released them goes on with them.
+QUICK = frozenset({Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD})
+#: Which queue a step's message travels on, unless it names one.
+QUEUES = {Action.AGENT: "agents", Action.CHECK: "checks"}
+#: The most items that one for_each may have.
+MAX_WIDTH = 10_000
+
+Route = dict[str, JsonValue]
+
+
+def routes(program: Program) -> dict[str, Route]:
+    """One route per node path, and one for the program's own block at the empty path."""
+    table: dict[str, Route] = {"": _block(program.body)}
+    _routes_of(program.body, "", table)
+    return table
+
+
+def queues(program: Program) -> frozenset[str]:
+    """The queues, before the place is added, that the program's steps travel on."""
+    return frozenset(_queue(node) for _, node in program.walk() if isinstance(node, Step))
+
+
+def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
+    """The nodes of the outermost block that stand on these, with these, in the order written."""
+    needs = needs_of(program.body)
+    anew = set(names)
+    for node in _in_order(program.body):
+        if anew.intersection(needs[node]):
+            anew.add(node)
+    return tuple(node.id for node in program.body if node.id in anew)
+
+
+def run_anew(program: Program, names: Iterable[str], finished: Iterable[str]) -> list[Route]:
+    """For each node to be run anew: which of its needs have arrived already."""
+    anew, done, needs = set(names), set(finished), needs_of(program.body)
+    return [
+        {"name": node.id, "done": [n for n in needs[node.id] if n in done and n not in anew]}
+        for node in program.body
+        if node.id in anew
+    ]
+
+
+def widths(program: Program, path: str) -> Mapping[str, str]:
+    """The for_each nodes that the step at `path` writes the width of, with their references."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    return {
+        node.id: node.for_each
+        for node in block
+        if isinstance(node, Step) and isinstance(node.for_each, str) and me in needs[node.id]
+    }
+
+
+def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) -> None:
+    needs, sinks = needs_of(block), set(sinks_of(block))
+    for node in block:
+        route: Route = {
+            "needs": len(needs[node.id]),
+            "next": [other.id for other in block if node.id in needs[other.id]],
+            "sink": node.id in sinks,
+        }
+        table[prefix + node.id] = route
+        if isinstance(node, Loop):
+            route |= _loop(node)
+            _routes_of(node.body, f"{prefix}{node.id}/", table)
+        else:
+            route |= _step(node)
+
+
+def _block(block: tuple[Node, ...]) -> Route:
+    needs = needs_of(block)
+    roots = [node.id for node in block if not needs[node.id]]
+    return {"kind": "block", "roots": roots, "sinks": len(sinks_of(block))}
+
+
+def _loop(loop: Loop) -> Route:
+    return {
+        **_block(loop.body),
+        "kind": "loop",
+        "max": loop.max_iterations,
+        "on_fail": loop.on_fail.value,
+        "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
+        "label": loop.label or loop.id,
+    }
+
+
+def _step(step: Step) -> Route:
+    route: Route = {
+        "kind": "step",
+        "action": step.action.value,
+        "queue": _queue(step),
+        "quick": step.quick or step.action in QUICK,
+        "critical": step.critical and step.action is not Action.CHECK,
+        "timeout_ms": round(step.timeout_s * 1000),
+        "retries": step.retry.retries,
+        "backoff_ms": round(step.retry.backoff_s * 1000),
+        "max_backoff_ms": round(step.retry.max_backoff_s * 1000),
+        "label": step.label or step.id,
+    }
+    if step.for_each is not None:
+        route["each"] = True
+        route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)
+    return route
+
+
+def _queue(step: Step) -> str:
+    return step.queue or QUEUES.get(step.action, "tools")
+
+
+def _block_at(program: Program, path: str) -> tuple[Node, ...]:
+    outer = path.rpartition("/")[0]
+    if not outer:
+        return program.body
+    loop = program.node(outer)
+    assert isinstance(loop, Loop)
+    return loop.body
+
+
+def _in_order(block: tuple[Node, ...]) -> list[str]:
+    """Node names so that each comes after all that it needs."""
+    needs, placed = needs_of(block), list[str]()
+    while len(placed) < len(block):
+        placed += [
+            node.id
+            for node in block
+            if node.id not in placed and all(need in placed for need in needs[node.id])
+        ]
+    return placed

@@ -1,0 +1,107 @@
+"""Every Redis key, and what lies beneath it.
+
+Of one session, at ``{prefix}:{{root}}:{session}:<part>`` (a tree shares its root's tag):
+
+=========  ======  ==================================================================
+part       type    what it holds
+=========  ======  ==================================================================
+session    hash    status, reason, counters, parent, root, place, program; times in ms
+steps      hash    address -> state, fence, nonce, attempts, lease, deadline, outcome (JSON)
+turns      hash    address of a loop's or for_each's run -> state, iteration, verdict (JSON)
+runs       hash    node in its block -> its newest run, where that is not the first
+widths     hash    for_each node in its block -> how many items it has
+items      hash    ``node#item`` -> what that item of a for_each works on (JSON)
+live       zset    addresses that are ready, running or parked (ordered by name)
+running    zset    those of them that a worker holds
+parked     zset    those of them that wait for a person, a time or a child
+open       zset    turns that have not closed
+arrived    zset    ``join<node``: who has arrived at a join that is not yet complete
+hinted     zset    ``queue<address``: ready steps whose hint is out
+waiting    zset    ``queue<order<address``: ready steps that wait for a slot of the window
+out        hash    address -> outcome (JSON)
+ledger     list    one entry an iteration (JSON)
+events     stream  what happened, in order
+warnings   list    what went wrong without ending the session
+children   set     child sessions
+=========  ======  ==================================================================
+
+They get a TTL when the session ends; until then the session itself is the reason.
+
+Across sessions, at ``{prefix}:<part>``:
+
+===========  ======  ================================================================
+leases       zset    ``session|root|address`` by when an attempt or a parked step is due
+ready        zset    the same by when a ready step is hinted (again)
+errands      zset    ``verb|session|root``: what one session's end owes another
+sessions     zset    session ids by creation
+status:X     zset    session ids of one status by creation
+id:X         string  a session's root; reserves the id (TTL when the session ends)
+idem:X       string  session and body hash of an Idempotency-Key (TTL 7 days)
+program:X    hash    a program: its document and one route per node
+users:X      set     sessions that run the program; it goes when the last one does
+workers      hash    inventories, each with its time
+swept        string  when somebody swept last (kept: it is one number)
+epoch        hash    the server's run id, and until when leases have grace after its restart
+===========  ======  ================================================================
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: The parts of a session, in the order of the table above.
+SESSION_PARTS = (
+    "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open", "arrived",
+    "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+)  # fmt: skip
+#: What belongs to all sessions.
+GLOBAL_PARTS = ("leases", "ready", "errands", "sessions", "workers", "swept", "epoch")
+
+
+class SessionRef(NamedTuple):
+    """A session and the root of its tree: what it takes to find its keys."""
+
+    id: str
+    root: str
+
+    @property
+    def member(self) -> str:
+        """What stands before an address in the zsets across sessions."""
+        return f"{self.id}|{self.root}|"
+
+
+class Keys(NamedTuple):
+    """The names, under one prefix."""
+
+    prefix: str
+
+    def base(self, ref: SessionRef) -> str:
+        return f"{self.prefix}:{{{ref.root}}}:{ref.id}:"
+
+    def part(self, ref: SessionRef, part: str) -> str:
+        return self.base(ref) + part
+
+    def everywhere(self, part: str) -> str:
+        return f"{self.prefix}:{part}"
+
+    def status(self, status: str) -> str:
+        return f"{self.prefix}:status:{status}"
+
+    def id(self, session: str) -> str:
+        return f"{self.prefix}:id:{session}"
+
+    def idempotency(self, key: str) -> str:
+        return f"{self.prefix}:idem:{key}"
+
+    def program(self, program: str) -> str:
+        return f"{self.prefix}:program:{program}"
+
+    def users(self, program: str) -> str:
+        return f"{self.prefix}:users:{program}"
+
+
+def lua_names() -> str:
+    """The Lua lines that give scripts the same names: `K` of the session, `G` of all."""
+    ours = ", ".join(f"{part} = BASE .. '{part}'" for part in SESSION_PARTS)
+    all_ = ", ".join(f"{part} = GLOBAL .. '{part}'" for part in GLOBAL_PARTS)
+    return f"local K = {{{ours}}}\nlocal G = {{{all_}}}\n"

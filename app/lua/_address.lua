@@ -1,0 +1,66 @@
+-- Addresses: name~run[iteration]#item, joined by '/'; and the routes of the nodes that they name.
+local function path_of(address)
+  return (address:gsub('~%d+', ''):gsub('%[%d+%]', ''):gsub('#%d+', ''))
+end
+
+local function within(block, name)
+  return block == '' and name or block .. '/' .. name
+end
+
+-- The block instance that an address stands in: outer~1[1]/ask -> outer~1[1]; fetch~1#17 -> fetch~1
+local function block_of(address)
+  local each = address:match('^(.*)#%d+$')
+  return each or address:match('^(.*)/[^/]*$') or ''
+end
+
+-- The name of an address in its block: outer~1[1]/ask~2 -> ask
+local function name_of(address)
+  return path_of(address:match('[^/]*$'))
+end
+
+-- The turn that a block belongs to: green~1[2] -> green~1; fetch~1 and '' are their own
+local function turn_of(block)
+  return (block:gsub('%[%d+%]$', ''))
+end
+
+local function iteration_of(block)
+  return tonumber(block:match('%[(%d+)%]$') or 0)
+end
+
+-- The turns around a block instance, innermost first, each with the iteration that the block lies in.
+local function turns_around(block)
+  local found = {}
+  while block ~= '' do
+    table.insert(found, {id = turn_of(block), iteration = iteration_of(block)})
+    block = block_of(turn_of(block))
+  end
+  table.insert(found, {id = '', iteration = 0})
+  return found
+end
+
+local routes = {}
+local function route(path)
+  if not routes[path] then
+    local text = redis.call('HGET', PROGRAM, path)
+    routes[path] = text and cjson.decode(text) or false
+  end
+  return routes[path]
+end
+
+local function run_of(block, name)
+  return tonumber(redis.call('HGET', K.runs, within(block, name)) or 1)
+end
+
+local function step_address(block, name, run)
+  return run > 1 and within(block, name) .. '~' .. run or within(block, name)
+end
+
+local function turn_address(block, name, run)
+  return within(block, name) .. '~' .. run
+end
+
+-- What lies below a turn begins with one of these.
+local function below(turn)
+  if turn.id == '' then return '-', '+' end
+  return range_of(turn.id .. (turn.each and '#' or '['))
+end

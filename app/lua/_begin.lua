@@ -1,0 +1,83 @@
+-- What every transition begins with: its arguments, the clock, the session, and rooms for what changes.
+-- KEYS: the session's base, the program, the base across sessions.
+-- ARGV: now in ms (0: the server's own clock), arguments (JSON), outcome (JSON, kept as it is), ledger entry (the same)
+local A = cjson.decode(ARGV[2])
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local GRACE_MS = 10000        -- past its deadline, for the worker to kill and settle
+local HINT_MS = 3000          -- until a hint that nobody took is sent again, doubled up to HINT_MAX_MS
+local HINT_MAX_MS = 48000
+local HINT_BUSY_MS = 300000   -- while its queue is long, a hint is not repeated before this
+local LOST_MAX = 5            -- an attempt lost more often than this is poison
+local EVENTS_MAX = 20000
+
+local S = {}                  -- the session's own fields, read once
+local answer = {hints = {}, grants = {}, abort = {}}
+local released = {}           -- addresses made ready by this transition, in order
+local rooms = {steps = {}, turns = {}}
+local freed = {}              -- queues in whose window a slot came free
+local keep_s                  -- set when the session ends: how long its keys are kept
+
+local function session()
+  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label'}
+  local values = redis.call('HMGET', K.session, unpack(names))
+  for i, name in ipairs(names) do S[name] = values[i] or '' end
+  return S.status ~= ''
+end
+
+local function load(room, address)
+  local kept = rooms[room][address]
+  if kept == nil then
+    local text = redis.call('HGET', K[room], address)
+    kept = {record = text and cjson.decode(text) or nil, dirty = false}
+    rooms[room][address] = kept
+  end
+  return kept.record
+end
+
+local function store(room, address, record)
+  rooms[room][address] = {record = record, dirty = true}
+  return record
+end
+
+local function save(room, address)
+  rooms[room][address].dirty = true
+end
+
+local function flush()
+  for room, kept in pairs(rooms) do
+    for address, one in pairs(kept) do
+      if one.dirty then redis.call('HSET', K[room], address, cjson.encode(one.record)) end
+    end
+  end
+  redis.call('HSET', K.session, 'updated', now)
+  if keep_s then
+    for _, key in pairs(K) do redis.call('EXPIRE', key, keep_s) end
+    redis.call('EXPIRE', GLOBAL .. 'id:' .. A.session, keep_s)
+  end
+end
+
+local function reply(word)
+  answer.word = word
+  answer.now = now
+  return cjson.encode(answer)
+end
+
+local function emit(kind, address, fields)
+  redis.call('XADD', K.events, 'MAXLEN', '~', EVENTS_MAX, '*',
+    't', kind, 'at', now, 'a', address or '', 'd', fields and cjson.encode(fields) or '')
+end
+
+local function count(name, by)
+  redis.call('HINCRBY', K.session, name, by or 1)
+end
+
+-- Everything that begins with `prefix`, in a zset ordered by name: from prefix up to the next character.
+local function range_of(prefix)
+  local last = prefix:byte(-1)
+  return '[' .. prefix, '(' .. prefix:sub(1, -2) .. string.char(last + 1)
+end

@@ -1,0 +1,115 @@
+-- What an outcome does: the one way in which a step ends, whoever says so.
+
+-- Whether every turn around the block still lets steps start.
+local function turns_open(block)
+  for _, around in ipairs(turns_around(block)) do
+    local turn = load('turns', around.id)
+    if not turn or turn.state ~= 'open' then return false end
+    if around.iteration > 0 and turn.iteration ~= around.iteration then return false end
+  end
+  return true
+end
+
+-- A step ended below a turn that is ending: the outermost one closes when nothing runs below it.
+local function close_around(block)
+  local closing
+  for _, around in ipairs(turns_around(block)) do
+    local turn = load('turns', around.id)
+    if turn and turn.state == 'closing' then closing = around.id end
+  end
+  if closing then try_close(closing, load('turns', closing)) end
+end
+
+local function leave(address)
+  withdraw(address)
+  for _, key in ipairs({K.live, K.running, K.parked}) do redis.call('ZREM', key, address) end
+  redis.call('ZREM', G.leases, member(address))
+end
+
+local function record(address, step, word, verdict, reason, text)
+  step.state, step.verdict, step.reason, step.ended = word, verdict, reason, now
+  step.lease, step.deadline, step.parked, step.due = nil, nil, nil, nil
+  save('steps', address)
+  leave(address)
+  if ARGV[3] ~= '' then redis.call('HSET', K.out, address, ARGV[3]) end
+  if ARGV[3] == '' and reason then
+    redis.call('HSET', K.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
+  end
+  count('steps')
+  emit('step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
+    fence = step.fence})
+end
+
+local ENDING = {judge = {accept = 'accepted', terminate = 'terminated'},
+  ['break'] = {accept = 'break', terminate = 'terminated'}, agent = {terminate = 'terminated'}}
+
+local function release_after(address, step, r, word, verdict, reason)
+  local block = block_of(address)
+  local each = address:match('#(%d+)$')
+  if word == 'failed' and r.critical then
+    local cause = {code = reason and reason.code or 'failed_step', at = address,
+      text = reason and reason.text or '', beneath = reason and reason.beneath}
+    return fail_block(block, cause)
+  end
+  if word == 'failed' and r.action ~= 'check' then warn(r.label .. ' failed and was passed over') end
+  local code = verdict and (ENDING[r.action] or {})[verdict]
+  if code then
+    return end_turn(turn_of(block), verdict,
+      reason or {code = code, at = address, text = A.text or ''})
+  end
+  if each then return arrive_item(block, each) end
+  arrive(block, name_of(address))
+end
+
+-- The step that a for_each needs writes its width, and what each item works on.
+local function expand(node, items)
+  redis.call('HSET', K.widths, node, #items)
+  for item, text in ipairs(items) do redis.call('HSET', K.items, node .. '#' .. item, text) end
+end
+
+-- The outcome of a running or parked step is recorded; what it releases happens here, once.
+local function finish(address, step, word, verdict, reason, text)
+  local block = block_of(address)
+  local open = turns_open(block)
+  record(address, step, word, verdict, reason, text)
+  for name, items in pairs(A.expand or {}) do expand(within(block, name), items) end
+  if open then
+    release_after(address, step, route(path_of(address)), word, verdict, reason)
+  else
+    close_around(block)
+  end
+  stop_if_idle()
+end
+
+local function again(address, step, due)
+  leave(address)
+  step.lease, step.deadline, step.parked, step.due = nil, nil, nil, due
+  make_ready(address, step)
+end
+
+-- An attempt failed: tried again by the step's policy, or its end.
+local function fail_attempt(address, step, reason, retryable, text)
+  local r = route(path_of(address))
+  step.failed = (step.failed or 0) + 1
+  count('attempts_failed')
+  if not (retryable and step.failed <= r.retries and turns_open(block_of(address))) then
+    return finish(address, step, 'failed', A.verdict, reason, text)
+  end
+  local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
+  emit('step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
+  again(address, step, math.floor(now + wait * (A.jitter or 1)))
+  stop_if_idle()
+end
+
+-- An attempt is handed back and not counted, or ends with the turn that it stands in.
+local function hand_back(address, step, kind, fields)
+  fields.fence = step.fence
+  emit(kind, address, fields)
+  if turns_open(block_of(address)) then
+    again(address, step)
+  else
+    cancel(address, step)
+    close_around(block_of(address))
+  end
+  stop_if_idle()
+end

@@ -1,0 +1,101 @@
+-- Making steps ready, and telling workers of them: a window of hints per session and queue.
+local function queue_of(r)
+  return S.place ~= '' and r.queue .. '@' .. S.place or r.queue
+end
+
+local function member(address)
+  return A.member .. address
+end
+
+local function hint(address, step, r, queue)
+  step.hinted = now
+  redis.call('ZADD', K.hinted, 0, queue .. '<' .. address)
+  local wait = math.min(HINT_MS * 2 ^ (step.hints or 0), HINT_MAX_MS)
+  redis.call('ZADD', G.ready, now + wait, member(address))
+  table.insert(answer.hints, {queue = queue, address = address, action = r.action,
+    path = path_of(address), label = r.label})
+end
+
+local function window_full(queue)
+  return redis.call('ZLEXCOUNT', K.hinted, range_of(queue .. '<')) >= tonumber(S.window)
+end
+
+-- A ready step of an active session gets a hint, or a place in the line for one, or its time to wait for.
+local function offer(address)
+  local step, r = load('steps', address), route(path_of(address))
+  local queue = queue_of(r)
+  if step.due and step.due > now then
+    redis.call('ZADD', G.ready, step.due, member(address))
+  elseif window_full(queue) then
+    local order = string.format('%012d', redis.call('HINCRBY', K.session, 'order', 1))
+    redis.call('ZADD', K.waiting, 0, queue .. '<' .. order .. '<' .. address)
+  else
+    hint(address, step, r, queue)
+    save('steps', address)
+  end
+end
+
+-- The step no longer waits to be claimed, and its slot of the window is free.
+local function withdraw(address)
+  local queue = queue_of(route(path_of(address)))
+  redis.call('ZREM', G.ready, member(address))
+  if redis.call('ZREM', K.hinted, queue .. '<' .. address) == 1 then freed[queue] = true end
+end
+
+-- Free slots go to those next in line; who was cancelled meanwhile is passed over.
+local function top_up(queue)
+  local low, high = range_of(queue .. '<')
+  while not window_full(queue) do
+    local line = redis.call('ZRANGEBYLEX', K.waiting, low, high, 'LIMIT', 0, 1)[1]
+    if not line then return end
+    redis.call('ZREM', K.waiting, line)
+    local address = line:match('<%d+<(.*)$')
+    local step = load('steps', address)
+    if step.state == 'ready' then
+      hint(address, step, route(path_of(address)), queue)
+      save('steps', address)
+    end
+  end
+end
+
+local function make_ready(address, step)
+  step.state = 'ready'
+  store('steps', address, step)
+  redis.call('ZADD', K.live, 0, address)
+  emit('step.ready', address)
+  table.insert(released, address)
+end
+
+local function grant(address, nonce)
+  local step, r = load('steps', address), route(path_of(address))
+  step.state, step.nonce, step.owner = 'running', nonce, A.worker
+  step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
+  step.since, step.due, step.hinted, step.hints = now, nil, nil, nil
+  step.deadline = now + r.timeout_ms
+  step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
+  save('steps', address)
+  redis.call('ZADD', K.running, 0, address)
+  redis.call('ZADD', G.leases, step.lease, member(address))
+  emit('step.claimed', address, {fence = step.fence, attempt = step.attempt, worker = A.worker})
+  return {address = address, fence = step.fence, nonce = nonce, attempt = step.attempt,
+    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0}
+end
+
+-- What this transition released: quick steps go to the caller while it takes them, the rest is offered.
+local function dispatch()
+  if S.status ~= 'active' then return end
+  for queue in pairs(freed) do top_up(queue) end
+  local take = A.take or {}
+  for _, address in ipairs(released) do
+    local step = load('steps', address)
+    if step.state == 'ready' then
+      local early = step.due and step.due > now
+      if not early and #take > 0 and route(path_of(address)).quick then
+        local given = grant(address, table.remove(take, 1))
+        table.insert(answer.grants, given)
+      else
+        offer(address)
+      end
+    end
+  end
+end

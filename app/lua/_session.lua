@@ -1,0 +1,47 @@
+-- The session's status: changing it, and what follows its end.
+local function set_status(status, reason)
+  redis.call('ZREM', GLOBAL .. 'status:' .. S.status, A.session)
+  redis.call('ZADD', GLOBAL .. 'status:' .. status, now, A.session)
+  S.status = status
+  redis.call('HSET', K.session, 'status', status)
+  if reason then redis.call('HSET', K.session, 'reason', cjson.encode(reason)) end
+end
+
+-- Nothing is kept for ever: an ended session is deleted by an errand; its keys' own TTL, a day
+-- later, is the net below.
+local function keep_until_deleted()
+  keep_s = S.retention + 24 * 3600
+  redis.call('ZADD', G.errands, now + S.retention * 1000, 'forget|' .. A.member)
+end
+
+local function keep_on()
+  for _, key in pairs(K) do redis.call('PERSIST', key) end
+  redis.call('PERSIST', GLOBAL .. 'id:' .. A.session)
+  redis.call('ZREM', G.errands, 'forget|' .. A.member)
+end
+
+local function forget_hints()
+  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
+    redis.call('ZREM', G.ready, member(address))
+  end
+  redis.call('DEL', K.hinted, K.waiting)
+end
+
+function end_session(status, reason)
+  set_status(status, reason)
+  redis.call('HSET', K.session, 'ended', now)
+  redis.call('DEL', K.hinted, K.waiting)
+  if status ~= 'failed' then redis.call('DEL', K.arrived, K.widths) end
+  emit('session.ended', '', {status = status, reason = reason})
+  answer.ended = status
+  keep_until_deleted()
+  if S.parent ~= '' then redis.call('ZADD', G.errands, now, 'deliver|' .. A.member) end
+end
+
+-- The last running step of a session that is asked to stop has been handed back.
+local function stop_if_idle()
+  if S.status == 'stopping' and redis.call('ZCARD', K.running) == 0 then
+    set_status('stopped')
+    emit('session.status', '', {status = 'stopped'})
+  end
+end

@@ -1,0 +1,193 @@
+-- Turns: opening blocks, arriving at joins, ending early, closing. All of it may cascade.
+local fire, arrive, close_turn, end_turn
+
+local function open_block(block)
+  for _, name in ipairs(route(path_of(block)).roots) do fire(block, name) end
+end
+
+-- True for the one arrival that makes the join complete; a repeat changes nothing.
+local function joined(join, name, needed)
+  if needed <= 1 then return true end
+  if redis.call('ZADD', K.arrived, 'NX', 0, join .. '<' .. name) == 0 then return false end
+  local low, high = range_of(join .. '<')
+  if redis.call('ZLEXCOUNT', K.arrived, low, high) < needed then return false end
+  redis.call('ZREMRANGEBYLEX', K.arrived, low, high)
+  return true
+end
+
+local function open_turn(id, turn)
+  turn.state, turn.since = 'open', now
+  store('turns', id, turn)
+  redis.call('ZADD', K.open, 0, id)
+end
+
+local function open_loop(block, name, r, run, left)
+  local id = turn_address(block, name, run)
+  if load('turns', id) then return end
+  local max = block == '' and A.max_iterations or r.max
+  open_turn(id, {iteration = math.min(1, max), max = max, left = left or r.retries})
+  emit('loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
+  if max > 0 then return open_block(id .. '[1]') end
+  close_turn(id, 'max_iterations', {code = 'max_iterations', text = 'it may not turn at all', at = id})
+end
+
+local function open_items(block, name, r, run)
+  local id = turn_address(block, name, run)
+  if load('turns', id) then return end
+  local width = r.width
+  if width < 0 then width = tonumber(redis.call('HGET', K.widths, within(block, name)) or 0) end
+  open_turn(id, {each = true, width = width})
+  for item = 1, width do make_ready(id .. '#' .. item, {}) end
+  if width == 0 then close_turn(id, 'accept', {code = 'done'}) end
+end
+
+function fire(block, name)
+  local r, run = route(path_of(within(block, name))), run_of(block, name)
+  if r.kind == 'loop' then return open_loop(block, name, r, run) end
+  if r.each then return open_items(block, name, r, run) end
+  local address = step_address(block, name, run)
+  if not load('steps', address) then make_ready(address, {}) end
+end
+
+local function record_iteration(id, iteration, verdict, reason)
+  local entry = ARGV[4]
+  if entry == '' or A.ledger ~= id then
+    entry = cjson.encode({loop = path_of(id), run = tonumber(id:match('~(%d+)$')),
+      iteration = iteration, verdict = verdict, reason = reason, ended_ms = now})
+  end
+  redis.call('RPUSH', K.ledger, entry)
+  count('iterations')
+end
+
+local function iteration_done(id, iteration)
+  local turn = load('turns', id)
+  record_iteration(id, iteration, 'retry')
+  if iteration >= turn.max then
+    local text = 'not accepted within ' .. turn.max .. ' iterations'
+    return close_turn(id, 'max_iterations', {code = 'max_iterations', text = text, at = id})
+  end
+  turn.iteration = iteration + 1
+  save('turns', id)
+  emit('loop.iteration', id, {iteration = turn.iteration, max = turn.max})
+  open_block(id .. '[' .. turn.iteration .. ']')
+end
+
+local function block_done(block)
+  local id = turn_of(block)
+  if id == '' then return close_turn('', 'accept', {code = 'done'}) end
+  iteration_done(id, iteration_of(block))
+end
+
+-- A node is done: it arrives at what needs it, and at the end of its block where nothing does.
+function arrive(block, name)
+  local r = route(path_of(within(block, name)))
+  for _, next_name in ipairs(r.next) do
+    local join = turn_address(block, next_name, run_of(block, next_name))
+    if joined(join, name, route(path_of(within(block, next_name))).needs) then
+      fire(block, next_name)
+    end
+  end
+  if r.sink and joined(block .. '$', name, route(path_of(block)).sinks) then block_done(block) end
+end
+
+local function arrive_item(id, item)
+  if joined(id .. '#', item, load('turns', id).width) then close_turn(id, 'accept', {code = 'done'}) end
+end
+
+local function cancel(address, step)
+  if step.parked and step.parked.child then table.insert(answer.abort, step.parked.child) end
+  withdraw(address)
+  step.state, step.ended, step.parked, step.due = 'cancelled', now, nil, nil
+  save('steps', address)
+  for _, key in ipairs({K.live, K.parked, K.running}) do redis.call('ZREM', key, address) end
+  redis.call('ZREM', G.leases, member(address))
+  emit('step.cancelled', address)
+end
+
+-- The turns below one that ends early end with it, an open iteration recorded as it stands.
+local function close_below(id, low, high, verdict, reason)
+  for _, inner in ipairs(redis.call('ZRANGEBYLEX', K.open, low, high)) do
+    local turn = load('turns', inner)
+    if inner ~= id then
+      if turn.state == 'open' then
+        turn.verdict, turn.reason = verdict, reason
+        if not turn.each then record_iteration(inner, turn.iteration, verdict, reason) end
+      end
+      turn.state, turn.ended = 'closed', now
+      save('turns', inner)
+      redis.call('ZREM', K.open, inner)
+      emit('loop.closed', inner, {verdict = turn.verdict, iterations = turn.iteration, reason = turn.reason})
+    end
+  end
+end
+
+local function try_close(id, turn)
+  turn.id = id
+  if redis.call('ZLEXCOUNT', K.running, below(turn)) == 0 then
+    close_turn(id, turn.verdict, turn.reason)
+  end
+end
+
+-- A turn ends before its join is complete: what waits below is cancelled, what runs is told.
+function end_turn(id, verdict, reason)
+  local turn = load('turns', id)
+  if turn.state ~= 'open' then return end
+  turn.state, turn.verdict, turn.reason, turn.id = 'closing', verdict, reason, id
+  save('turns', id)
+  local low, high = below(turn)
+  for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, low, high)) do
+    local step = load('steps', address)
+    if step.state ~= 'running' then cancel(address, step) end
+  end
+  close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
+  if id ~= '' and not turn.each then record_iteration(id, turn.iteration, verdict, reason) end
+  try_close(id, turn)
+end
+
+local function warn(text)
+  redis.call('RPUSH', K.warnings, text)
+  redis.call('LTRIM', K.warnings, 0, 99)
+end
+
+-- A node failed for good, and its block cannot go on without it.
+local function fail_block(block, reason)
+  local id = turn_of(block)
+  if id ~= '' then
+    reason = {code = 'failed_step', at = reason.at, beneath = reason,
+      text = (reason.at or 'a step') .. ' failed'}
+  end
+  end_turn(id, 'terminate', reason)
+end
+
+local function loop_ended(id, turn)
+  local block, name = block_of(id), name_of(id)
+  local r = route(path_of(id))
+  if turn.verdict == 'accept' then return arrive(block, name) end
+  if r.on_fail == 'retry' and turn.left > 0 then
+    local run = run_of(block, name) + 1
+    redis.call('HSET', K.runs, within(block, name), run)
+    count('phase_retries')
+    return open_loop(block, name, r, run, turn.left - 1)
+  end
+  if r.on_fail == 'continue' then
+    warn(r.label .. ' ended with ' .. turn.verdict .. ' and was passed over')
+    return arrive(block, name)
+  end
+  fail_block(block, turn.reason)
+end
+
+local ENDS = {accept = 'completed', exit = 'exited', abort = 'aborted'}
+local end_session
+
+function close_turn(id, verdict, reason)
+  local turn = load('turns', id)
+  turn.state, turn.verdict, turn.reason, turn.ended, turn.id = 'closed', verdict, reason, now, nil
+  save('turns', id)
+  redis.call('ZREM', K.open, id)
+  if id == '' then return end_session(ENDS[verdict] or 'failed', reason) end
+  redis.call('ZREMRANGEBYLEX', K.arrived, range_of(id .. (turn.each and '#' or '[')))
+  emit('loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})
+  if not turn.each then return loop_ended(id, turn) end
+  if verdict == 'accept' then return arrive(block_of(id), name_of(id)) end
+  fail_block(block_of(id), reason)
+end

@@ -1,0 +1,15 @@
+-- What a parked step waited for has come: its answer, its time, its child's end. The first one wins.
+-- A: address, fence, word, verdict?, reason?, text?, expand?, take, lease_ms
+-- Returns: settled | superseded(state, verdict: who won)
+local address = A.address
+local step = session() and load('steps', address)
+if not step then return reply('superseded') end
+if step.state ~= 'parked' or step.fence ~= A.fence then
+  answer.state, answer.by = step.state, step.answered_by
+  return reply('superseded')
+end
+step.answered_by = A.by
+finish(address, step, A.word, A.verdict, A.reason, A.text)
+dispatch()
+flush()
+return reply('settled')

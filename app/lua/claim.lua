@@ -1,0 +1,24 @@
+-- A worker asks for a step: ready -> running under a new fence, a lease and a hard deadline.
+-- A: address, nonce, worker, lease_ms, schema
+-- Returns: granted(grants) | refused(why) | superseded
+local address = A.address
+local step = session() and load('steps', address)
+if not step then answer.why = 'unknown' return reply('refused') end
+if step.nonce == A.nonce then
+  if step.state ~= 'running' or step.lease <= now then return reply('superseded') end
+  answer.grants = {{address = address, fence = step.fence, nonce = A.nonce, attempt = step.attempt,
+    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0}}
+  return reply('granted')
+end
+local why
+if S.status ~= 'active' then why = 'session ' .. S.status
+elseif step.state ~= 'ready' then why = step.state
+elseif step.due and step.due > now then why = 'early'
+elseif tonumber(redis.call('HGET', K.session, 'schema')) > A.schema then why = 'schema'
+elseif not turns_open(block_of(address)) then why = 'turn closed' end
+if why then answer.why = why return reply('refused') end
+answer.grants = {grant(address, A.nonce)}
+withdraw(address)
+dispatch()
+flush()
+return reply('granted')

@@ -1,0 +1,39 @@
+-- Create a session, all or nothing; the same idempotency key again finds it.
+-- A: session, member, key?, body, program, fields, routes, document, parent?
+-- Returns: created | exists(session) | conflict | taken | refused
+if A.key then
+  local known = redis.call('GET', GLOBAL .. 'idem:' .. A.key)
+  if known then
+    answer.session = known:match('^(.-)|')
+    return reply(known:match('|(.*)$') == A.body and 'exists' or 'conflict')
+  end
+end
+if A.parent then
+  local text = redis.call('HGET', A.parent.base .. 'steps', A.parent.address)
+  local step = text and cjson.decode(text)
+  local active = redis.call('HGET', A.parent.base .. 'session', 'status') == 'active'
+  if not (active and step and step.state == 'running' and step.fence == A.parent.fence) then
+    return reply('refused')
+  end
+end
+if not redis.call('SET', GLOBAL .. 'id:' .. A.session, A.root, 'NX') then return reply('taken') end
+if A.key then
+  redis.call('SET', GLOBAL .. 'idem:' .. A.key, A.session .. '|' .. A.body, 'EX', 7 * 24 * 3600)
+end
+if A.parent then redis.call('SADD', A.parent.base .. 'children', A.session) end
+if redis.call('EXISTS', PROGRAM) == 0 then
+  redis.call('HSET', PROGRAM, 'document', ARGV[3])
+  for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, path, text) end
+end
+redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
+for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end
+redis.call('HSET', K.session, 'status', 'active', 'created', now)
+redis.call('ZADD', G.sessions, now, A.session)
+redis.call('ZADD', GLOBAL .. 'status:active', now, A.session)
+session()
+emit('session.created', '', {status = 'active'})
+open_turn('', {})
+open_block('')
+dispatch()
+flush()
+return reply('created')

@@ -1,0 +1,58 @@
+-- The sweep found an address in `leases` past its time: a lost or overdue attempt, or a parked step.
+-- A: address, jitter?
+-- Returns: lost | timeout | poison | cancelled | woken | look (a child, to be looked at) | alive | gone
+local address = A.address
+local step = session() and load('steps', address)
+if not step or (step.state ~= 'running' and step.state ~= 'parked') then
+  redis.call('ZREM', G.leases, member(address))
+  return reply('gone')
+end
+
+local function parked()
+  local wait = step.parked
+  if wait.until_ms > now then
+    redis.call('ZADD', G.leases, wait.until_ms, member(address))
+    return 'alive'
+  end
+  if wait.on == 'child' then
+    redis.call('ZADD', G.leases, now + 60000, member(address))
+    answer.child, answer.fence = wait.child, step.fence
+    return 'look'
+  end
+  step.answered_by = 'deadline'
+  if wait.on == 'wait' then
+    finish(address, step, 'succeeded', nil, nil, '')
+  else
+    local reason = {code = 'deadline', at = address, text = 'nobody answered in time'}
+    finish(address, step, 'failed', nil, reason, '')
+  end
+  return 'woken'
+end
+
+local function running()
+  if step.lease > now then
+    redis.call('ZADD', G.leases, step.lease, member(address))
+    return 'alive'
+  end
+  if now >= step.deadline + GRACE_MS then
+    emit('step.expired', address, {why = 'timeout', fence = step.fence})
+    fail_attempt(address, step, {code = 'timeout', at = address,
+      text = 'took longer than ' .. route(path_of(address)).timeout_ms / 1000 .. ' s'}, true)
+    return 'timeout'
+  end
+  step.lost = (step.lost or 0) + 1
+  count('attempts_lost')
+  if step.lost > LOST_MAX then
+    emit('step.expired', address, {why = 'lost', fence = step.fence})
+    finish(address, step, 'failed', nil, {code = 'lost', at = address,
+      text = 'its worker was lost ' .. step.lost .. ' times'})
+    return 'poison'
+  end
+  hand_back(address, step, 'step.expired', {why = 'lost'})
+  return step.state == 'cancelled' and 'cancelled' or 'lost'
+end
+
+local word = step.state == 'parked' and parked() or running()
+dispatch()
+flush()
+return reply(word)

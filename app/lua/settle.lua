@@ -1,0 +1,27 @@
+-- A worker says what came of its attempt: recorded once, and what it releases is released once.
+-- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, expand?, ledger?, take, lease_ms, jitter?
+-- Returns: settled | again (failed, tried anew) | repeated | superseded; with grants and hints
+local address = A.address
+local step = session() and load('steps', address)
+if not step or step.fence ~= A.fence or step.nonce ~= A.nonce then return reply('superseded') end
+if step.settled == A.fence then
+  for _, given in ipairs(step.next or {}) do
+    local later = load('steps', given.address)
+    if later.state == 'running' and later.fence == given.fence and later.nonce == given.nonce then
+      table.insert(answer.grants, given)
+    end
+  end
+  return reply('repeated')
+end
+if step.state ~= 'running' then return reply('superseded') end
+step.settled = A.fence
+if A.word == 'failed' then
+  fail_attempt(address, step, A.reason, A.retryable, A.text)
+else
+  finish(address, step, A.word, A.verdict, A.reason, A.text)
+end
+dispatch()
+if #answer.grants > 0 then step.next = answer.grants end
+save('steps', address)
+flush()
+return reply(step.state == 'ready' and 'again' or 'settled')

@@ -1,0 +1,403 @@
+"""The only module that talks to Redis: transitions as scripts, words from Lua as typed answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
+from redis import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError, TimeoutError
+from redis.retry import Retry
+
+from app.errors import StoreAway
+from app.keys import Keys, SessionRef, lua_names
+from app.reasons import Reason
+from app.views import Event
+
+#: The files that every transition is built on, in this order.
+_FOUNDATION = ("_begin", "_address", "_ready", "_turns", "_session", "_outcome")
+VERBS = (
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
+    "rehint", "due", "delete",
+)  # fmt: skip
+
+Verb = Literal[
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
+    "rehint", "due", "delete",
+]  # fmt: skip
+
+
+class Hint(BaseModel):
+    """A ready step that a worker should be told of."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    address: str
+    action: str
+    path: str
+    label: str
+
+
+class Grant(BaseModel):
+    """One worker's go at a step: the fence to settle under, and how long it may take."""
+
+    model_config = ConfigDict(frozen=True)
+
+    address: str
+    fence: int
+    nonce: str
+    attempt: int
+    #: Server times in ms.
+    lease: int
+    deadline: int
+    lost: int
+    failed: int
+
+
+class Answer(BaseModel):
+    """What a transition answered: one word, and what the caller has to do with it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    word: str
+    now: int
+    hints: tuple[Hint, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    #: Child sessions that lost their parent's step.
+    abort: tuple[str, ...] = ()
+    #: The status in which the session ended by this transition.
+    ended: str | None = None
+    why: str | None = None
+    status: str | None = None
+    state: str | None = None
+    by: str | None = None
+    session: str | None = None
+    fence: int | None = None
+    lease: int | None = None
+    child: str | None = None
+    leases: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    errands: tuple[str, ...] = ()
+
+    @field_validator("hints", "grants", "abort", "leases", "ready", "errands", mode="before")
+    @classmethod
+    def _empty(cls, value: JsonValue) -> JsonValue:
+        # Lua does not tell an empty list from an empty table.
+        return value or []
+
+
+class StepRecord(BaseModel):
+    """What the store knows of one step."""
+
+    state: str
+    fence: int = 0
+    nonce: str | None = None
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    owner: str | None = None
+    since: int | None = None
+    ended: int | None = None
+    lease: int | None = None
+    deadline: int | None = None
+    due: int | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+    parked: dict[str, JsonValue] | None = None
+
+
+class TurnRecord(BaseModel):
+    """What the store knows of one run of a loop, of a for_each, or of the program (at '')."""
+
+    state: str
+    iteration: int = 0
+    max: int = 0
+    verdict: str | None = None
+    reason: Reason | None = None
+    each: bool = False
+    width: int = 0
+    since: int | None = None
+    ended: int | None = None
+
+
+class NewSession(NamedTuple):
+    """All that create needs to know."""
+
+    ref: SessionRef
+    program: str
+    document: str
+    routes: Mapping[str, Mapping[str, JsonValue]]
+    fields: Mapping[str, str]
+    idempotency_key: str | None
+    body_hash: str
+    parent: Mapping[str, JsonValue] | None = None
+
+
+def connect(url: str, *, tries: int = 3) -> Redis:
+    """A client whose calls end: each waits at most 5 s, and is tried so often with back-off."""
+    backoff = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
+    return Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=5,
+        socket_connect_timeout=5,
+        socket_keepalive=True,
+        health_check_interval=10,
+        retry=Retry(backoff, tries),
+    )
+
+
+class Store:
+    """Sessions in Redis. Every transition is atomic and bears repetition."""
+
+    def __init__(
+        self, redis: Redis, *, prefix: str = "lh", clock: Callable[[], int] | None = None
+    ) -> None:
+        self._redis = redis
+        self._clock = clock
+        self.keys = Keys(prefix)
+        self._scripts = {verb: redis.register_script(source(verb)) for verb in VERBS}
+
+    # Transitions
+
+    def create(self, new: NewSession) -> Answer:
+        """Create a session: created, exists (session), conflict, taken (the id) or refused."""
+        arguments: dict[str, JsonValue] = {
+            "root": new.ref.root,
+            "program": new.program,
+            "fields": dict(new.fields),
+            "routes": {path: json.dumps(route) for path, route in new.routes.items()},
+            "body": new.body_hash,
+        }
+        if new.idempotency_key is not None:
+            arguments["key"] = new.idempotency_key
+        if new.parent is not None:
+            arguments["parent"] = dict(new.parent)
+        return self.run("create", new.ref, new.program, arguments, outcome=new.document)
+
+    def run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        program: str,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+    ) -> Answer:
+        """Run a transition on one session."""
+        keys = [self.keys.base(ref), self.keys.program(program), self.keys.everywhere("")]
+        now = self._clock() if self._clock else 0
+        given = {k: v for k, v in arguments.items() if v is not None}
+        given |= {"member": ref.member, "session": ref.id}
+        with self._away():
+            reply = self._scripts[verb](
+                keys=keys, args=[now, json.dumps(given), outcome, ledger]
+            )
+        return Answer.model_validate_json(str(reply))
+
+    def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
+        """What is past its time: recent (somebody just looked) or due(leases, ready, errands)."""
+        with self._away():
+            run_id = str(self._redis.info("server")["run_id"])  # type: ignore[index]
+        arguments: dict[str, JsonValue] = {
+            "every_ms": every_ms,
+            "limit": limit,
+            "run_id": run_id,
+            "grace_ms": grace_ms,
+        }
+        return self.run("due", SessionRef("", ""), "", arguments)
+
+    def errand_done(self, errand: str) -> None:
+        """Take an errand off the list."""
+        with self._away():
+            self._redis.zrem(self.keys.everywhere("errands"), errand)
+
+    # Reading
+
+    def ping(self) -> None:
+        """Raises StoreAway unless Redis answers."""
+        with self._away():
+            self._redis.ping()
+
+    def ref(self, session: str) -> SessionRef | None:
+        """The session and its root, or None where there is no such session."""
+        with self._away():
+            root = self._redis.get(self.keys.id(session))
+        return SessionRef(session, str(root)) if root else None
+
+    def fields(self, ref: SessionRef) -> dict[str, str]:
+        """The session's own hash; empty where it is gone."""
+        with self._away():
+            return dict(self._redis.hgetall(self.keys.part(ref, "session")))  # type: ignore[arg-type]
+
+    def values(self, ref: SessionRef, part: str, fields: Sequence[str]) -> dict[str, str]:
+        """Some fields of one of the session's hashes, without those that are not there."""
+        if not fields:
+            return {}
+        with self._away():
+            found = self._redis.hmget(self.keys.part(ref, part), list(fields))
+        return {
+            field: value
+            for field, value in zip(fields, found, strict=True)  # type: ignore[arg-type]
+            if value is not None
+        }
+
+    def program(self, program: str) -> str | None:
+        """The program's document, or None where no session runs it any more."""
+        with self._away():
+            found = self._redis.hget(self.keys.program(program), "document")
+        return None if found is None else str(found)
+
+    def steps(self, ref: SessionRef, addresses: Sequence[str]) -> dict[str, StepRecord]:
+        """The records of these steps, without those that are still pending."""
+        found = self.values(ref, "steps", addresses)
+        return {a: StepRecord.model_validate_json(text) for a, text in found.items()}
+
+    def scan_steps(
+        self, ref: SessionRef, cursor: int, count: int
+    ) -> tuple[int, dict[str, StepRecord]]:
+        """Some steps and the cursor for more; 0 ends. Steps may come twice, none is left out."""
+        with self._away():
+            following, found = self._redis.hscan(  # type: ignore[misc]
+                self.keys.part(ref, "steps"), cursor, count=count
+            )
+        records = {a: StepRecord.model_validate_json(text) for a, text in found.items()}
+        return int(following), records
+
+    def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
+        """The records of these turns, without those that never opened."""
+        found = self.values(ref, "turns", ids)
+        return {a: TurnRecord.model_validate_json(text) for a, text in found.items()}
+
+    def members(self, ref: SessionRef, part: str, limit: int = -1) -> list[str]:
+        """What one of the session's sorted sets holds, in the order of names."""
+        with self._away():
+            end = limit - 1 if limit > 0 else -1
+            return list(self._redis.zrange(self.keys.part(ref, part), 0, end))  # type: ignore[arg-type]
+
+    def size(self, ref: SessionRef, part: str) -> int:
+        """How much one of the session's sorted sets holds."""
+        with self._away():
+            return int(self._redis.zcard(self.keys.part(ref, part)))  # type: ignore[arg-type]
+
+    def lines(self, ref: SessionRef, part: str, start: int, end: int) -> list[str]:
+        """Some lines of one of the session's lists."""
+        with self._away():
+            return list(self._redis.lrange(self.keys.part(ref, part), start, end))  # type: ignore[arg-type]
+
+    def children(self, ref: SessionRef) -> set[str]:
+        """The ids of the session's children."""
+        with self._away():
+            return set(self._redis.smembers(self.keys.part(ref, "children")))  # type: ignore[arg-type]
+
+    def events(
+        self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
+    ) -> dict[SessionRef, list[Event]]:
+        """What happened after these ids, in order; waits up to `block_ms` for the first."""
+        streams = {self.keys.part(ref, "events"): start for ref, start in after.items()}
+        by_key = {self.keys.part(ref, "events"): ref for ref in after}
+        block = min(block_ms, 2000) or None  # longer than the socket's time-out would fail
+        with self._away():
+            found = self._redis.xread(streams, count=limit, block=block)  # type: ignore[arg-type]
+        pairs = found.items() if isinstance(found, dict) else found or []
+        return {
+            by_key[key]: [_event(entry) for entry in _entries(entries)] for key, entries in pairs
+        }
+
+    def index(self, status: str | None, *, before: float, limit: int) -> list[tuple[str, float]]:
+        """Session ids of a status (all: None) by time, newest first, older than `before`."""
+        key = self.keys.status(status) if status else self.keys.everywhere("sessions")
+        with self._away():
+            return list(
+                self._redis.zrevrangebyscore(  # type: ignore[arg-type]
+                    key, f"({before}", "-inf", start=0, num=limit, withscores=True
+                )
+            )
+
+    def unlist(self, session: str) -> None:
+        """Take a session that is gone off the lists."""
+        with self._away():
+            self._redis.zrem(self.keys.everywhere("sessions"), session)
+
+    def tell_of_worker(self, name: str, inventory: str) -> None:
+        """Publish a worker's inventory; it is read as long as it is young."""
+        with self._away():
+            self._redis.hset(self.keys.everywhere("workers"), name, inventory)
+
+    def forget_worker(self, name: str) -> None:
+        """Take a worker's inventory back."""
+        with self._away():
+            self._redis.hdel(self.keys.everywhere("workers"), name)
+
+    def workers(self) -> dict[str, str]:
+        """All inventories, young or old."""
+        with self._away():
+            return dict(self._redis.hgetall(self.keys.everywhere("workers")))  # type: ignore[arg-type]
+
+    def now_ms(self) -> int:
+        """The clock that all times in the store are of."""
+        if self._clock:
+            return self._clock()
+        with self._away():
+            seconds, micros = self._redis.time()  # type: ignore[misc]
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConnectionError, TimeoutError, BusyLoadingError) as error:
+            raise StoreAway(self._where()) from error
+        except ResponseError as error:
+            # A script that was cut off by a shutdown, or a server that still loads its data.
+            if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY")):
+                raise StoreAway(self._where()) from error
+            raise
+
+    def _where(self) -> str:
+        given = self._redis.connection_pool.connection_kwargs
+        return str(given.get("path") or f"{given.get('host')}:{given.get('port')}")
+
+
+def source(verb: str) -> str:
+    """The whole text of a transition: the names of the keys, the foundation, the verb."""
+    files = [*_FOUNDATION, verb]
+    folder = resources.files("app") / "lua"
+    texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in files]
+    head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()
+    return head + "\n".join(texts)
+
+
+def without_password(url: str) -> str:
+    """A Redis URL that may be shown."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}{parts.path}"
+
+
+def _entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
+    """Stream entries of either protocol: RESP3 wraps them once more."""
+    assert isinstance(entries, list)
+    for entry in entries:
+        if isinstance(entry, list):
+            yield from ((str(i), dict(f)) for i, f in entry)
+        else:
+            yield str(entry[0]), dict(entry[1])
+
+
+def _event(entry: tuple[str, dict[str, str]]) -> Event:
+    id_, fields = entry
+    return Event(
+        id=id_,
+        type=fields["t"],
+        at_ms=int(fields["at"]),
+        address=fields["a"] or None,
+        fields=json.loads(fields["d"]) if fields["d"] else {},
+    )
