@@ -19,9 +19,10 @@ CHECK_TIMEOUT_S = 300.0
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
-Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
+#: Numbers are strict: true is not 1, and "3" is not 3.
+Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
-Rule = Literal["all", "any"] | Annotated[int, Field(ge=1, le=100)]
+Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 
 _ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
 _PREFIXED = re.compile(r"^(agent|callable)\s*:\s*(.*)$", re.DOTALL)
@@ -90,7 +91,9 @@ class _Loop(Document):
     task: Text
     checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)]
     rule: Rule = "all"
-    max_iterations: Annotated[int, Field(ge=0, le=MAX_ITERATIONS_CEILING)] = DEFAULT_MAX_ITERATIONS
+    max_iterations: Annotated[int, Field(strict=True, ge=0, le=MAX_ITERATIONS_CEILING)] = (
+        DEFAULT_MAX_ITERATIONS
+    )
     doer: Doer | None = None
     model: Name | None = None
     checker_model: Name | None = None
