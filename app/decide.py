@@ -32,7 +32,7 @@ def routes(program: Program) -> dict[str, Route]:
 
 def queues(program: Program) -> frozenset[str]:
     """The queues, before the place is added, that the program's steps travel on."""
-    return frozenset(_queue(node) for _, node in program.walk() if isinstance(node, Step))
+    return frozenset(queue_of(node) for _, node in program.walk() if isinstance(node, Step))
 
 
 def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _step(step: Step) -> Route:
     route: Route = {
         "kind": "step",
         "action": step.action.value,
-        "queue": _queue(step),
+        "queue": queue_of(step),
         "quick": step.quick or step.action in QUICK,
         "critical": step.critical and step.action is not Action.CHECK,
         "timeout_ms": round(step.timeout_s * 1000),
@@ -119,7 +119,7 @@ def _step(step: Step) -> Route:
     return route
 
 
-def _queue(step: Step) -> str:
+def queue_of(step: Step) -> str:
     return step.queue or QUEUES.get(step.action, "tools")
 
 

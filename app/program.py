@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -120,17 +121,24 @@ class Program(Frozen):
         """32 hex characters of the SHA-256 of the program's canonical JSON."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
 
+    @cached_property
+    def _index(self) -> dict[str, Step | Loop]:
+        return dict(self.walk())
+
     def node(self, path: str) -> Step | Loop:
         """The node at a path such as ``outer/inner/ask``. Raises KeyError where there is none."""
-        block = self.body
-        found: Step | Loop | None = None
-        for name in path.split("/"):
-            found = next((node for node in block if node.id == name), None)
-            if found is None:
-                raise KeyError(path)
-            block = found.body if isinstance(found, Loop) else ()
-        assert found is not None
-        return found
+        return self._index[path]
+
+    def step(self, address: str) -> Step:
+        """The step that stands at an address. Raises KeyError where there is none."""
+        node = self._index[path_of(address)]
+        if not isinstance(node, Step):
+            raise KeyError(address)
+        return node
+
+    def has(self, path: str) -> bool:
+        """Whether a node stands at the path."""
+        return path in self._index
 
     def walk(self) -> Iterator[tuple[str, Step | Loop]]:
         """Every node with its path, outer before inner, in the order written."""
@@ -169,7 +177,7 @@ def path_of(address: str) -> str:
 
 
 def block_of(address: str) -> str:
-    """The block instance that a step stands in; empty for the program's own.
+    """The block instance that a step or turn stands in; empty for the program's own.
 
     >>> block_of("green~1[2]/check.lint")
     'green~1[2]'
@@ -179,6 +187,15 @@ def block_of(address: str) -> str:
     if "#" in address.rpartition("/")[2]:
         return address.rpartition("#")[0]
     return address.rpartition("/")[0]
+
+
+def turn_of(block: str) -> str:
+    """The turn that a block instance belongs to.
+
+    >>> turn_of("green~1[2]"), turn_of("fetch~1")
+    ('green~1', 'fetch~1')
+    """
+    return _LAST_ITERATION.sub("", block)
 
 
 def iteration_of(address: str) -> int:

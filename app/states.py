@@ -57,8 +57,8 @@ class TurnState(StrEnum):
 _S = SessionStatus
 SESSION_NEXT: dict[SessionStatus, tuple[SessionStatus, ...]] = {
     _S.ACTIVE: (_S.COMPLETED, _S.FAILED, _S.STOPPING, _S.EXITING, _S.ABORTING),
-    _S.STOPPING: (_S.STOPPED, _S.COMPLETED, _S.FAILED, _S.EXITING, _S.ABORTING, _S.ACTIVE),
-    _S.STOPPED: (_S.ACTIVE, _S.ABORTING),
+    _S.STOPPING: (_S.STOPPED, _S.COMPLETED, _S.FAILED, _S.EXITING, _S.ABORTING),
+    _S.STOPPED: (_S.ACTIVE, _S.COMPLETED, _S.FAILED, _S.ABORTING),
     _S.EXITING: (_S.EXITED, _S.ABORTING),
     _S.FAILED: (_S.ACTIVE, _S.ABORTING),
     _S.ABORTING: (_S.ABORTED,),
@@ -72,7 +72,12 @@ STEP_NEXT: dict[StepState, tuple[StepState, ...]] = {
     _T.PENDING: (_T.READY,),
     _T.READY: (_T.RUNNING, _T.CANCELLED),
     _T.RUNNING: (
-        _T.READY, _T.PARKED, _T.SUCCEEDED, _T.FAILED, _T.CANCELLED, _T.SKIPPED,
+        _T.READY,
+        _T.PARKED,
+        _T.SUCCEEDED,
+        _T.FAILED,
+        _T.CANCELLED,
+        _T.SKIPPED,
     ),
     _T.PARKED: (_T.SUCCEEDED, _T.FAILED, _T.CANCELLED),
     _T.SUCCEEDED: (),

@@ -123,6 +123,8 @@ class TurnRecord(BaseModel):
     reason: Reason | None = None
     each: bool = False
     width: int = 0
+    #: Which run of its node it is; from its address.
+    run: int = 1
     since: int | None = None
     ended: int | None = None
 
@@ -198,9 +200,7 @@ class Store:
         given = {k: v for k, v in arguments.items() if v is not None}
         given |= {"member": ref.member, "session": ref.id}
         with self._away():
-            reply = self._scripts[verb](
-                keys=keys, args=[now, json.dumps(given), outcome, ledger]
-            )
+            reply = self._scripts[verb](keys=keys, args=[now, json.dumps(given), outcome, ledger])
         return Answer.model_validate_json(str(reply))
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
@@ -214,6 +214,12 @@ class Store:
             "grace_ms": grace_ms,
         }
         return self.run("due", SessionRef("", ""), "", arguments)
+
+    def forget_due(self, ref: SessionRef, address: str) -> None:
+        """Take an address of a session that is gone off the lists of what is due."""
+        with self._away():
+            for part in ("leases", "ready"):
+                self._redis.zrem(self.keys.everywhere(part), ref.member + address)
 
     def errand_done(self, errand: str) -> None:
         """Take an errand off the list."""

@@ -76,6 +76,15 @@ local function count(name, by)
   redis.call('HINCRBY', K.session, name, by or 1)
 end
 
+-- What this session owes a child of its tree; kept until it is done.
+local function owe(verb, child)
+  redis.call('ZADD', G.errands, now, verb .. '|' .. child .. A.member:match('|.*$'))
+end
+
+local function owe_children(verb)
+  for _, child in ipairs(redis.call('SMEMBERS', K.children)) do owe(verb, child) end
+end
+
 -- Everything that begins with `prefix`, in a zset ordered by name: from prefix up to the next character.
 local function range_of(prefix)
   local last = prefix:byte(-1)

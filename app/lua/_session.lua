@@ -34,6 +34,7 @@ function end_session(status, reason)
   if status ~= 'failed' then redis.call('DEL', K.arrived, K.widths) end
   emit('session.ended', '', {status = status, reason = reason})
   answer.ended = status
+  owe_children('abort')
   keep_until_deleted()
   if S.parent ~= '' then redis.call('ZADD', G.errands, now, 'deliver|' .. A.member) end
 end

@@ -95,7 +95,10 @@ local function arrive_item(id, item)
 end
 
 local function cancel(address, step)
-  if step.parked and step.parked.child then table.insert(answer.abort, step.parked.child) end
+  if step.parked and step.parked.child then
+    owe('abort', step.parked.child)
+    table.insert(answer.abort, step.parked.child)
+  end
   withdraw(address)
   step.state, step.ended, step.parked, step.due = 'cancelled', now, nil, nil
   save('steps', address)

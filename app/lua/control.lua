@@ -36,12 +36,14 @@ end
 local verbs = {}
 function verbs.stop()
   to('stopping')
+  owe_children('stop')
   forget_hints()
   stop_if_idle()
 end
 function verbs.resume()
   local failed = S.status == 'failed'
   keep_on()
+  owe_children('resume')
   redis.call('HDEL', K.session, 'ended', 'reason')
   A.reason = nil
   to('active')

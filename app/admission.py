@@ -1,0 +1,109 @@
+"""What a document may ask for here: refused at submit, not an hour later on a worker."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from app.errors import InvalidDocument
+from app.settings import Settings
+from app.views import WorkerView
+from leadhand.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
+
+#: A shell's own words, which are found on no path.
+_BUILTINS = frozenset(
+    ". : [ alias break cd command continue echo eval exec exit export false for if printf pwd read"
+    " set shift test time trap true type ulimit umask unset until wait while { (".split()
+)
+_SHELL_SIGNS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
+
+
+def admit(
+    document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
+) -> None:
+    """Raises InvalidDocument naming the field, the value and the way out."""
+    place = document.place or settings.place
+    here = [worker for worker in workers if worker.place == place]
+    if workers and not here:
+        known = ", ".join(sorted({worker.place for worker in workers}))
+        raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
+    folder = _folder(document.cwd, settings, local=place == settings.place)
+    agents = {agent for worker in here for agent in worker.agents} if here else None
+    for where, loop in _loops(document):
+        default = getattr(document, "doer", None)
+        _check_doer(where, loop.doer or default, agents, settings)
+        for number, checker in enumerate(loop.checkers):
+            _check_checker(f"{where}checkers[{number}]", checker, agents, folder)
+
+
+def _loops(
+    document: LoopDocument | WorkflowDocument,
+) -> Iterator[tuple[str, LoopDocument | PhaseDocument]]:
+    if isinstance(document, LoopDocument):
+        yield "", document
+    else:
+        for number, phase in enumerate(document.phases):
+            yield f"phases[{number}].", phase
+
+
+def _folder(cwd: str | None, settings: Settings, *, local: bool) -> Path | None:
+    """The working folder where it lies on this machine and can be looked into."""
+    if cwd is None or not local:
+        return None
+    folder = Path(cwd)
+    if not folder.is_dir():
+        raise InvalidDocument("cwd", cwd, "there is no such folder; create it or name another")
+    real = folder.resolve()
+    if settings.roots and not any(real.is_relative_to(r.resolve()) for r in settings.roots):
+        roots = ", ".join(str(root) for root in settings.roots)
+        raise InvalidDocument("cwd", cwd, f"working folders must lie beneath {roots}")
+    return real
+
+
+def _check_doer(where: str, doer: Doer | None, agents: set[str] | None, settings: Settings) -> None:
+    if doer is None:
+        if agents is not None and "" not in agents and settings.default_agent is None:
+            hint = "name one with agent, command or callable; no default agent is set"
+            raise InvalidDocument(f"{where}doer", None, hint)
+    elif doer.agent is not None:
+        _check_agent(f"{where}doer.agent", doer.agent, agents)
+
+
+def _check_agent(field: str, agent: str, agents: set[str] | None) -> None:
+    if agents is not None and agent not in agents:
+        known = ", ".join(sorted(name for name in agents if name)) or "none"
+        hint = f"no worker knows this agent; known: {known}. Add it to agents.toml"
+        raise InvalidDocument(field, agent, hint)
+
+
+def _check_checker(
+    field: str, checker: Checker, agents: set[str] | None, folder: Path | None
+) -> None:
+    if checker.agent is not None:
+        _check_agent(f"{field}.agent", checker.agent, agents)
+    if checker.command is not None and folder is not None:
+        program = _program_of(checker.command)
+        if program is not None and not _found(program, folder):
+            hint = f"{program!r} is not found; install it or give its path"
+            raise InvalidDocument(field, checker.command, hint)
+
+
+def _program_of(command: str) -> str | None:
+    """The program that a plain command starts with; None where only the shell can tell."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if not words or words[0] in _BUILTINS or _SHELL_SIGNS.intersection(words[0]):
+        return None
+    return words[0]
+
+
+def _found(program: str, folder: Path) -> bool:
+    if "/" in program:
+        path = folder / program
+        return path.is_file() and os.access(path, os.X_OK)
+    return shutil.which(program) is not None

@@ -1,0 +1,20 @@
+"""Pure: what a child session's end means to the step that waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.outcomes import Outcome
+from app.reasons import Reason, ReasonCode
+from app.states import SessionStatus
+
+
+def outcome_of_child(child: str, fields: Mapping[str, str]) -> Outcome:
+    """The waiting step's outcome: done where the child was, else failed with the child's reason."""
+    status = fields["status"]
+    text = f"child session {child} is {status}"
+    if status == SessionStatus.COMPLETED:
+        return Outcome(word="succeeded", text=text, value={"session": child, "status": status})
+    beneath = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text, beneath=beneath)
+    return Outcome(word="failed", text=text, reason=reason, retryable=False)

@@ -1,0 +1,488 @@
+"""Load, decide, store, dispatch: the shell around the transitions that everybody calls."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic import JsonValue, TypeAdapter
+
+from app import decide
+from app.admission import admit
+from app.capabilities import Caller
+from app.children import outcome_of_child
+from app.errors import (
+    ControlRefused,
+    IdempotencyConflict,
+    InvalidDocument,
+    SessionStillRuns,
+    SessionUnknown,
+)
+from app.frontends import compile_document
+from app.inputs import resolved
+from app.keys import SessionRef
+from app.ledger import entry_of
+from app.outcomes import Outcome
+from app.program import SCHEMA_VERSION, Program, Step, block_of, turn_of
+from app.reading import Reader
+from app.reasons import Reason, ReasonCode
+from app.settings import Settings
+from app.states import ENDED, SESSION_NEXT, SessionStatus
+from app.store import Answer, Grant, Hint, NewSession, Store, Verb
+from app.views import SessionView, Submitted
+from app.widths import expansion
+from leadhand.documents import LoopDocument, WorkflowDocument
+
+log = logging.getLogger(__name__)
+
+Control = Literal["stop", "resume", "exit", "abort"]
+AnyDocument = LoopDocument | WorkflowDocument
+
+#: How much of a text goes into events, for those who watch.
+TEASER = 200
+#: How often a new session id is drawn before giving up; eight hex digits collide rarely.
+DRAWS = 20
+
+_TARGET = {
+    "stop": SessionStatus.STOPPING,
+    "resume": SessionStatus.ACTIVE,
+    "exit": SessionStatus.EXITING,
+    "abort": SessionStatus.ABORTING,
+}
+
+
+class Carrier(Protocol):
+    """Takes hints to workers; may lose them, the sweep sends them again."""
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
+        """Tell workers that these steps are ready."""
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        """How many messages stand in each queue."""
+
+
+class Facts(NamedTuple):
+    """What never changes about a session."""
+
+    program: str
+    kind: str
+    place: str
+    cwd: str | None
+    #: The session whose step started this one.
+    parent: str | None = None
+
+
+class Work(NamedTuple):
+    """A step in a worker's hands: everything that its body needs."""
+
+    ref: SessionRef
+    grant: Grant
+    step: Step
+    inputs: dict[str, JsonValue]
+    facts: Facts
+
+
+class Engine:
+    """One per process. All methods raise StoreAway while Redis does not answer."""
+
+    def __init__(self, store: Store, carrier: Carrier, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self._carrier = carrier
+        self.reader = Reader(store, self.program)
+        # What readers ask for, under the engine's own name.
+        self.session = self.reader.session
+        self.sessions = self.reader.sessions
+        self.result = self.reader.result
+        self.steps = self.reader.steps
+        self.ledger = self.reader.ledger
+        self.events = self.reader.events
+        self.events_many = self.reader.events_many
+        self.workers = self.reader.workers
+        self.ping = store.ping
+        self._facts = lru_cache(maxsize=4096)(self._read_facts)
+        self._programs = lru_cache(maxsize=256)(self._read_program)
+
+    # What clients ask
+
+    def submit(
+        self,
+        document: AnyDocument,
+        *,
+        idempotency_key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+    ) -> Submitted:
+        """Create a session and tell workers of it; the same key again finds the same session.
+
+        Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
+        used with another body.
+        """
+        admit(document, self.settings, self.workers())
+        program = compile_document(document)
+        text = document.model_dump_json()
+        for _ in range(DRAWS):
+            session = secrets.token_hex(4)
+            ref = SessionRef(session, root or session)
+            new = self._new(ref, document, program, text, idempotency_key, parent)
+            answer = self.store.create(new)
+            match answer.word:
+                case "taken":
+                    continue
+                case "created":
+                    self._dispatch(ref, answer)
+                    return Submitted(session=session, created=True)
+                case "exists":
+                    return Submitted(session=str(answer.session), created=False)
+                case "conflict":
+                    raise IdempotencyConflict(str(idempotency_key))
+                case _:
+                    raise InvalidDocument("parent", str(parent), "its step runs no more")
+        raise RuntimeError("no free session id was found")
+
+    def control(
+        self,
+        session: str,
+        verb: Control,
+        *,
+        reason: str = "",
+        max_iterations: int | None = None,
+        by: Caller | None = None,
+    ) -> SessionView:
+        """Stop, resume, exit or abort. Raises SessionUnknown, ControlRefused."""
+        ref = self._ref(session)
+        arguments: dict[str, JsonValue] = {
+            "verb": verb,
+            "from": [
+                s.value for s, following in SESSION_NEXT.items() if _TARGET[verb] in following
+            ],
+            "reason": _control_reason(verb, reason, by),
+            "max_iterations": max_iterations,
+        }
+        if by is not None:
+            arguments |= {"by": by.address, "fence": by.fence}
+        if verb == "resume":
+            arguments |= self._anew(ref)
+        answer = self._run("control", ref, arguments)
+        if answer.word == "unknown":
+            raise SessionUnknown(session)
+        if answer.word == "refused":
+            status = str(answer.status)
+            raise ControlRefused(session, verb, status, _way_out(verb, status))
+        self._dispatch(ref, answer)
+        return self.session(session)
+
+    def delete(self, session: str) -> None:
+        """Forget an ended session. Raises SessionStillRuns, SessionUnknown."""
+        ref = self._ref(session)
+        facts = self._facts(ref)
+        answer = self._run("delete", ref, {"program": facts.program})
+        if answer.word == "refused":
+            raise SessionStillRuns(session, str(answer.status))
+
+    # What workers ask
+
+    def claim(self, ref: SessionRef, address: str, *, nonce: str, worker: str) -> Answer:
+        """Ask for a step: granted, refused (why) or superseded."""
+        arguments: dict[str, JsonValue] = {
+            "address": address,
+            "nonce": nonce,
+            "worker": worker,
+            "lease_ms": self.settings.lease_ms,
+            "schema": SCHEMA_VERSION,
+        }
+        answer = self._run("claim", ref, arguments)
+        self._dispatch(ref, answer)
+        return answer
+
+    def work(self, ref: SessionRef, grant: Grant) -> Work:
+        """All that the body of a granted step needs. Raises ReferenceUnresolved."""
+        facts = self._facts(ref)
+        program = self.program(facts.program)
+        step = program.step(grant.address)
+        inputs = resolved(self.store, ref, program, step, grant.address)
+        return Work(ref, grant, step, inputs, facts)
+
+    def beat(self, ref: SessionRef, grant: Grant) -> Answer:
+        """Extend the lease: ok, stop, cancel or lost."""
+        return self._run("beat", ref, self._holder(grant))
+
+    def settle(self, work: Work, outcome: Outcome, *, take: Sequence[str], worker: str) -> Answer:
+        """Record what came of an attempt, once; quick steps that follow are granted to `take`.
+
+        The answer is settled, again (it is tried anew), repeated or superseded; its hints are the
+        caller's to dispatch.
+        """
+        ref, grant = work.ref, work.grant
+        program = self.program(work.facts.program)
+        expand, outcome = expansion(program, grant.address, outcome)
+        arguments = self._holder(grant) | _said(outcome)
+        arguments |= {
+            "worker": worker,
+            "take": list(take),
+            "expand": expand or None,
+            "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
+        }
+        entry = entry_of(work.step, grant.address, ref.id, work.inputs, outcome)
+        if entry is not None:
+            arguments["ledger"] = turn_of(block_of(grant.address))
+        answer = self._run(
+            "settle",
+            ref,
+            arguments,
+            outcome=outcome.model_dump_json(exclude_none=True),
+            ledger=entry or "",
+        )
+        self._after(ref, answer)
+        return answer
+
+    def release(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
+        """Hand an attempt back, not counted."""
+        answer = self._run("release", ref, {**self._holder(grant), "why": why})
+        self._dispatch(ref, answer)
+        return answer
+
+    def park(
+        self,
+        work: Work,
+        *,
+        on: Literal["human", "wait", "child"],
+        wait_ms: int,
+        child: SessionRef | None = None,
+        question: JsonValue = None,
+    ) -> Answer:
+        """Let a step wait without a worker: parked (fence), ended (a child that has), superseded."""
+        arguments = self._holder(work.grant) | {
+            "on": on,
+            "until_ms": self.store.now_ms() + wait_ms,
+            "question": question,
+        }
+        if child is not None:
+            arguments |= {"child": child.id, "child_base": self.store.keys.base(child)}
+        answer = self._run("park", work.ref, arguments)
+        self._dispatch(work.ref, answer)
+        return answer
+
+    def answer(
+        self, ref: SessionRef, address: str, outcome: Outcome, *, fence: int, by: str
+    ) -> Answer:
+        """Give a parked step what it waits for: settled, or superseded (who was first)."""
+        program = self.program(self._facts(ref).program)
+        expand, outcome = expansion(program, address, outcome)
+        arguments: dict[str, JsonValue] = {
+            "address": address,
+            "fence": fence,
+            "by": by,
+            "expand": expand or None,
+            **_said(outcome),
+        }
+        text = outcome.model_dump_json(exclude_none=True)
+        answer = self._run("answer", ref, arguments, outcome=text)
+        self._dispatch(ref, answer)
+        return answer
+
+    def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
+        """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""
+        if hints:
+            self._carrier.publish(ref, self.program(self._facts(ref).program), hints)
+
+    # What the sweeper asks
+
+    def expire(self, ref: SessionRef, address: str) -> Answer:
+        """A lease or a parked step's time is over."""
+        arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
+        answer = self._run("expire", ref, arguments)
+        self._dispatch(ref, answer)
+        return answer
+
+    def rehint(self, ref: SessionRef, address: str, *, depth: int) -> Answer:
+        """A ready step's hint was lost, or its time to wait is over."""
+        answer = self._run("rehint", ref, {"address": address, "depth": depth})
+        self._dispatch(ref, answer)
+        return answer
+
+    def depth(self, ref: SessionRef, address: str, known: dict[str, int]) -> int:
+        """How many messages stand in the step's queue; `known` remembers within one sweep."""
+        facts = self._facts(ref)
+        route = decide.queue_of(self.program(facts.program).step(address))
+        queue = f"{route}@{facts.place}" if facts.place else route
+        if queue not in known:
+            known.update(self._carrier.depths([queue]))
+        return known.get(queue, 0)
+
+    def run_errand(self, errand: str) -> None:
+        """Do what one session's end owes another; safe to repeat, done once it cannot matter."""
+        verb, session, root = errand.rstrip("|").split("|")
+        try:
+            if verb == "deliver":
+                self._deliver(SessionRef(session, root))
+            elif verb == "forget":
+                self.delete(session)
+            else:
+                self.control(session, _as_control(verb), reason="its parent session did")
+        except (SessionUnknown, ControlRefused, SessionStillRuns):
+            log.debug("errand is moot", extra={"errand": errand})
+        self.store.errand_done(errand)
+
+    def program(self, program: str) -> Program:
+        """The program of this hash, from memory where it was seen before."""
+        return self._programs(program)
+
+    # How it is done
+
+    def _new(
+        self,
+        ref: SessionRef,
+        document: AnyDocument,
+        program: Program,
+        text: str,
+        key: str | None,
+        parent: Mapping[str, JsonValue] | None,
+    ) -> NewSession:
+        fields = {
+            "id": ref.id,
+            "root": ref.root,
+            "kind": document.kind,
+            "name": program.name,
+            "label": document.label or "",
+            "cwd": document.cwd or "",
+            "place": document.place or self.settings.place,
+            "program": program.hash,
+            "schema": str(program.schema_version),
+            "window": str(self.settings.window),
+            "retention": str(self.settings.retention_s),
+            "parent": json.dumps(dict(parent)) if parent else "",
+        }
+        body = hashlib.sha256(text.encode()).hexdigest()
+        return NewSession(
+            ref, program.hash, program.model_dump_json(), decide.routes(program), fields, key, body,
+            parent,
+        )  # fmt: skip
+
+    def _run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+    ) -> Answer:
+        program = self._facts(ref).program
+        return self.store.run(verb, ref, program, arguments, outcome=outcome, ledger=ledger)
+
+    def _holder(self, grant: Grant) -> dict[str, JsonValue]:
+        return {
+            "address": grant.address,
+            "fence": grant.fence,
+            "nonce": grant.nonce,
+            "lease_ms": self.settings.lease_ms,
+        }
+
+    def _dispatch(self, ref: SessionRef, answer: Answer) -> None:
+        self.publish(ref, answer.hints)
+        self._after(ref, answer)
+
+    def _after(self, ref: SessionRef, answer: Answer) -> None:
+        """What one session's end owes another is done at once; the sweep does it if we cannot."""
+        if answer.ended is not None:
+            log.info("session ended", extra={"session": ref.id, "status": answer.ended})
+            if self._facts(ref).parent is not None:
+                self.run_errand(f"deliver|{ref.member}")
+        for child in answer.abort:
+            self.run_errand(f"abort|{child}|{ref.root}|")
+
+    def _deliver(self, child: SessionRef) -> None:
+        """Tell the step that waits for a child session how it ended."""
+        fields = self.store.fields(child)
+        parent = json.loads(fields.get("parent") or "{}")
+        if not parent or fields.get("status") not in ENDED:
+            return
+        ref = SessionRef(parent["session"], child.root)
+        step = self.store.steps(ref, [parent["address"]]).get(parent["address"])
+        if step is None or not step.parked or step.parked.get("child") != child.id:
+            return
+        outcome = outcome_of_child(child.id, fields)
+        self.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
+
+    def _anew(self, ref: SessionRef) -> dict[str, JsonValue]:
+        """Which nodes a failed session runs anew when it is resumed."""
+        fields = self.store.fields(ref)
+        if fields.get("status") != SessionStatus.FAILED:
+            return {}
+        program = self.program(fields["program"])
+        finished, failed = self.reader.standing(ref, program)
+        anew = decide.dependents(program, failed)
+        again: list[JsonValue] = [dict(n) for n in decide.run_anew(program, anew, finished)]
+        return {"again": again, "ended": fields["ended"]}
+
+    def _ref(self, session: str) -> SessionRef:
+        ref = self.store.ref(session)
+        if ref is None:
+            raise SessionUnknown(session)
+        return ref
+
+    def _read_facts(self, ref: SessionRef) -> Facts:
+        fields = self.store.fields(ref)
+        if "program" not in fields:
+            raise SessionUnknown(ref.id)
+        cwd = fields.get("cwd") or None
+        parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
+        return Facts(fields["program"], fields["kind"], fields["place"], cwd, parent)
+
+    def _read_program(self, program: str) -> Program:
+        text = self.store.program(program)
+        if text is None:
+            raise SessionUnknown(f"of program {program}")
+        return _PROGRAM.validate_json(text)
+
+
+_PROGRAM = TypeAdapter(Program)
+
+
+def _said(outcome: Outcome) -> dict[str, JsonValue]:
+    """What the script is told of an outcome."""
+    reason = outcome.reason.model_dump(mode="json", exclude_none=True) if outcome.reason else None
+    return {
+        "word": outcome.word,
+        "verdict": outcome.verdict,
+        "reason": reason,
+        "retryable": outcome.retryable,
+        "text": outcome.text[:TEASER],
+    }
+
+
+def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, JsonValue] | None:
+    code = {
+        "stop": ReasonCode.USER_STOP,
+        "exit": ReasonCode.EXIT,
+        "abort": ReasonCode.ABORTED,
+    }.get(verb)
+    if code is None:
+        return None
+    reason = Reason(code=code, text=text, at=by.address if by else None)
+    return reason.model_dump(mode="json", exclude_none=True)
+
+
+def _as_control(verb: str) -> Control:
+    match verb:
+        case "stop":
+            return "stop"
+        case "resume":
+            return "resume"
+        case _:
+            return "abort"
+
+
+def _way_out(verb: str, status: str) -> str:
+    if verb == "resume":
+        return "only a stopped or failed session can be resumed"
+    if status == "superseded":
+        return "the step that asks runs no more"
+    return "it has ended" if status in ("completed", "exited", "aborted") else "wait for its end"

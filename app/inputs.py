@@ -1,0 +1,189 @@
+"""What a step works with: its inputs with every reference resolved, read in a fixed number of calls.
+
+However long the session's history is, a step reads what its own references name and no more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.errors import ReferenceUnresolved
+from app.keys import SessionRef
+from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
+from app.references import RESERVED, Reference, look_up, of_outcome, references_in, substitute
+from app.store import Store, TurnRecord
+
+#: How many iterations back `${history}` looks, and how much feedback of each it shows.
+HISTORY = 3
+HISTORY_FEEDBACK = 200
+
+Outcomes = Mapping[str, Mapping[str, JsonValue]]
+
+
+class _Seen(NamedTuple):
+    """All that was read for one step."""
+
+    outcomes: Outcomes
+    turns: Mapping[str, TurnRecord]
+    names: Mapping[str, str]
+
+
+def resolved(
+    store: Store, ref: SessionRef, program: Program, step: Step, address: str
+) -> dict[str, JsonValue]:
+    """The step's inputs. Raises ReferenceUnresolved where one names no node in sight."""
+    inputs = dict(step.inputs)
+    wanted = list(references_in(inputs))
+    if step.when is not None:
+        wanted += references_in(step.when)
+        inputs["when"] = step.when
+    if not wanted:
+        return _plain(inputs)
+    seen = _read(store, ref, program, address, wanted)
+    item = _item(store, ref, step, address) if "#" in address else None
+
+    def resolve(reference: Reference) -> JsonValue:
+        if reference.word == "item":
+            return look_up(item, reference.keys)
+        return _value(program, address, reference, seen)
+
+    found = substitute(inputs, resolve)
+    assert isinstance(found, dict)
+    return found
+
+
+def items_of(value: JsonValue) -> list[JsonValue] | None:
+    """The items of a for_each's list, or None where the value is none."""
+    return value if isinstance(value, list) else None
+
+
+def _plain(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    found = substitute(inputs, lambda _: None)
+    assert isinstance(found, dict)
+    return found
+
+
+def _read(
+    store: Store, ref: SessionRef, program: Program, address: str, wanted: Iterable[Reference]
+) -> _Seen:
+    """Three reads at most: newest runs, turns, outcomes."""
+    wanted = list(wanted)
+    names = _places(program, address, wanted)
+    outer = [place for place in names.values() if "/" not in place]
+    runs = store.values(ref, "runs", outer)
+    for name, place in names.items():
+        names[name] = _newest(program, place, int(runs.get(place, 1)))
+    loops = [a for a in names.values() if isinstance(program.node(path_of(a)), Loop)]
+    own = turn_of(block_of(address.partition("#")[0]))
+    turns = store.turns(ref, [*loops, own] if own else loops) if loops or own else {}
+    addresses = [a for a in names.values() if a not in loops]
+    addresses += [a for a in (_result(program, loop, turns) for loop in loops) if a]
+    addresses += _earlier(address, wanted)
+    found = store.values(ref, "out", addresses)
+    return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names)
+
+
+def _places(program: Program, address: str, wanted: Iterable[Reference]) -> dict[str, str]:
+    """For each node that is named: where it stands, looked for from the inside out."""
+    places: dict[str, str] = {}
+    for reference in wanted:
+        if reference.word not in RESERVED:
+            places[reference.word] = _place(program, address, reference)
+    return places
+
+
+def _place(program: Program, address: str, reference: Reference) -> str:
+    block = block_of(address.partition("#")[0])
+    while True:
+        place = f"{block}/{reference.word}" if block else reference.word
+        if program.has(path_of(place)):
+            return place
+        if not block:
+            raise ReferenceUnresolved("${" + reference.word + "}", address)
+        block = block_of(turn_of(block))
+
+
+def _newest(program: Program, place: str, run: int) -> str:
+    node = program.node(path_of(place))
+    if isinstance(node, Loop) or run > 1:
+        return f"{place}~{run}"
+    return place
+
+
+def _result(program: Program, loop: str, turns: Mapping[str, TurnRecord]) -> str | None:
+    """Where the text of a loop's last iteration lies."""
+    node = program.node(path_of(loop))
+    turn = turns.get(loop)
+    if not isinstance(node, Loop) or node.result is None or turn is None or not turn.iteration:
+        return None
+    return f"{loop}[{turn.iteration}]/{node.result}"
+
+
+def _earlier(address: str, wanted: Iterable[Reference]) -> list[str]:
+    """The outcomes of earlier iterations that `previous` and `history` speak of."""
+    loop = turn_of(block_of(address.partition("#")[0]))
+    now = iteration_of(address)
+    found = []
+    for reference in wanted:
+        if reference.word in ("previous", "history"):
+            back = 1 if reference.word == "previous" else HISTORY
+            first = max(1, now - back)
+            found += [f"{loop}[{i}]/{reference.keys[0]}" for i in range(first, now)]
+    return list(dict.fromkeys(found))
+
+
+def _value(program: Program, address: str, reference: Reference, seen: _Seen) -> JsonValue:
+    loop = turn_of(block_of(address.partition("#")[0]))
+    match reference.word:
+        case "previous":
+            before = f"{loop}[{iteration_of(address) - 1}]/{reference.keys[0]}"
+            return of_outcome(seen.outcomes.get(before), reference.keys[1:])
+        case "history":
+            return _history(address, loop, reference.keys[0], seen.outcomes)
+        case "index":
+            return int(address.rpartition("#")[2])
+        case "turn":
+            turn = seen.turns.get(loop)
+            return {"iteration": iteration_of(address), "max": turn.max if turn else 0}.get(
+                reference.keys[0]
+            )
+    found = seen.names[reference.word]
+    if isinstance(program.node(path_of(found)), Loop):
+        return look_up(_loop_value(program, found, seen), reference.keys)
+    return of_outcome(seen.outcomes.get(found), reference.keys)
+
+
+def _history(address: str, loop: str, node: str, outcomes: Outcomes) -> JsonValue:
+    now = iteration_of(address)
+    lines: list[JsonValue] = []
+    for i in range(max(1, now - HISTORY), now):
+        outcome = outcomes.get(f"{loop}[{i}]/{node}", {})
+        feedback = str(outcome.get("text", ""))[:HISTORY_FEEDBACK]
+        lines.append({"iteration": i, "verdict": outcome.get("verdict"), "feedback": feedback})
+    return lines
+
+
+def _loop_value(program: Program, loop: str, seen: _Seen) -> dict[str, JsonValue]:
+    turn = seen.turns.get(loop)
+    if turn is None:
+        return {}
+    where = _result(program, loop, seen.turns)
+    outcome = seen.outcomes.get(where, {}) if where else {}
+    return {
+        "verdict": turn.verdict,
+        "iterations": turn.iteration,
+        "text": outcome.get("text", ""),
+    }
+
+
+def _item(store: Store, ref: SessionRef, step: Step, address: str) -> JsonValue:
+    each, _, number = address.rpartition("#")
+    if isinstance(step.for_each, tuple):
+        return step.for_each[int(number) - 1]
+    node = f"{block_of(each)}/{step.id}" if block_of(each) else step.id
+    found = store.values(ref, "items", [f"{node}#{number}"])
+    return next((json.loads(text) for text in found.values()), None)

@@ -1,0 +1,43 @@
+"""Pure: the ledger's entry for an iteration, as the step that ends it knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from app.outcomes import Outcome
+from app.program import Action, Step, block_of, iteration_of, path_of, turn_of
+from app.views import LedgerEntry
+
+#: How much of a doer's work and of the feedback an entry keeps.
+WORK = 2000
+FEEDBACK = 8000
+
+
+def entry_of(
+    step: Step, address: str, session: str, inputs: Mapping[str, JsonValue], outcome: Outcome
+) -> str | None:
+    """What a judge writes down of its iteration (JSON), or None where the step ends none."""
+    if step.action is not Action.JUDGE or outcome.word != "succeeded":
+        return None
+    block = block_of(address)
+    loop = turn_of(block)
+    value = outcome.value if isinstance(outcome.value, dict) else {}
+    checks = value.get("checks", [])
+    assert isinstance(checks, list)
+    entry = LedgerEntry(
+        loop=path_of(loop),
+        run=int(loop.rpartition("~")[2]),
+        iteration=iteration_of(address),
+        verdict=outcome.verdict or "retry",
+        feedback=outcome.text[:FEEDBACK],
+        reason=outcome.reason,
+        doer_session=session,
+        doer=f"{block}/do",
+        work=str(inputs.get("work") or "")[:WORK],
+        checks=[check for check in checks if isinstance(check, dict)],
+        started_ms=outcome.started_ms,
+        ended_ms=outcome.ended_ms,
+    )
+    return entry.model_dump_json(exclude_none=True)

@@ -1,0 +1,314 @@
+"""What readers are shown: views put together from what the store holds; nothing is written here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from app.errors import InvalidDocument, SessionStillRuns, SessionUnknown
+from app.keys import SessionRef
+from app.program import Loop, Program, Step, path_of
+from app.reasons import Reason
+from app.results import result_of
+from app.states import ENDED, SessionStatus
+from app.store import StepRecord, Store, TurnRecord
+from app.views import (
+    Counters,
+    Event,
+    LedgerEntry,
+    NodeProgress,
+    Page,
+    Progress,
+    ResultView,
+    RunningStep,
+    SessionView,
+    StepView,
+    WorkerView,
+)
+
+#: A worker that told of itself longer ago is not there.
+WORKER_AGE_MS = 45_000
+#: How many running steps and warnings a view shows.
+SHOWN = 20
+_FAR = 9e15
+
+
+class Reader:
+    """The read side. Raises SessionUnknown for ids that are not there."""
+
+    def __init__(self, store: Store, program: Callable[[str], Program]) -> None:
+        self._store = store
+        self._program = program
+
+    def session(self, session: str) -> SessionView:
+        """One session, with how far it is."""
+        ref = self._ref(session)
+        return self._view(ref, self._fields(ref))
+
+    def sessions(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """Sessions, newest first."""
+        before = _FAR if cursor is None else _decoded(cursor)
+        listed = SessionStatus.ACTIVE.value if status == "waiting" else status
+        items: list[SessionView] = []
+        while len(items) < limit:
+            rows = self._store.index(listed, before=before, limit=limit)
+            for session, at in rows:
+                view = self._listed(session)
+                before = at
+                if view is not None and _matches(view, status, kind):
+                    items.append(view)
+                    if len(items) == limit:
+                        return Page(items=items, next=_encoded(before))
+            if len(rows) < limit:
+                return Page(items=items)
+        return Page(items=items, next=_encoded(before))
+
+    def result(self, session: str) -> ResultView:
+        """How the session ended. Raises SessionStillRuns until it has."""
+        ref = self._ref(session)
+        fields = self._fields(ref)
+        if fields["status"] not in ENDED:
+            raise SessionStillRuns(session, fields["status"])
+        program = self._program(fields["program"])
+        turns = self._newest_turns(ref, program)
+        ledger = [LedgerEntry.model_validate_json(line) for line in self._lines(ref, "ledger")]
+        outcomes = self._store.values(ref, "out", _results_of(program, turns))
+        texts = {address: str(json.loads(o).get("text", "")) for address, o in outcomes.items()}
+        warnings = self._lines(ref, "warnings")
+        reason = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
+        return result_of(session, fields, reason, program, turns, ledger, texts, warnings)
+
+    def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
+        """All steps that ever became ready, in no order."""
+        ref = self._ref(session)
+        program = self._program(self._fields(ref)["program"])
+        place = 0 if cursor is None else int(_decoded(cursor))
+        following, records = self._store.scan_steps(ref, place, limit)
+        items = [_step_view(program, a, r) for a, r in sorted(records.items())]
+        return Page(items=items, next=_encoded(following) if following else None)
+
+    def ledger(
+        self, session: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """Every iteration, oldest first."""
+        ref = self._ref(session)
+        start = 0 if cursor is None else int(_decoded(cursor))
+        lines = self._store.lines(ref, "ledger", start, start + limit)
+        items = [LedgerEntry.model_validate_json(line) for line in lines[:limit]]
+        return Page(items=items, next=_encoded(start + limit) if len(lines) > limit else None)
+
+    def events(
+        self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
+    ) -> list[Event]:
+        """What happened after the event of this id, oldest first."""
+        ref = self._ref(session)
+        found = self._store.events({ref: after}, limit=limit, block_ms=block_ms)
+        return found.get(ref, [])
+
+    def events_many(
+        self, after: Mapping[str, str], *, limit: int = 500, block_ms: int = 0
+    ) -> dict[str, list[Event]]:
+        """The same of several sessions in one call; those that are gone are left out."""
+        refs = {ref: start for id_, start in after.items() if (ref := self._store.ref(id_))}
+        if not refs:
+            return {}
+        found = self._store.events(refs, limit=limit, block_ms=block_ms)
+        return {ref.id: events for ref, events in found.items()}
+
+    def workers(self) -> list[WorkerView]:
+        """The worker hosts that told of themselves lately."""
+        now = self._store.now_ms()
+        views = []
+        for name, text in sorted(self._store.workers().items()):
+            told = json.loads(text)
+            seen = int(told.pop("seen_ms", 0))
+            if now - seen <= WORKER_AGE_MS:
+                views.append(WorkerView(name=name, seen_at=iso(seen), **told))
+        return views
+
+    def standing(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
+        """Of a failed session's outermost nodes: those that are done, and those that failed."""
+        turns = self._newest_turns(ref, program)
+        runs = self._runs(ref, program)
+        addresses = {
+            node.id: node.id if runs[node.id] == 1 else f"{node.id}~{runs[node.id]}"
+            for node in program.body
+        }
+        steps = self._store.steps(ref, list(addresses.values()))
+        done, failed = [], []
+        for node in program.body:
+            turn, step = turns.get(node.id), steps.get(addresses[node.id])
+            if turn is None and step is None:
+                continue
+            good = _turn_done(node, turn) if turn else _step_done(node, step)
+            (done if good else failed).append(node.id)
+        return done, failed
+
+    def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
+        status = fields["status"]
+        parked = self._store.size(ref, "parked") if status == SessionStatus.ACTIVE else 0
+        if parked and parked == self._store.size(ref, "live"):
+            status = "waiting"
+        program = self._program(fields["program"])
+        parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
+        return SessionView(
+            id=ref.id,
+            kind=fields["kind"],
+            name=fields["name"],
+            label=fields.get("label") or None,
+            status=status,
+            reason=Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None,
+            parent=parent,
+            root=ref.root,
+            place=fields["place"],
+            cwd=fields.get("cwd") or None,
+            created_at=iso(int(fields["created"])),
+            updated_at=iso(int(fields["updated"])),
+            ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
+            counters=Counters(**{n: int(fields.get(n, 0)) for n in Counters.model_fields}),
+            progress=self._progress(ref, program),
+            warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
+        )
+
+    def _progress(self, ref: SessionRef, program: Program) -> Progress:
+        turns = self._newest_turns(ref, program)
+        nodes = [_node_progress(node, turns.get(node.id)) for node in program.body]
+        running = self._store.members(ref, "running", SHOWN)
+        records = self._store.steps(ref, running)
+        return Progress(
+            nodes=nodes, running=[_running(program, a, r) for a, r in sorted(records.items())]
+        )
+
+    def _newest_turns(self, ref: SessionRef, program: Program) -> dict[str, TurnRecord]:
+        """The newest run of each outermost loop and for_each that opened, by node; '' is the root."""
+        runs = self._runs(ref, program)
+        ids = {f"{node.id}~{runs[node.id]}": node.id for node in program.body}
+        turns = self._store.turns(ref, ["", *ids])
+        return {ids.get(id_, ""): turn.model_copy(update={"run": int(id_.rpartition("~")[2] or 1)})
+                for id_, turn in turns.items()}  # fmt: skip
+
+    def _runs(self, ref: SessionRef, program: Program) -> dict[str, int]:
+        names = [node.id for node in program.body]
+        found = self._store.values(ref, "runs", names)
+        return {name: int(found.get(name, 1)) for name in names}
+
+    def _lines(self, ref: SessionRef, part: str) -> list[str]:
+        return self._store.lines(ref, part, 0, -1)
+
+    def _listed(self, session: str) -> SessionView | None:
+        ref = self._store.ref(session)
+        fields = self._store.fields(ref) if ref else {}
+        if ref is None or not fields:
+            self._store.unlist(session)
+            return None
+        return self._view(ref, fields)
+
+    def _ref(self, session: str) -> SessionRef:
+        ref = self._store.ref(session)
+        if ref is None:
+            raise SessionUnknown(session)
+        return ref
+
+    def _fields(self, ref: SessionRef) -> dict[str, str]:
+        fields = self._store.fields(ref)
+        if "status" not in fields:
+            raise SessionUnknown(ref.id)
+        return fields
+
+
+def iso(at_ms: int) -> str:
+    """A time in ms as ISO 8601 in UTC.
+
+    >>> iso(0)
+    '1970-01-01T00:00:00.000+00:00'
+    """
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _matches(view: SessionView, status: str | None, kind: str | None) -> bool:
+    return (status is None or view.status == status) and (kind is None or view.kind == kind)
+
+
+def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
+    if turn.state != "closed":
+        return False
+    return turn.verdict == "accept" or (isinstance(node, Loop) and node.on_fail == "continue")
+
+
+def _step_done(node: Step | Loop, step: StepRecord | None) -> bool:
+    assert step is not None
+    if step.state in ("succeeded", "skipped"):
+        return True
+    return step.state == "failed" and isinstance(node, Step) and not node.critical
+
+
+def _node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:
+    return NodeProgress(
+        node=node.id,
+        label=node.label or node.id,
+        state=turn.state if turn else "pending",
+        iteration=turn.iteration if turn else 0,
+        max_iterations=turn.max if turn else (node.max_iterations if isinstance(node, Loop) else 0),
+        verdict=turn.verdict if turn else None,
+    )
+
+
+def _running(program: Program, address: str, record: StepRecord) -> RunningStep:
+    step = program.step(address)
+    return RunningStep(
+        address=address,
+        action=step.action.value,
+        label=step.label or step.id,
+        since=iso(record.since) if record.since else None,
+        attempt=record.attempt,
+        worker=record.owner,
+    )
+
+
+def _step_view(program: Program, address: str, record: StepRecord) -> StepView:
+    step = program.step(address)
+    return StepView(
+        address=address,
+        node=path_of(address),
+        action=step.action.value,
+        label=step.label or step.id,
+        state=record.state,
+        attempt=record.attempt,
+        lost=record.lost,
+        failed=record.failed,
+        worker=record.owner,
+        started_at=iso(record.since) if record.since else None,
+        ended_at=iso(record.ended) if record.ended else None,
+        verdict=record.verdict,
+        reason=record.reason,
+    )
+
+
+def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:
+    found = []
+    for node in program.body:
+        turn = turns.get(node.id)
+        if isinstance(node, Loop) and node.result and turn and turn.iteration:
+            found.append(f"{node.id}~{turn.run}[{turn.iteration}]/{node.result}")
+    return found
+
+
+def _encoded(value: float) -> str:
+    return base64.urlsafe_b64encode(repr(value).encode()).decode()
+
+
+def _decoded(cursor: str) -> float:
+    try:
+        return float(base64.urlsafe_b64decode(cursor.encode()))
+    except (binascii.Error, ValueError):
+        raise InvalidDocument("cursor", cursor, "use the `next` of the page before") from None

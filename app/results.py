@@ -1,0 +1,97 @@
+"""Pure: how a session ended, from its turns and its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from app.program import Loop, Program
+from app.reasons import Reason, ReasonCode
+from app.store import TurnRecord
+from app.views import LedgerEntry, PhaseView, ResultView
+
+LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]
+
+
+def result_of(
+    session: str,
+    fields: Mapping[str, str],
+    reason: Reason | None,
+    program: Program,
+    turns: Mapping[str, TurnRecord],
+    ledger: Sequence[LedgerEntry],
+    texts: Mapping[str, str],
+    warnings: list[str],
+) -> ResultView:
+    """The result of an ended session, with one part for each phase that ran."""
+    status = fields["status"]
+    phases = [
+        _phase(node, turns[node.id], status, reason, ledger, texts)
+        for node in program.body
+        if isinstance(node, Loop) and node.id in turns
+    ]
+    last = phases[-1] if phases else None
+    return ResultView(
+        session_id=session,
+        kind=fields["kind"],
+        status=status,
+        verdict=_verdict(status, phases),
+        iterations=len(ledger),
+        history=list(ledger),
+        result_text=last.result_text if last else "",
+        exit_reason=_exit_text(reason),
+        reason=reason,
+        warnings=warnings,
+        phases=phases if fields["kind"] == "workflow" else [],
+    )
+
+
+def _phase(
+    node: Loop,
+    turn: TurnRecord,
+    status: str,
+    reason: Reason | None,
+    ledger: Sequence[LedgerEntry],
+    texts: Mapping[str, str],
+) -> PhaseView:
+    history = [entry for entry in ledger if entry.loop == node.id]
+    verdict = _loop_verdict(turn, status)
+    return PhaseView(
+        name=node.label or node.id,
+        passed=verdict == "accept",
+        verdict=verdict,
+        iterations=len(history),
+        history=history,
+        result_text=texts.get(f"{node.id}~{turn.run}[{turn.iteration}]/{node.result}", ""),
+        exit_reason=_exit_text(reason) if verdict == "exit" else "",
+        reason=turn.reason,
+        runs=turn.run,
+    )
+
+
+def _loop_verdict(turn: TurnRecord, status: str) -> LoopVerdict:
+    match turn.verdict:
+        case "accept":
+            return "accept"
+        case "max_iterations":
+            return "max_iterations"
+        case "exit":
+            return "exit"
+    return "exit" if status == "exited" and turn.verdict is None else "terminate"
+
+
+def _verdict(status: str, phases: Sequence[PhaseView]) -> LoopVerdict | None:
+    """A session's verdict: of its last loop where it failed, none where it was stopped."""
+    match status:
+        case "completed":
+            return "accept"
+        case "exited":
+            return "exit"
+        case "failed":
+            limit = phases and phases[-1].verdict == "max_iterations"
+            return "max_iterations" if limit else "terminate"
+    return None
+
+
+def _exit_text(reason: Reason | None) -> str:
+    return reason.text if reason is not None and reason.code is ReasonCode.EXIT else ""
