@@ -74,12 +74,16 @@ def read_fields(path: Path) -> dict[str, str | int | float]:
     return fields if isinstance(fields, dict) else {}
 
 
-def tail(log: Path) -> str:
-    """The last lines of a log."""
+def tail(log: Path, *, since: int = 0) -> str:
+    """The last lines of a log, of those written since it had this size."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            file.seek(max(since, size(log) - _TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
     return "\n".join(lines[-_TAIL_LINES:])
+
+
+def size(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0

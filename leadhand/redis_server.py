@@ -6,18 +6,16 @@ writes the same append-only file, however the first one's starter ended.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
-import signal
-import socket
-import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
 
 from leadhand import home as home_folder
-from leadhand import leash, redis_wire
+from leadhand import locks, redis_wire
+from leadhand.leashed import Leashed
+from leadhand.ports import free_port
 from leadhand.redis_program import Program, find_program
 from leadhand.start_errors import RedisNotStarted
 
@@ -47,10 +45,11 @@ class RedisServer:
     def __init__(self, home: Path, *, program: Program | None = None, patience_s: float = 30.0):
         self._home = home
         self._folder = home / "redis"
+        self._endpoint = self._folder / "endpoint.json"
         self._program = program
         self._patience_s = patience_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._endpoint = self._folder / "endpoint.json"
+        self._process: Leashed | None = None
+        self._log_began = 0
 
     @property
     def log(self) -> Path:
@@ -70,22 +69,27 @@ class RedisServer:
         program = self._program = self._program or find_program()
         self._refuse_lossy_downgrade(program)
         for _ in range(_PORT_TRIES):
-            port = _free_port(self._port())
-            self._spawn(program, port)
-            if self._answers(program, port):
+            self._spawn(program, free_port(self._port()))
+            if self._answers(program):
                 return self.url
-        raise RedisNotStarted(str(program.path), "each free port was taken at once", self._tail())
+        raise self._not_started(program, "each free port was taken at once")
+
+    def relaunch(self) -> None:
+        """Start it again where it was, without waiting for it: the URL stays what it is."""
+        self._spawn(self._program or find_program(), self._port())
 
     def stop(self) -> None:
         """End it cleanly: what it knows is on disk."""
-        self._end(signal.SIGTERM)
+        if self._process:
+            self._process.end(within_s=_STOP_S)
 
     def kill(self) -> None:
         """End it as a crash would."""
-        self._end(leash.CUT)
+        if self._process:
+            self._process.cut()
 
     def has_ended(self) -> bool:
-        return self._process is None or self._process.poll() is not None
+        return self._process is None or self._process.exit_code is not None
 
     def __enter__(self) -> RedisServer:
         self.start()
@@ -96,100 +100,74 @@ class RedisServer:
     ) -> None:
         self.stop()
 
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(leash.CUT)
-            self._process.wait(_STOP_S)
-        self._process = None
-
     def _spawn(self, program: Program, port: int) -> None:
+        password = self._password() or secrets.token_urlsafe(32)
+        self._log_began = home_folder.size(self.log)
         with home_folder.fit(self._home):
-            password = self._password() or secrets.token_urlsafe(32)
-            fields: dict[str, str | int | float] = {"port": port, "password": password}
-            home_folder.write_fields(self._endpoint, fields)
-            configuration = _CONFIGURATION.format_map(fields)
-            home_folder.write_whole(self._folder / "redis.conf", configuration)
-            lock = self._take_lock(program)
+            home_folder.write_fields(self._endpoint, {"port": port, "password": password})
+            configuration = _CONFIGURATION.format(port=port, password=password)
+            written = self._folder / "redis.conf"
+            home_folder.write_whole(written, configuration)
+            lock = self._take_folder(program)
             try:
-                with self.log.open("ab") as log:
-                    self._process = subprocess.Popen(  # noqa: S603 - an argv of our own
-                        [*leash.command(), str(program.path), "redis.conf"],
-                        cwd=self._folder,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        pass_fds=[lock],
-                        start_new_session=True,
-                    )
+                # Read as input and standing in its folder, it never meets a long or odd path.
+                self._process = Leashed(
+                    [str(program.path), "-"],
+                    cwd=self._folder,
+                    log=self.log,
+                    read=written,
+                    pass_fds=[lock],
+                )
             finally:
                 os.close(lock)  # the server's own copy keeps it
 
-    def _take_lock(self, program: Program) -> int:
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    def _take_folder(self, program: Program) -> int:
+        """Wait for the end of a former server, which may still be writing."""
+        lock = locks.open_lock(self._folder / "lock")
         give_up = time.monotonic() + _STOP_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    os.close(lock)
-                    why = f"another server still works in {str(self._folder)!r}"
-                    raise RedisNotStarted(str(program.path), why, self._tail()) from None
-                time.sleep(_LOOK_S)
-            else:
-                return lock
+        while not locks.take(lock):
+            if time.monotonic() > give_up:
+                os.close(lock)
+                raise self._not_started(program, "another server still works in its folder")
+            time.sleep(_LOOK_S)
+        return lock
 
-    def _answers(self, program: Program, port: int) -> bool:
+    def _answers(self, program: Program) -> bool:
         """True once it does; False where somebody else took its port."""
         give_up = time.monotonic() + self._patience_s
         while time.monotonic() < give_up:
             if self.has_ended():
-                if "already in use" in self._tail():
+                if "already in use" in home_folder.tail(self.log, since=self._log_began):
                     return False
-                raise RedisNotStarted(str(program.path), "it ended at once", self._tail())
-            said = _ping(port, self._password())
+                raise self._not_started(program, "it ended at once")
+            said = self._ping()
             if said == "+PONG":
                 return True
-            if said.startswith("-LOADING"):
+            if said.startswith("-LOADING"):  # as long as it likes: it is at work
                 give_up = time.monotonic() + self._patience_s
             time.sleep(_LOOK_S)
         self.kill()
-        why = f"no answer on port {port} within {self._patience_s:g} s"
-        raise RedisNotStarted(str(program.path), why, self._tail())
+        raise self._not_started(program, f"no answer within {self._patience_s:g} s")
+
+    def _ping(self) -> str:
+        try:
+            return redis_wire.ask(self._port(), password=self._password(), command="PING")
+        except OSError:
+            return ""
 
     def _refuse_lossy_downgrade(self, program: Program) -> None:
         if (self._folder / "appendonlydir").exists() and not program.keeps_append_only_folder:
-            why = "a newer server wrote the data, and this one would start without it"
-            raise RedisNotStarted(str(program.path), why, "")
+            raise self._not_started(
+                program, "a newer server wrote the data, and this one would start without it"
+            )
+
+    def _not_started(self, program: Program, why: str) -> RedisNotStarted:
+        return RedisNotStarted(
+            str(program.path), why, home_folder.tail(self.log, since=self._log_began)
+        )
 
     def _port(self) -> int:
         return int(home_folder.read_fields(self._endpoint).get("port", 0))
 
     def _password(self) -> str:
         return str(home_folder.read_fields(self._endpoint).get("password", ""))
-
-    def _tail(self) -> str:
-        return home_folder.tail(self.log)
-
-
-def _ping(port: int, password: str) -> str:
-    try:
-        return redis_wire.ask(port, password=password, command="PING")
-    except OSError:
-        return ""
-
-
-def _free_port(wanted: int) -> int:
-    """The wanted port where nobody listens on it, else one that the system chooses."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,0 +1,91 @@
+"""The services of an embedded stack, each started again with back-off when it dies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from leadhand.leashed import Leashed
+from leadhand.start_errors import EmbeddedError
+
+_FIRST_DELAY_S = 0.25
+_LONGEST_DELAY_S = 10.0
+#: A service that ran this long had started well: its next start is not held back.
+_RAN_WELL_S = 30.0
+
+
+class Service(Protocol):
+    """Something that runs, may end by itself, and can be started again."""
+
+    @property
+    def log(self) -> Path: ...
+    def relaunch(self) -> None: ...
+    def has_ended(self) -> bool: ...
+    def stop(self) -> None: ...
+
+
+class Program:
+    """A service that is a command with an environment."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        home: Path,
+        env: Mapping[str, str],
+        stop_s: float,
+    ) -> None:
+        self._command = command
+        self._home = home
+        self._env = env
+        self._stop_s = stop_s
+        self._process: Leashed | None = None
+        self.log = home / "log" / f"{name}.log"
+
+    def relaunch(self) -> None:
+        # The state folder is its current one: a server reads settings from where it stands.
+        self._process = Leashed(self._command, cwd=self._home, env=self._env, log=self.log)
+
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.exit_code is not None
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.end(within_s=self._stop_s)
+
+
+class Kept:
+    """Keeps one service running; time comes as an argument."""
+
+    def __init__(self, name: str, service: Service, *, began_s: float) -> None:
+        self.name = name
+        self.service = service
+        self.ends_in_a_row = 0
+        self._began_s = began_s
+        self._due_s: float | None = None
+
+    def look(self, now_s: float) -> str | None:
+        """Start it again when that is due; what there is to say about it."""
+        if self._due_s is not None:
+            return self._start(now_s) if now_s >= self._due_s else None
+        if not self.service.has_ended():
+            return None
+        if now_s - self._began_s > _RAN_WELL_S:
+            self.ends_in_a_row = 0
+        return f"{self.name} has ended; {self._hold_back(now_s)}"
+
+    def _start(self, now_s: float) -> str:
+        try:
+            self.service.relaunch()
+        except (EmbeddedError, OSError) as error:  # a full disk, say: it may have room later
+            return f"{self.name} cannot be started: {error}; {self._hold_back(now_s)}"
+        self._began_s, self._due_s = now_s, None
+        return f"{self.name} is started again"
+
+    def _hold_back(self, now_s: float) -> str:
+        delay_s = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(self.ends_in_a_row, 10))
+        self.ends_in_a_row += 1
+        self._due_s = now_s + delay_s
+        return f"it is started again in {delay_s:g} s"
