@@ -1,0 +1,57 @@
+"""What the API asks of the engine: `app.engine.Engine` is the one, and a test may bring another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+from app.capabilities import Caller
+from app.views import (
+    Event,
+    LedgerEntry,
+    Page,
+    ResultView,
+    SessionView,
+    StepView,
+    Submitted,
+    WorkerView,
+)
+from leadhand.documents import AnyDocument
+
+Verb = Literal["stop", "resume", "exit", "abort"]
+
+
+class Engine(Protocol):
+    def submit(self, document: AnyDocument, *, idempotency_key: str | None = None) -> Submitted: ...
+
+    def session(self, session: str) -> SessionView: ...
+
+    def sessions(
+        self, *, status: str | None, kind: str | None, limit: int, cursor: str | None
+    ) -> Page[SessionView]: ...
+
+    def result(self, session: str) -> ResultView: ...
+
+    def steps(self, session: str, *, limit: int, cursor: str | None) -> Page[StepView]: ...
+
+    def ledger(self, session: str, *, limit: int, cursor: str | None) -> Page[LedgerEntry]: ...
+
+    def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]: ...
+
+    def events_many(self, after: Mapping[str, str], block_ms: int) -> Mapping[str, list[Event]]: ...
+
+    def control(
+        self,
+        session: str,
+        verb: Verb,
+        *,
+        reason: str = "",
+        max_iterations: int | None = None,
+        by: Caller | None = None,
+    ) -> None: ...
+
+    def delete(self, session: str) -> None: ...
+
+    def workers(self) -> list[WorkerView]: ...
+
+    def ping(self) -> None: ...

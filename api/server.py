@@ -1,0 +1,78 @@
+"""Serves the API with gunicorn's threads; what it needs is in here, no file is read."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
+
+from api.application import Api
+from api.request_log import JsonLines
+
+THREADS = 64
+#: Threads that event streams never take, so that calls are answered whoever watches.
+SPARE_THREADS = 16
+#: How long a process that goes down waits for the calls that it is answering.
+GRACE_S = 10
+#: The fastest place for the files by which gunicorn sees that its children live.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - gunicorn makes its own, private files there
+
+
+class Server(BaseApplication):  # type: ignore[misc]
+    """gunicorn around an application that each of its processes builds for itself."""
+
+    def __init__(
+        self, build: Callable[[], Api], *, bind: str, threads: int = THREADS, processes: int = 1
+    ) -> None:
+        self._build = build
+        self._settings = {
+            "bind": bind,
+            "workers": processes,
+            "threads": threads,
+            "worker_class": StreamingWorker,
+            "worker_tmp_dir": str(_MEMORY) if _MEMORY.is_dir() else None,
+            "proc_name": "leadhand-api",
+            "timeout": 60,
+            "graceful_timeout": GRACE_S,
+            "keepalive": 15,
+            "accesslog": None,
+            "loglevel": "warning",
+            "control_socket_disable": True,
+            "post_worker_init": _begin,
+        }
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Api:
+        return self._build()
+
+
+class StreamingWorker(ThreadWorker):  # type: ignore[misc]
+    """A worker that ends its event streams when it is asked to go, so that it can."""
+
+    wsgi: Api
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if hasattr(self, "wsgi"):  # it may be asked to go before it has an application
+            self.wsgi.fanout.close()
+
+
+def log_to_stderr() -> None:
+    """Our own lines as JSON, one each."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[lines], level=logging.INFO)
+
+
+def _begin(worker: StreamingWorker) -> None:
+    """Start what each process runs beside its answers."""
+    # The sweeper comes in here: tasks.sweep.start(worker.wsgi.engine)
