@@ -165,7 +165,7 @@ class _Entry:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    check=True,
+                    check=False,  # its log tells, and the lock is free again
                 )
         return attempt
 

@@ -35,7 +35,8 @@ CUT = signal.SIGUSR2
 
 def command() -> list[str]:
     """What to put before a command to tie it to this process."""
-    return [sys.executable, "-P", __file__, str(os.getpid())]
+    ignore = ("-E",) if sys.flags.ignore_environment else ()
+    return [sys.executable, "-P", *ignore, __file__, str(os.getpid())]
 
 
 def main(argv: list[str]) -> int:
