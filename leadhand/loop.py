@@ -14,6 +14,7 @@ from leadhand.callables import CheckerLike, DoerLike, as_checkers, as_doer
 from leadhand.client import Client
 from leadhand.complaints import complaint
 from leadhand.documents import LoopDocument
+from leadhand.folders import working_folder
 from leadhand.results import LoopResult
 from leadhand.views import ENDED
 
@@ -54,7 +55,7 @@ def spawn_session(
     The keywords of `LoopDocument` (rule, max_iterations, model, timeout_s ...) may be given too.
     Raises ValueError for what cannot be run; nothing is created then.
     """
-    document = _loop(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
+    document = loop_document(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
     with _Borrowed(client) as server:
         return server.submit(document).id
 
@@ -93,7 +94,7 @@ def spawn_and_run(
     **limits: Any,
 ) -> LoopResult:
     """Start a loop, wait for its end and return how it ended; Ctrl-C stops it."""
-    document = _loop(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
+    document = loop_document(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
     with _Borrowed(client) as server:
         return LoopResult.from_view(run_to_end(server, document, say=aloud))
 
@@ -128,23 +129,7 @@ def parse_verdict(text: str) -> tuple[str, str]:
     return verdict.verdict, verdict.feedback
 
 
-class _Borrowed:
-    """A client that is closed after use, unless it is the caller's own."""
-
-    def __init__(self, client: Client | None) -> None:
-        self._own = Client() if client is None else None
-        self._client = client or self._own
-
-    def __enter__(self) -> Client:
-        assert self._client is not None
-        return self._client
-
-    def __exit__(self, *_error: object) -> None:
-        if self._own is not None:
-            self._own.close()
-
-
-def _loop(
+def loop_document(
     task: str,
     checker: CheckerLike | Sequence[CheckerLike],
     *,
@@ -160,8 +145,24 @@ def _loop(
                 "task": task,
                 "checkers": as_checkers(checker),
                 "doer": doer,
-                "cwd": str(Path(cwd or ".").absolute()),
+                "cwd": working_folder(cwd),
             }
         )
     except ValidationError as error:
         raise ValueError(complaint(error)) from None
+
+
+class _Borrowed:
+    """A client that is closed after use, unless it is the caller's own."""
+
+    def __init__(self, client: Client | None) -> None:
+        self._own = Client() if client is None else None
+        self._client = client or self._own
+
+    def __enter__(self) -> Client:
+        assert self._client is not None
+        return self._client
+
+    def __exit__(self, *_error: object) -> None:
+        if self._own is not None:
+            self._own.close()

@@ -17,6 +17,7 @@ from leadhand.documents import (
     PhaseDocument,
     WorkflowDocument,
 )
+from leadhand.folders import working_folder
 from leadhand.results import PhaseResult, phase_results
 from leadhand.views import ResultView
 
@@ -88,7 +89,7 @@ class Workflow:
         #: The session of the latest run.
         self.session_id: str | None = None
         self._model = model
-        self._cwd = cwd
+        self._cwd = working_folder(cwd)
         self._doer = as_doer(doer, agent)
         self._documents: tuple[PhaseDocument, ...] = ()
 
@@ -185,7 +186,7 @@ class Workflow:
                     "phases": phases,
                     "doer": self._doer,
                     "model": self._model,
-                    "cwd": str(Path(self._cwd or ".").absolute()),
+                    "cwd": self._cwd,
                 }
             )
         except ValidationError as error:

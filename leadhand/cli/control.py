@@ -1,0 +1,70 @@
+"""`leadhand stop`, `resume` and `abort`: controls of a session from outside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from leadhand.client import Client
+
+#: How long a control is waited for; after that it goes on by itself.
+_PATIENCE_S = 90.0
+
+
+@click.command("stop")
+@click.argument("session")
+def stop_command(*, session: str) -> int:
+    """Stop SESSION so that it can be resumed.
+
+    Nothing new starts, and what runs is handed back."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        client.stop(session)
+        status = _settled(client, session)
+    if status == "stopped":
+        click.echo(f"session {session} is stopped; go on with: leadhand resume {session}")
+    else:
+        click.echo(f"session {session} is {status}")
+    return 0
+
+
+@click.command("resume")
+@click.argument("session")
+@click.option(
+    "--max-iterations", type=int, metavar="N", help="A new limit, where the old one was reached."
+)
+def resume_command(*, session: str, max_iterations: int | None) -> int:
+    """Go on with a stopped or failed SESSION where it was."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        view = client.resume(session, max_iterations)
+    click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")
+    return 0
+
+
+@click.command("abort")
+@click.argument("session")
+@click.option("--reason", metavar="TEXT", help="Why; kept with the session.")
+def abort_command(*, session: str, reason: str | None) -> int:
+    """End SESSION by force; it cannot be resumed."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        client.abort(session, reason)
+        status = _settled(client, session)
+    click.echo(f"session {session} is {status}")
+    return 0
+
+
+def _settled(client: Client, session: str) -> str:
+    """The session's status once the control has been carried out, or as far as it came."""
+    from leadhand.errors import WaitTimedOut
+
+    try:
+        return client.wait(session, _PATIENCE_S).status
+    except WaitTimedOut as error:
+        return error.status

@@ -1,0 +1,40 @@
+"""`leadhand ls`: the sessions."""
+
+from __future__ import annotations
+
+import click
+
+from leadhand.cli.tables import echo_json, table
+
+
+@click.command("ls")
+@click.option("--status", metavar="WORD", help="Only those of this status, such as active.")
+@click.option("--kind", metavar="WORD", help="Only those of this kind: loop or workflow.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def ls_command(*, status: str | None, kind: str | None, limit: int, as_json: bool) -> int:
+    """List sessions, the newest first."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        page = client.sessions(status=status, kind=kind, limit=limit)
+    if as_json:
+        echo_json(page)
+        return 0
+    head = ["ID", "KIND", "NAME", "STATUS", "ITERATIONS", "CREATED"]
+    rows = [
+        [
+            view.id,
+            view.kind,
+            view.label or view.name,
+            view.status,
+            view.counters.iterations,
+            view.created_at,
+        ]
+        for view in page.items
+    ]
+    for line in table(head, rows) if rows else ["no sessions; start one with `leadhand spawn`"]:
+        click.echo(line)
+    if page.next is not None:
+        click.echo(f"... more than {limit}: see --limit")
+    return 0

@@ -1,0 +1,201 @@
+"""What a reader knows of a running session: a picture, and how each event changes it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from leadhand.text import plain, reason_text
+from leadhand.views import Event
+
+#: What is said of a step after each kind of event; a settled one says its verdict.
+_STEP_WORDS = {
+    "step.ready": "waiting",
+    "step.claimed": "running",
+    "step.released": "waiting",
+    "step.expired": "lost",
+    "step.parked": "parked",
+    "step.cancelled": "cancelled",
+}
+_ITERATION = re.compile(r"\[(\d+)\]$")
+
+
+class Spot(NamedTuple):
+    """Where an event happened: in which run of which loop, in which iteration, at which step."""
+
+    loop: str
+    iteration: int
+    step: str
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """What is known of one step of the iteration that is shown."""
+
+    word: str
+    since_ms: int
+    attempt: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class LoopLine:
+    """What is known of one run of a loop."""
+
+    opened_ms: int
+    iteration: int = 0
+    max_iterations: int = 0
+    steps: Mapping[str, StepLine] = field(default_factory=lambda: MappingProxyType({}))
+    verdict: str = ""
+    reason: str = ""
+    closed_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that is known of a session; loops and steps in the order of their first event."""
+
+    session: str
+    name: str = ""
+    status: str = "active"
+    reason: str = ""
+    started_ms: int | None = None
+    latest_ms: int = 0
+    ended: bool = False
+    #: What people call the nodes, by their path in the program.
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    loops: Mapping[str, LoopLine] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def after(picture: Picture, event: Event) -> Picture:
+    """The picture once the event has been seen."""
+    picture = replace(
+        picture,
+        started_ms=event.at_ms if picture.started_ms is None else picture.started_ms,
+        latest_ms=max(picture.latest_ms, event.at_ms),
+    )
+    subject = event.type.partition(".")[0]
+    if subject == "session":
+        return _after_session(picture, event)
+    if subject == "loop" and event.address is not None:
+        return _after_loop(picture, event)
+    if subject == "step" and event.address is not None:
+        return _after_step(picture, event)
+    return picture
+
+
+def spot_of(address: str, *, is_loop: bool = False) -> Spot:
+    """Take an address apart.
+
+    >>> spot_of("green~1[2]/check.lint")
+    Spot(loop='green~1', iteration=2, step='check.lint')
+    >>> spot_of("green~2[3]", is_loop=True)
+    Spot(loop='green~2', iteration=3, step='')
+    >>> spot_of("fetch~1#17")
+    Spot(loop='', iteration=0, step='fetch~1#17')
+    """
+    block, _, step = (address, "", "") if is_loop else address.rpartition("/")
+    match = _ITERATION.search(block)
+    return Spot(_ITERATION.sub("", block), int(match.group(1)) if match else 0, step)
+
+
+def loop_name(loop: str, labels: Mapping[str, str]) -> str:
+    """What people call a loop.
+
+    >>> loop_name("outer~1[1]/inner~2", {"outer": "The outer one"})
+    'The outer one 1 > inner (run 2)'
+    """
+    path, names = "", []
+    for part in loop.split("/"):
+        node, run, iteration = _parts(part)
+        path = f"{path}/{node}" if path else node
+        name = labels.get(path, node)
+        name += f" (run {run})" if run > 1 else ""
+        names.append(f"{name} {iteration}" if iteration else name)
+    return " > ".join(names)
+
+
+def step_name(step: str) -> str:
+    """What people call a step.
+
+    >>> step_name("do"), step_name("check.lint"), step_name("fetch~1#17")
+    ('doer', 'lint', 'fetch 17')
+    """
+    step, _, item = step.partition("#")
+    node, run, _ = _parts(step)
+    name = "doer" if node == "do" else node.removeprefix("check.")
+    name += f" (run {run})" if run > 1 else ""
+    return f"{name} {item}" if item else name
+
+
+def _after_session(picture: Picture, event: Event) -> Picture:
+    status = event.fields.get("status")
+    if not isinstance(status, str):
+        return picture
+    return replace(
+        picture,
+        status=status,
+        reason=reason_text(event.fields.get("reason")),
+        ended=event.type == "session.ended",
+    )
+
+
+def _after_loop(picture: Picture, event: Event) -> Picture:
+    spot = spot_of(event.address or "", is_loop=True)
+    line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
+    if event.type == "loop.closed":
+        line = replace(
+            line,
+            verdict=str(event.fields.get("verdict") or ""),
+            reason=reason_text(event.fields.get("reason")),
+            iteration=_number(event.fields.get("iterations")) or line.iteration,
+            closed_ms=event.at_ms,
+        )
+    else:
+        line = _turned(line, _number(event.fields.get("iteration")) or spot.iteration)
+        line = replace(line, max_iterations=_number(event.fields.get("max")) or line.max_iterations)
+    return _with_loop(picture, spot.loop, line)
+
+
+def _after_step(picture: Picture, event: Event) -> Picture:
+    spot = spot_of(event.address or "")
+    line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
+    if spot.iteration < line.iteration:
+        return picture  # A latecomer of an iteration that is over.
+    line = _turned(line, spot.iteration)
+    steps = {**line.steps, spot.step: _step_line(line.steps.get(spot.step), event)}
+    return _with_loop(picture, spot.loop, replace(line, steps=MappingProxyType(steps)))
+
+
+def _step_line(before: StepLine | None, event: Event) -> StepLine:
+    if event.type == "step.settled":
+        fields = event.fields
+        note = plain(fields.get("text") or "") or reason_text(fields.get("reason"))
+        word = str(fields.get("verdict") or fields.get("word") or "done")
+        return StepLine(word, event.at_ms, note=note)
+    word = _STEP_WORDS.get(event.type, before.word if before else "waiting")
+    attempt = _number(event.fields.get("attempt")) or (before.attempt if before else 1)
+    return StepLine(word, event.at_ms, attempt=attempt)
+
+
+def _turned(line: LoopLine, iteration: int) -> LoopLine:
+    if iteration <= line.iteration:
+        return line
+    return replace(line, iteration=iteration, steps=MappingProxyType({}))
+
+
+def _with_loop(picture: Picture, loop: str, line: LoopLine) -> Picture:
+    return replace(picture, loops=MappingProxyType({**picture.loops, loop: line}))
+
+
+def _parts(part: str) -> tuple[str, int, int]:
+    match = _ITERATION.search(part)
+    node, _, run = _ITERATION.sub("", part).partition("~")
+    return node, int(run) if run.isdecimal() else 1, int(match.group(1)) if match else 0
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

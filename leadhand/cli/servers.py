@@ -1,0 +1,47 @@
+"""`leadhand worker` and `leadhand api`: the parts of a fleet, each in place of this process."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+import click
+
+from leadhand.modules import only_ours, python_module
+from leadhand.settings import environment
+
+
+@click.command("worker")
+@click.option("--concurrency", type=click.IntRange(1, 256), help="Attempts side by side (4).")
+@click.option("--place", metavar="NAME", help="Where the work is done (local).")
+@click.option("--name", metavar="NAME", help="What the worker is called.")
+def worker_command(*, concurrency: int | None, place: str | None, name: str | None) -> int:
+    """Run a worker of a fleet, on the Redis of LEADHAND_REDIS_URL."""
+    _become(
+        "workers",
+        LEADHAND_CONCURRENCY=concurrency,
+        LEADHAND_PLACE=place,
+        LEADHAND_WORKER_NAME=name,
+    )
+
+
+@click.command("api")
+@click.option("--bind", metavar="HOST:PORT", help="Where to listen (127.0.0.1:8765).")
+def api_command(*, bind: str | None) -> int:
+    """Run the API of a fleet, on the Redis of LEADHAND_REDIS_URL.
+
+    LEADHAND_API_TOKEN is the bearer token that it accepts.
+    """
+    _become("api", LEADHAND_API_BIND=bind)
+
+
+def _become(module: str, **settings: str | int | None) -> NoReturn:
+    env = environment()
+    if not env.get("LEADHAND_REDIS_URL"):
+        raise click.ClickException(
+            "LEADHAND_REDIS_URL is not set: name the Redis of the fleet, such as"
+            " redis://:password@host:6379/0; `leadhand up` runs everything here without one"
+        )
+    given = {name: str(value) for name, value in settings.items() if value is not None}
+    command = python_module(module, env)
+    os.execve(command[0], command, only_ours(env) | given)  # noqa: S606 - an argv, no shell

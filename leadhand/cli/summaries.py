@@ -1,0 +1,74 @@
+"""How a session ended, as text for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leadhand.cli.tables import plural, table
+from leadhand.text import block, plain, reason_text
+from leadhand.views import Reason, ResultView
+
+_MOST_LINES = 40
+
+
+def ending(result: ResultView) -> str:
+    """One line: the verdict, after how much, and why.
+
+    >>> from leadhand.views import ResultView
+    >>> ending(ResultView(session_id="1a2b3c4d", kind="loop", status="completed",
+    ...                   verdict="accept", iterations=2))
+    'accept after 2 iterations'
+    """
+    word = result.verdict or result.status
+    text = f"{word} after {plural(result.iterations, 'iteration')}"
+    why = plain(result.exit_reason) or _why(
+        accepted=result.verdict == "accept", reason=result.reason
+    )
+    return f"{text}: {why}" if why else text
+
+
+def loop_summary(result: ResultView) -> Iterator[str]:
+    """Lines on how a loop ended and what to do next."""
+    yield f"session {result.session_id}: {ending(result)}"
+    yield from _warnings(result)
+    lines = list(block(result.result_text, indent="  "))
+    yield from lines[-_MOST_LINES:]
+    yield from next_steps(result)
+
+
+def workflow_summary(result: ResultView) -> Iterator[str]:
+    """Lines on how each phase ended and what to do next."""
+    yield f"session {result.session_id}: {ending(result)}"
+    yield from _warnings(result)
+    head = ["PHASE", "VERDICT", "ITERATIONS", "RUNS", "RESULT"]
+    rows = [
+        [
+            phase.name,
+            phase.verdict,
+            phase.iterations,
+            phase.runs,
+            phase.exit_reason
+            or _why(accepted=phase.passed, reason=phase.reason)
+            or phase.result_text,
+        ]
+        for phase in result.phases
+    ]
+    yield from table(head, rows)
+    yield from next_steps(result)
+
+
+def next_steps(result: ResultView) -> Iterator[str]:
+    """What a user may want to do with a session that is not done."""
+    if result.status in ("failed", "stopped"):
+        limit = " --max-iterations N" if result.verdict == "max_iterations" else ""
+        yield f"go on with: leadhand resume {result.session_id}{limit}"
+    yield f"all iterations: leadhand show {result.session_id}"
+
+
+def _why(*, accepted: bool, reason: Reason | None) -> str:
+    return "" if accepted or reason is None else reason_text(reason.model_dump())
+
+
+def _warnings(result: ResultView) -> Iterator[str]:
+    for warning in result.warnings:
+        yield f"warning: {plain(warning)}"

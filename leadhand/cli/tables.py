@@ -1,0 +1,43 @@
+"""Rows of words in columns. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.text import plain
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int = 60) -> list[str]:
+    """Lines in which the columns stand beneath their heads; nothing follows the last one.
+
+    >>> table(["ID", "STATUS"], [["1a2b3c4d", "completed"]])
+    ['ID        STATUS', '1a2b3c4d  completed']
+    """
+    cells = [list(head), *([plain(cell, most=widest) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def plural(count: int, noun: str) -> str:
+    """So many of something.
+
+    >>> plural(1, "iteration"), plural(2, "iteration")
+    ('1 iteration', '2 iterations')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def echo_json(value: BaseModel | dict[str, object]) -> None:
+    """Print exactly one JSON object."""
+    fields = value if isinstance(value, dict) else value.model_dump(mode="json")
+    click.echo(json.dumps(fields, indent=2))
