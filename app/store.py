@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError, TimeoutError
+from redis import exceptions
 from redis.retry import Retry
 
 from app.errors import StoreAway
@@ -31,6 +31,9 @@ Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete",
 ]  # fmt: skip
+
+
+_AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.BusyLoadingError)
 
 
 class Hint(BaseModel):
@@ -160,12 +163,18 @@ class Store:
     """Sessions in Redis. Every transition is atomic and bears repetition."""
 
     def __init__(
-        self, redis: Redis, *, prefix: str = "lh", clock: Callable[[], int] | None = None
+        self,
+        redis: Redis,
+        *,
+        prefix: str = "lh",
+        clock: Callable[[], int] | None = None,
+        sources: Callable[[str], str] | None = None,
     ) -> None:
         self._redis = redis
         self._clock = clock
         self.keys = Keys(prefix)
-        self._scripts = {verb: redis.register_script(source(verb)) for verb in VERBS}
+        text_of = sources or source
+        self._scripts = {verb: redis.register_script(text_of(verb)) for verb in VERBS}
 
     # Transitions
 
@@ -204,9 +213,9 @@ class Store:
         return Answer.model_validate_json(str(reply))
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
-        """What is past its time: recent (somebody just looked) or due(leases, ready, errands)."""
+        """Look for what is past its time: recent (somebody just did), or due with the lists."""
         with self._away():
-            run_id = str(self._redis.info("server")["run_id"])  # type: ignore[index]
+            run_id = str(self._redis.info("server")["run_id"])
         arguments: dict[str, JsonValue] = {
             "every_ms": every_ms,
             "limit": limit,
@@ -242,7 +251,7 @@ class Store:
     def fields(self, ref: SessionRef) -> dict[str, str]:
         """The session's own hash; empty where it is gone."""
         with self._away():
-            return dict(self._redis.hgetall(self.keys.part(ref, "session")))  # type: ignore[arg-type]
+            return dict(self._redis.hgetall(self.keys.part(ref, "session")))
 
     def values(self, ref: SessionRef, part: str, fields: Sequence[str]) -> dict[str, str]:
         """Some fields of one of the session's hashes, without those that are not there."""
@@ -251,9 +260,7 @@ class Store:
         with self._away():
             found = self._redis.hmget(self.keys.part(ref, part), list(fields))
         return {
-            field: value
-            for field, value in zip(fields, found, strict=True)  # type: ignore[arg-type]
-            if value is not None
+            field: value for field, value in zip(fields, found, strict=True) if value is not None
         }
 
     def program(self, program: str) -> str | None:
@@ -272,9 +279,7 @@ class Store:
     ) -> tuple[int, dict[str, StepRecord]]:
         """Some steps and the cursor for more; 0 ends. Steps may come twice, none is left out."""
         with self._away():
-            following, found = self._redis.hscan(  # type: ignore[misc]
-                self.keys.part(ref, "steps"), cursor, count=count
-            )
+            following, found = self._redis.hscan(self.keys.part(ref, "steps"), cursor, count=count)
         records = {a: StepRecord.model_validate_json(text) for a, text in found.items()}
         return int(following), records
 
@@ -287,22 +292,22 @@ class Store:
         """What one of the session's sorted sets holds, in the order of names."""
         with self._away():
             end = limit - 1 if limit > 0 else -1
-            return list(self._redis.zrange(self.keys.part(ref, part), 0, end))  # type: ignore[arg-type]
+            return list(self._redis.zrange(self.keys.part(ref, part), 0, end))
 
     def size(self, ref: SessionRef, part: str) -> int:
         """How much one of the session's sorted sets holds."""
         with self._away():
-            return int(self._redis.zcard(self.keys.part(ref, part)))  # type: ignore[arg-type]
+            return int(self._redis.zcard(self.keys.part(ref, part)))
 
     def lines(self, ref: SessionRef, part: str, start: int, end: int) -> list[str]:
         """Some lines of one of the session's lists."""
         with self._away():
-            return list(self._redis.lrange(self.keys.part(ref, part), start, end))  # type: ignore[arg-type]
+            return list(self._redis.lrange(self.keys.part(ref, part), start, end))
 
     def children(self, ref: SessionRef) -> set[str]:
         """The ids of the session's children."""
         with self._away():
-            return set(self._redis.smembers(self.keys.part(ref, "children")))  # type: ignore[arg-type]
+            return set(self._redis.smembers(self.keys.part(ref, "children")))
 
     def events(
         self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
@@ -312,7 +317,7 @@ class Store:
         by_key = {self.keys.part(ref, "events"): ref for ref in after}
         block = min(block_ms, 2000) or None  # longer than the socket's time-out would fail
         with self._away():
-            found = self._redis.xread(streams, count=limit, block=block)  # type: ignore[arg-type]
+            found = self._redis.xread(streams, count=limit, block=block)
         pairs = found.items() if isinstance(found, dict) else found or []
         return {
             by_key[key]: [_event(entry) for entry in _entries(entries)] for key, entries in pairs
@@ -323,7 +328,7 @@ class Store:
         key = self.keys.status(status) if status else self.keys.everywhere("sessions")
         with self._away():
             return list(
-                self._redis.zrevrangebyscore(  # type: ignore[arg-type]
+                self._redis.zrevrangebyscore(
                     key, f"({before}", "-inf", start=0, num=limit, withscores=True
                 )
             )
@@ -346,23 +351,23 @@ class Store:
     def workers(self) -> dict[str, str]:
         """All inventories, young or old."""
         with self._away():
-            return dict(self._redis.hgetall(self.keys.everywhere("workers")))  # type: ignore[arg-type]
+            return dict(self._redis.hgetall(self.keys.everywhere("workers")))
 
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""
         if self._clock:
             return self._clock()
         with self._away():
-            seconds, micros = self._redis.time()  # type: ignore[misc]
+            seconds, micros = self._redis.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
     @contextmanager
     def _away(self) -> Iterator[None]:
         try:
             yield
-        except (ConnectionError, TimeoutError, BusyLoadingError) as error:
+        except _AWAY as error:
             raise StoreAway(self._where()) from error
-        except ResponseError as error:
+        except exceptions.ResponseError as error:
             # A script that was cut off by a shutdown, or a server that still loads its data.
             if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY")):
                 raise StoreAway(self._where()) from error
