@@ -23,7 +23,6 @@ import contextlib
 import json
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -33,14 +32,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from leadhand import home as home_folder
 from leadhand import locks, log_files
+from leadhand.keepsakes import agents_files, own_port, own_secrets, require_answer
 from leadhand.life import Life
 from leadhand.local_api import LocalApi
 from leadhand.modules import python_module
-from leadhand.ports import free_port
 from leadhand.redis_server import RedisServer
 from leadhand.service_environment import Stack, broker_of, service_environment
 from leadhand.services import Kept, Program
@@ -130,20 +128,20 @@ class Supervisor:
         redis_url = self._env.get("LEADHAND_REDIS_URL") or ""
         broker_url = self._env.get("LEADHAND_BROKER_URL") or redis_url
         if redis_url:
-            _require_answer(self._home, redis_url)
+            require_answer(self._home, redis_url)
         else:
             redis_url = self._start_redis()
             broker_url = broker_url or broker_of(redis_url)
-        ours = _own_secrets(self._home)
+        ours = own_secrets(self._home)
         return Stack(
             home=self._home,
             redis_url=redis_url,
             broker_url=broker_url,
             secret=self._env.get("LEADHAND_SECRET") or ours["secret"],
             api_token=self._env.get("LEADHAND_API_TOKEN") or ours["api_token"],
-            api_port=_own_port(self._home),
+            api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
-            agents_files=_agents_files(cwd),
+            agents_files=agents_files(cwd),
         )
 
     def _start_redis(self) -> str:
@@ -301,44 +299,6 @@ def _is_up(api: LocalApi, worker_name: str) -> bool:
         return api.is_ready() and api.has_worker(worker_name)
     except OSError:
         return False
-
-
-def _require_answer(home: Path, redis_url: str) -> None:
-    """Tell at once of a Redis that is not there; a socket's path is left to the services."""
-    parts = urlsplit(redis_url)
-    if parts.hostname is None:
-        return
-    address = (parts.hostname, parts.port or 6379)
-    try:
-        socket.create_connection(address, timeout=5.0).close()
-    except OSError as error:
-        why = f"the Redis of LEADHAND_REDIS_URL at {address[0]}:{address[1]} does not answer"
-        raise StackNotStarted(str(home), f"{why} ({error})", "") from error
-
-
-def _own_secrets(home: Path) -> dict[str, str]:
-    """Made once for a state folder, so that what they signed stays good over restarts."""
-    path = home / "secrets.json"
-    known = {name: str(value) for name, value in home_folder.read_fields(path).items()}
-    if not {"secret", "api_token"} <= known.keys():
-        known = {name: secrets.token_urlsafe(32) for name in ("secret", "api_token")}
-        with home_folder.fit(home):
-            home_folder.write_fields(path, known)
-    return known
-
-
-def _own_port(home: Path) -> int:
-    """The same from life to life where it is free, so that an open dashboard finds us again."""
-    path = home / "api.json"
-    port = free_port(int(home_folder.read_fields(path).get("port", 0)))
-    with home_folder.fit(home):
-        home_folder.write_fields(path, {"port": port})
-    return port
-
-
-def _agents_files(cwd: Path) -> tuple[Path, ...]:
-    places = (cwd / "agents.toml", Path.home() / ".config" / "leadhand" / "agents.toml")
-    return tuple(path for path in places if path.is_file())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The embedded stack with real processes: one per folder, as long as needed, and gone with its supervisor."""
+"""The embedded stack with real processes: one per folder, and gone with its supervisor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -35,17 +36,29 @@ def folder(home: Path) -> Path:
 def join(home: Path) -> Iterator[Join]:
     """Joins the folder's stack as a command does; at the end nothing of it is left."""
     env = {name: value for name, value in environment().items() if "LEADHAND" not in name}
+    usual: dict[str, Any] = {"env": env, "commands": STAND_INS, "linger_s": 0.2}
     joined: list[Connection] = []
 
-    def join(cwd: Path = home.parent, **options: object) -> Connection:
-        options = {"env": env, "commands": STAND_INS, "linger_s": 0.2, **options}
-        joined.append(ensure(cwd, **options))
+    def join(cwd: Path = home.parent, **options: Any) -> Connection:
+        joined.append(ensure(cwd, **{**usual, **options}))
         return joined[-1]
 
     yield join
     for connection in joined:
         connection.close()
         end(connection.home)
+
+
+def command_in(folder: Path, services: Commands) -> list[str]:
+    """A command that joins, prints the address and is at work until its input ends."""
+    script = (
+        "import sys, json, pathlib; from leadhand.embedded import ensure; "
+        "from leadhand.supervisor import Commands; "
+        "services = Commands(**json.loads(sys.argv[2])); "
+        "connection = ensure(pathlib.Path(sys.argv[1]), commands=services, linger_s=0.2); "
+        "print(connection.url, flush=True); sys.stdin.read()"
+    )
+    return [sys.executable, "-P", "-c", script, str(folder), json.dumps(services._asdict())]
 
 
 def end(home: Path) -> None:
@@ -57,7 +70,8 @@ def end(home: Path) -> None:
 
 
 def run_of(home: Path) -> dict[str, str | int]:
-    return json.loads((home / "run.json").read_text())
+    run: dict[str, str | int] = json.loads((home / "run.json").read_text())
+    return run
 
 
 def tree(home: Path) -> list[psutil.Process]:
@@ -104,16 +118,9 @@ def test_starts_say_how_they_go(join: Join):
 
 
 def test_ten_commands_at_once_start_one_stack(join: Join, folder: Path):
-    join_and_tell = (
-        "import sys, json, pathlib; from leadhand.embedded import ensure; "
-        "from leadhand.supervisor import Commands; "
-        "connection = ensure(pathlib.Path(sys.argv[1]), commands=Commands(**json.loads(sys.argv[2]))); "
-        "print(connection.url, flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-P", "-c", join_and_tell, str(folder)]
     commands = [
         subprocess.Popen(
-            [*command, json.dumps(STAND_INS._asdict())],
+            command_in(folder, STAND_INS),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -139,7 +146,8 @@ def test_commands_that_come_while_a_supervisor_leaves_are_served(join: Join):
 
 def test_killed_supervisor_leaves_no_process(join: Join):
     connection = join()
-    family = wait_until(lambda: len(sleepers(tree(connection.home))) > 0 and tree(connection.home))
+    wait_until(lambda: sleepers(tree(connection.home)))
+    family = tree(connection.home)
     assert len(family) >= 9  # three leashes, three services, the worker's three
     family[0].kill()
     wait_until(lambda: not any(process.is_running() for process in family), timeout=2)
@@ -221,9 +229,8 @@ def test_stack_stays_while_one_of_two_commands_is_at_work(join: Join):
 
 def test_killed_command_holds_nothing(join: Join, folder: Path):
     connection = join()
-    hold = f"import fcntl, sys; fcntl.flock(open({str(folder / '.leadhand/commands.lock')!r}), fcntl.LOCK_SH); print('held', flush=True); sys.stdin.read()"
     command = subprocess.Popen(
-        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command_in(folder, STAND_INS), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert command.stdout
     command.stdout.readline()
@@ -330,13 +337,10 @@ def test_service_that_cannot_start_is_told_with_the_end_of_its_log(join: Join):
 
 def test_command_that_waits_hears_why_the_start_failed(join: Join, folder: Path):
     broken = STAND_INS._replace(worker=(*STAND_IN, "broken"))
-    script = (
-        "import sys, json, pathlib; from leadhand.embedded import ensure; "
-        "from leadhand.supervisor import Commands; "
-        "ensure(pathlib.Path(sys.argv[1]), commands=Commands(**json.loads(sys.argv[2])))"
-    )
-    command = [sys.executable, "-P", "-c", script, str(folder), json.dumps(broken._asdict())]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(command_in(folder, broken), stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     assert all("the stand-in is broken" in one.communicate()[1] for one in both)
     log = (folder / ".leadhand" / "log" / "redis.log").read_text()
     assert log.count("Server initialized") == 1
