@@ -14,10 +14,10 @@ from app.views import WorkerView
 from leadhand.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
 
 #: A shell's own words, which are found on no path.
-_BUILTINS = frozenset(
-    ". : [ alias break cd command continue echo eval exec exit export false for if printf pwd read"
-    " set shift test time trap true type ulimit umask unset until wait while { (".split()
-)
+_BUILTINS = frozenset(shlex.split(
+    "'.' : [ alias break cd command continue echo eval exec exit export false for if printf pwd"
+    " read set shift test time trap true type ulimit umask unset until wait while '{' '('"
+))  # fmt: skip
 _SHELL_SIGNS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
 
 
@@ -34,7 +34,10 @@ def admit(
     agents = {agent for worker in here for agent in worker.agents} if here else None
     for where, loop in _loops(document):
         default = getattr(document, "doer", None)
-        _check_doer(where, loop.doer or default, agents, settings)
+        if (loop.doer or default) is None and here and not any(w.default_agent for w in here):
+            hint = "name one with agent, command or callable; no worker has a default agent"
+            raise InvalidDocument(f"{where}doer", None, hint)
+        _check_doer(where, loop.doer or default, agents)
         for number, checker in enumerate(loop.checkers):
             _check_checker(f"{where}checkers[{number}]", checker, agents, folder)
 
@@ -63,18 +66,14 @@ def _folder(cwd: str | None, settings: Settings, *, local: bool) -> Path | None:
     return real
 
 
-def _check_doer(where: str, doer: Doer | None, agents: set[str] | None, settings: Settings) -> None:
-    if doer is None:
-        if agents is not None and "" not in agents and settings.default_agent is None:
-            hint = "name one with agent, command or callable; no default agent is set"
-            raise InvalidDocument(f"{where}doer", None, hint)
-    elif doer.agent is not None:
+def _check_doer(where: str, doer: Doer | None, agents: set[str] | None) -> None:
+    if doer is not None and doer.agent is not None:
         _check_agent(f"{where}doer.agent", doer.agent, agents)
 
 
 def _check_agent(field: str, agent: str, agents: set[str] | None) -> None:
     if agents is not None and agent not in agents:
-        known = ", ".join(sorted(name for name in agents if name)) or "none"
+        known = ", ".join(sorted(agents)) or "none"
         hint = f"no worker knows this agent; known: {known}. Add it to agents.toml"
         raise InvalidDocument(field, agent, hint)
 

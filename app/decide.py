@@ -8,6 +8,7 @@ the program. Only the scripts know who has arrived.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -67,6 +68,48 @@ def widths(program: Program, path: str) -> Mapping[str, str]:
     }
 
 
+class Following(NamedTuple):
+    """What follows one node alone: the steps that wait for nothing else, and what joins them."""
+
+    header: tuple[str, ...]
+    join: str | None
+
+
+def following(program: Program, path: str) -> Following | None:
+    """The steps that the end of the step at `path` releases by itself, for one message to carry."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    header = tuple(node.id for node in block if needs[node.id] == (me,) and _single(node))
+    if not header or len(header) != sum(1 for node in block if me in needs[node.id]):
+        return None
+    return Following(header, _join_of(block, frozenset(header)))
+
+
+def joined_by(program: Program, path: str) -> str | None:
+    """The one step that waits for the step at `path` and others beside it, or for its items."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    waiting = [node for node in block if me in needs[node.id]]
+    if len(waiting) != 1 or not _single(waiting[0]):
+        return None
+    fans_out = not _single(next(node for node in block if node.id == me))
+    return waiting[0].id if fans_out or len(needs[waiting[0].id]) > 1 else None
+
+
+def _single(node: Node) -> bool:
+    return isinstance(node, Step) and node.for_each is None
+
+
+def _join_of(block: tuple[Node, ...], header: frozenset[str]) -> str | None:
+    needs = needs_of(block)
+    for node in block:
+        if len(header) > 1 and header == frozenset(needs[node.id]) and _single(node):
+            return node.id
+    return None
+
+
 def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) -> None:
     needs, sinks = needs_of(block), set(sinks_of(block))
     for node in block:
@@ -85,7 +128,7 @@ def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) ->
 
 def _block(block: tuple[Node, ...]) -> Route:
     needs = needs_of(block)
-    roots = [node.id for node in block if not needs[node.id]]
+    roots: list[JsonValue] = [node.id for node in block if not needs[node.id]]
     return {"kind": "block", "roots": roots, "sinks": len(sinks_of(block))}
 
 

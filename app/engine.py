@@ -9,6 +9,7 @@ import random
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue, TypeAdapter
@@ -86,6 +87,11 @@ class Work(NamedTuple):
     step: Step
     inputs: dict[str, JsonValue]
     facts: Facts
+
+    @property
+    def cwd(self) -> Path | None:
+        """The working folder, where the session has one."""
+        return Path(self.facts.cwd) if self.facts.cwd else None
 
 
 class Engine:
@@ -209,6 +215,12 @@ class Engine:
         inputs = resolved(self.store, ref, program, step, grant.address)
         return Work(ref, grant, step, inputs, facts)
 
+    def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
+        """The same without its inputs, for a step whose inputs cannot be read."""
+        facts = self._facts(ref)
+        step = self.program(facts.program).step(grant.address)
+        return Work(ref, grant, step, {}, facts)
+
     def beat(self, ref: SessionRef, grant: Grant) -> Answer:
         """Extend the lease: ok, stop, cancel or lost."""
         return self._run("beat", ref, self._holder(grant))
@@ -257,7 +269,7 @@ class Engine:
         child: SessionRef | None = None,
         question: JsonValue = None,
     ) -> Answer:
-        """Let a step wait without a worker: parked (fence), ended (a child that has), superseded."""
+        """Let a step wait without a worker: parked (fence), ended (its child has), superseded."""
         arguments = self._holder(work.grant) | {
             "on": on,
             "until_ms": self.store.now_ms() + wait_ms,

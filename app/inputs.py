@@ -1,4 +1,4 @@
-"""What a step works with: its inputs with every reference resolved, read in a fixed number of calls.
+"""What a step works with: its inputs with every reference resolved, in a fixed number of reads.
 
 However long the session's history is, a step reads what its own references name and no more.
 """
@@ -151,6 +151,11 @@ def _value(program: Program, address: str, reference: Reference, seen: _Seen) ->
             return {"iteration": iteration_of(address), "max": turn.max if turn else 0}.get(
                 reference.keys[0]
             )
+        case _:
+            return _of_node(program, reference, seen)
+
+
+def _of_node(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
     found = seen.names[reference.word]
     if isinstance(program.node(path_of(found)), Loop):
         return look_up(_loop_value(program, found, seen), reference.keys)

@@ -51,8 +51,8 @@ from typing import NamedTuple
 
 #: The parts of a session, in the order of the table above.
 SESSION_PARTS = (
-    "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open", "arrived",
-    "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+    "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
+    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
 )  # fmt: skip
 #: What belongs to all sessions.
 GLOBAL_PARTS = ("leases", "ready", "errands", "sessions", "workers", "swept", "epoch")

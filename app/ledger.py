@@ -26,6 +26,7 @@ def entry_of(
     value = outcome.value if isinstance(outcome.value, dict) else {}
     checks = value.get("checks", [])
     assert isinstance(checks, list)
+    began = inputs.get("began_ms")
     entry = LedgerEntry(
         loop=path_of(loop),
         run=int(loop.rpartition("~")[2]),
@@ -37,7 +38,7 @@ def entry_of(
         doer=f"{block}/do",
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
-        started_ms=outcome.started_ms,
+        started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
     )
     return entry.model_dump_json(exclude_none=True)

@@ -145,7 +145,8 @@ class Reader:
             for node in program.body
         }
         steps = self._store.steps(ref, list(addresses.values()))
-        done, failed = [], []
+        done: list[str] = []
+        failed: list[str] = []
         for node in program.body:
             turn, step = turns.get(node.id), steps.get(addresses[node.id])
             if turn is None and step is None:
@@ -190,7 +191,7 @@ class Reader:
         )
 
     def _newest_turns(self, ref: SessionRef, program: Program) -> dict[str, TurnRecord]:
-        """The newest run of each outermost loop and for_each that opened, by node; '' is the root."""
+        """The newest run of each outermost turn that opened, by node; '' is the root."""
         runs = self._runs(ref, program)
         ids = {f"{node.id}~{runs[node.id]}": node.id for node in program.body}
         turns = self._store.turns(ref, ["", *ids])

@@ -77,7 +77,8 @@ def _loop_verdict(turn: TurnRecord, status: str) -> LoopVerdict:
             return "max_iterations"
         case "exit":
             return "exit"
-    return "exit" if status == "exited" and turn.verdict is None else "terminate"
+        case _:
+            return "exit" if status == "exited" and turn.verdict is None else "terminate"
 
 
 def _verdict(status: str, phases: Sequence[PhaseView]) -> LoopVerdict | None:
@@ -90,7 +91,8 @@ def _verdict(status: str, phases: Sequence[PhaseView]) -> LoopVerdict | None:
         case "failed":
             limit = phases and phases[-1].verdict == "max_iterations"
             return "max_iterations" if limit else "terminate"
-    return None
+        case _:
+            return None
 
 
 def _exit_text(reason: Reason | None) -> str:

@@ -1,4 +1,4 @@
-"""What the server's processes are told by their environment: the only place in the server that reads it."""
+"""What the server's processes are told by their environment: the one place that reads it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
-        """Read the environment. Raises SettingInvalid naming the variable, its value and the way out."""
+        """Read the environment. Raises SettingInvalid: the variable, its value, the way out."""
         env = os.environ if env is None else env
         given: dict[str, object] = {
             field: env[name] for field, name in _PLAIN.items() if env.get(name)

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
-from redis import Redis
+from redis import Redis, exceptions
 from redis.backoff import ExponentialWithJitterBackoff
-from redis import exceptions
 from redis.retry import Retry
 
 from app.errors import StoreAway
@@ -251,14 +250,16 @@ class Store:
     def fields(self, ref: SessionRef) -> dict[str, str]:
         """The session's own hash; empty where it is gone."""
         with self._away():
-            return dict(self._redis.hgetall(self.keys.part(ref, "session")))
+            return _map(self._redis.hgetall(self.keys.part(ref, "session")))
 
     def values(self, ref: SessionRef, part: str, fields: Sequence[str]) -> dict[str, str]:
         """Some fields of one of the session's hashes, without those that are not there."""
         if not fields:
             return {}
         with self._away():
-            found = self._redis.hmget(self.keys.part(ref, part), list(fields))
+            found = cast(
+                "list[str | None]", self._redis.hmget(self.keys.part(ref, part), list(fields))
+            )
         return {
             field: value for field, value in zip(fields, found, strict=True) if value is not None
         }
@@ -280,7 +281,7 @@ class Store:
         """Some steps and the cursor for more; 0 ends. Steps may come twice, none is left out."""
         with self._away():
             following, found = self._redis.hscan(self.keys.part(ref, "steps"), cursor, count=count)
-        records = {a: StepRecord.model_validate_json(text) for a, text in found.items()}
+        records = {a: StepRecord.model_validate_json(text) for a, text in _map(found).items()}
         return int(following), records
 
     def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
@@ -292,7 +293,7 @@ class Store:
         """What one of the session's sorted sets holds, in the order of names."""
         with self._away():
             end = limit - 1 if limit > 0 else -1
-            return list(self._redis.zrange(self.keys.part(ref, part), 0, end))
+            return _texts(self._redis.zrange(self.keys.part(ref, part), 0, end))
 
     def size(self, ref: SessionRef, part: str) -> int:
         """How much one of the session's sorted sets holds."""
@@ -302,36 +303,38 @@ class Store:
     def lines(self, ref: SessionRef, part: str, start: int, end: int) -> list[str]:
         """Some lines of one of the session's lists."""
         with self._away():
-            return list(self._redis.lrange(self.keys.part(ref, part), start, end))
+            return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
 
     def children(self, ref: SessionRef) -> set[str]:
         """The ids of the session's children."""
         with self._away():
-            return set(self._redis.smembers(self.keys.part(ref, "children")))
+            return set(_texts(self._redis.smembers(self.keys.part(ref, "children"))))
 
     def events(
         self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
     ) -> dict[SessionRef, list[Event]]:
         """What happened after these ids, in order; waits up to `block_ms` for the first."""
-        streams = {self.keys.part(ref, "events"): start for ref, start in after.items()}
+        streams: dict[bytes | str | memoryview[int], int | bytes | str | memoryview[int]] = {
+            self.keys.part(ref, "events"): start for ref, start in after.items()
+        }
         by_key = {self.keys.part(ref, "events"): ref for ref in after}
         block = min(block_ms, 2000) or None  # longer than the socket's time-out would fail
         with self._away():
             found = self._redis.xread(streams, count=limit, block=block)
         pairs = found.items() if isinstance(found, dict) else found or []
         return {
-            by_key[key]: [_event(entry) for entry in _entries(entries)] for key, entries in pairs
+            by_key[str(key)]: [_event(entry) for entry in _entries(entries)]
+            for key, entries in pairs
         }
 
     def index(self, status: str | None, *, before: float, limit: int) -> list[tuple[str, float]]:
         """Session ids of a status (all: None) by time, newest first, older than `before`."""
         key = self.keys.status(status) if status else self.keys.everywhere("sessions")
         with self._away():
-            return list(
-                self._redis.zrevrangebyscore(
-                    key, f"({before}", "-inf", start=0, num=limit, withscores=True
-                )
+            found = self._redis.zrevrangebyscore(
+                key, f"({before}", "-inf", start=0, num=limit, withscores=True
             )
+        return [(session, float(at)) for session, at in cast("list[tuple[str, float]]", found)]
 
     def unlist(self, session: str) -> None:
         """Take a session that is gone off the lists."""
@@ -351,7 +354,7 @@ class Store:
     def workers(self) -> dict[str, str]:
         """All inventories, young or old."""
         with self._away():
-            return dict(self._redis.hgetall(self.keys.everywhere("workers")))
+            return _map(self._redis.hgetall(self.keys.everywhere("workers")))
 
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""
@@ -391,6 +394,15 @@ def without_password(url: str) -> str:
     """A Redis URL that may be shown."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}{parts.path}"
+
+
+def _texts(found: object) -> list[str]:
+    """What redis-py says may be bytes is text: our connections decode."""
+    return cast("list[str]", found)
+
+
+def _map(found: object) -> dict[str, str]:
+    return cast("dict[str, str]", found)
 
 
 def _entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:

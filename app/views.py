@@ -161,6 +161,8 @@ class WorkerView(View):
     place: str
     queues: list[str] = []
     agents: list[str] = []
+    #: Who works where no doer is named.
+    default_agent: str | None = None
     roots: list[str] = []
     concurrency: int = 0
     pid: int = 0

@@ -147,7 +147,12 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
         action=Action.JUDGE,
         needs=tuple(check.id for check in checks),
         timeout_s=JUDGE_TIMEOUT_S,
-        inputs={"rule": loop.rule, "work": "${do.text}", "checks": outcomes},
+        inputs={
+            "rule": loop.rule,
+            "work": "${do.text}",
+            "began_ms": "${do.started_ms}",
+            "checks": outcomes,
+        },
     )
 
 

@@ -41,7 +41,7 @@ end
 local routes = {}
 local function route(path)
   if not routes[path] then
-    local text = redis.call('HGET', PROGRAM, path)
+    local text = redis.call('HGET', PROGRAM, '/' .. path)
     routes[path] = text and cjson.decode(text) or false
   end
   return routes[path]

@@ -20,15 +20,20 @@ local function window_full(queue)
   return redis.call('ZLEXCOUNT', K.hinted, range_of(queue .. '<')) >= tonumber(S.window)
 end
 
+local function early(step)
+  return step.due and step.due > now
+end
+
 -- A ready step of an active session gets a hint, or a place in the line for one, or its time to wait for.
 local function offer(address)
   local step, r = load('steps', address), route(path_of(address))
   local queue = queue_of(r)
-  if step.due and step.due > now then
+  if early(step) then
     redis.call('ZADD', G.ready, step.due, member(address))
   elseif window_full(queue) then
     local order = string.format('%012d', redis.call('HINCRBY', K.session, 'order', 1))
     redis.call('ZADD', K.waiting, 0, queue .. '<' .. order .. '<' .. address)
+    redis.call('ZREM', G.ready, member(address))
   else
     hint(address, step, r, queue)
     save('steps', address)
@@ -42,7 +47,8 @@ local function withdraw(address)
   if redis.call('ZREM', K.hinted, queue .. '<' .. address) == 1 then freed[queue] = true end
 end
 
--- Free slots go to those next in line; who was cancelled meanwhile is passed over.
+-- Free slots go to those next in line; who was cancelled meanwhile, or failed and has a time to
+-- wait for, is passed over.
 local function top_up(queue)
   local low, high = range_of(queue .. '<')
   while not window_full(queue) do
@@ -51,7 +57,7 @@ local function top_up(queue)
     redis.call('ZREM', K.waiting, line)
     local address = line:match('<%d+<(.*)$')
     local step = load('steps', address)
-    if step.state == 'ready' then
+    if step.state == 'ready' and not early(step) then
       hint(address, step, route(path_of(address)), queue)
       save('steps', address)
     end
@@ -89,8 +95,9 @@ local function dispatch()
   for _, address in ipairs(released) do
     local step = load('steps', address)
     if step.state == 'ready' then
-      local early = step.due and step.due > now
-      if not early and #take > 0 and route(path_of(address)).quick then
+      -- Not to its own settler: the answer to that attempt could not be given again.
+      local theirs = address ~= A.address and not early(step)
+      if theirs and #take > 0 and route(path_of(address)).quick then
         local given = grant(address, table.remove(take, 1))
         table.insert(answer.grants, given)
       else

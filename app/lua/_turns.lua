@@ -41,7 +41,13 @@ local function open_items(block, name, r, run)
   if width == 0 then close_turn(id, 'accept', {code = 'done'}) end
 end
 
+-- What an earlier node of the same transition has ended starts nothing more.
+local function ended(block)
+  return load('turns', turn_of(block)).state ~= 'open'
+end
+
 function fire(block, name)
+  if ended(block) then return end
   local r, run = route(path_of(within(block, name))), run_of(block, name)
   if r.kind == 'loop' then return open_loop(block, name, r, run) end
   if r.each then return open_items(block, name, r, run) end
@@ -80,6 +86,7 @@ end
 
 -- A node is done: it arrives at what needs it, and at the end of its block where nothing does.
 function arrive(block, name)
+  if ended(block) then return end
   local r = route(path_of(within(block, name)))
   for _, next_name in ipairs(r.next) do
     local join = turn_address(block, next_name, run_of(block, next_name))

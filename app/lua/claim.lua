@@ -13,7 +13,7 @@ end
 local why
 if S.status ~= 'active' then why = 'session ' .. S.status
 elseif step.state ~= 'ready' then why = step.state
-elseif step.due and step.due > now then why = 'early'
+elseif early(step) then why = 'early'
 elseif tonumber(redis.call('HGET', K.session, 'schema')) > A.schema then why = 'schema'
 elseif not turns_open(block_of(address)) then why = 'turn closed' end
 if why then answer.why = why return reply('refused') end

@@ -1,7 +1,11 @@
 -- Somebody steers a session: stop, resume, exit or abort. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), reason?, by?, fence?, again?, ended?, max_iterations?
--- Returns: done | refused(status)
+-- A: verb, from (statuses that the table allows), nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
+-- Returns: done (by the same nonce: again) | refused(status) | unknown
 if not session() then return reply('unknown') end
+if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
+  answer.status = S.status
+  return reply('done')
+end
 local allowed = false
 for _, status in ipairs(A.from) do allowed = allowed or status == S.status end
 if A.ended and A.ended ~= redis.call('HGET', K.session, 'ended') then allowed = false end
@@ -19,11 +23,22 @@ local function to(status)
   emit('session.status', '', {status = status, reason = A.reason})
 end
 
+-- Also where the root is closing already: the last word on how a session ends is the caller's.
+local function end_root(verdict)
+  local root = load('turns', '')
+  if root.state == 'open' then return end_turn('', verdict, A.reason) end
+  root.verdict, root.reason = verdict, A.reason
+  save('turns', '')
+  try_close('', root)
+end
+
 local function run_anew()
   local root = load('turns', '')
   root.state, root.verdict, root.reason, root.ended = 'open', nil, nil, nil
   save('turns', '')
   redis.call('ZADD', K.open, 0, '')
+  redis.call('ZREMRANGEBYLEX', K.arrived, range_of('$<'))
+  for _, name in ipairs(A.arrived) do redis.call('ZADD', K.arrived, 0, '$<' .. name) end
   for _, node in ipairs(A.again) do redis.call('HSET', K.runs, node.name, run_of('', node.name) + 1) end
   for _, node in ipairs(A.again) do
     local join = turn_address('', node.name, run_of('', node.name))
@@ -55,19 +70,16 @@ end
 function verbs.exit()
   to('exiting')
   redis.call('HSET', K.session, 'exit_by', A.by or '', 'exited_at', now)
-  end_turn('', 'exit', A.reason)
+  end_root('exit')
 end
 function verbs.abort()
   to('aborting')
-  local root = load('turns', '')
-  if root.state == 'closed' then return end_session('aborted', A.reason) end
-  if root.state == 'open' then return end_turn('', 'abort', A.reason) end
-  root.verdict, root.reason = 'abort', A.reason
-  save('turns', '')
-  try_close('', root)
+  if load('turns', '').state == 'closed' then return end_session('aborted', A.reason) end
+  end_root('abort')
 end
 
 verbs[A.verb]()
+if A.nonce then redis.call('HSET', K.session, 'steered', A.nonce) end
 dispatch()
 flush()
 answer.status = S.status

@@ -1,4 +1,5 @@
--- Create a session, all or nothing; the same idempotency key again finds it.
+-- Create a session, all or nothing; the same idempotency key again finds it, and so does the same
+-- nonce (a field of the session): a call that was repeated because its reply was lost.
 -- A: session, member, key?, body, program, fields, routes, document, parent?
 -- Returns: created | exists(session) | conflict | taken | refused
 if A.key then
@@ -16,14 +17,17 @@ if A.parent then
     return reply('refused')
   end
 end
-if not redis.call('SET', GLOBAL .. 'id:' .. A.session, A.root, 'NX') then return reply('taken') end
+if not redis.call('SET', GLOBAL .. 'id:' .. A.session, A.root, 'NX') then
+  local made_by = redis.call('HGET', K.session, 'nonce')
+  return reply(made_by and made_by == A.fields.nonce and 'created' or 'taken')
+end
 if A.key then
   redis.call('SET', GLOBAL .. 'idem:' .. A.key, A.session .. '|' .. A.body, 'EX', 7 * 24 * 3600)
 end
 if A.parent then redis.call('SADD', A.parent.base .. 'children', A.session) end
 if redis.call('EXISTS', PROGRAM) == 0 then
   redis.call('HSET', PROGRAM, 'document', ARGV[3])
-  for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, path, text) end
+  for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
 end
 redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
 for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end

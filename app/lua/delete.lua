@@ -4,6 +4,10 @@
 local RUNS = {active = true, stopping = true, exiting = true, aborting = true}
 if not session() then return reply('unknown') end
 if RUNS[S.status] then answer.status = S.status return reply('refused') end
+for _, address in ipairs(redis.call('ZRANGE', K.parked, 0, -1)) do
+  redis.call('ZREM', G.leases, member(address))
+end
+redis.call('ZREM', G.errands, 'forget|' .. A.member)
 for _, key in pairs(K) do redis.call('DEL', key) end
 redis.call('DEL', GLOBAL .. 'id:' .. A.session)
 redis.call('ZREM', G.sessions, A.session)

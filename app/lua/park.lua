@@ -11,6 +11,7 @@ end
 if step.state ~= 'running' or step.fence ~= A.fence then return reply('superseded') end
 if not turns_open(block_of(address)) then
   hand_back(address, step, 'step.released', {why = 'turn closed'})
+  dispatch()
   flush()
   return reply('superseded')
 end

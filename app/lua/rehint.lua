@@ -1,6 +1,6 @@
 -- The sweep found an address in `ready` past its time: its hint was lost, or its time to wait is over.
 -- A: address, depth (messages that stand in its queue)
--- Returns: hinted | busy (its queue is long, the last hint is young) | gone
+-- Returns: hinted (or in line for a slot) | busy (its queue is long, the last hint is young) | gone
 local BUSY_DEPTH = 20
 local address = A.address
 local step = session() and load('steps', address)
@@ -8,7 +8,7 @@ if not step or step.state ~= 'ready' or S.status ~= 'active' then
   redis.call('ZREM', G.ready, member(address))
   return reply('gone')
 end
-if step.due and step.due > now then
+if early(step) then
   redis.call('ZADD', G.ready, step.due, member(address))
   return reply('gone')
 end
@@ -16,9 +16,13 @@ if step.hinted and A.depth > BUSY_DEPTH and now - step.hinted < HINT_BUSY_MS the
   redis.call('ZADD', G.ready, now + HINT_MAX_MS, member(address))
   return reply('busy')
 end
-if step.hinted then step.hints = (step.hints or 0) + 1 end
-local r = route(path_of(address))
-hint(address, step, r, queue_of(r))
-save('steps', address)
+if step.hinted then
+  step.hints = (step.hints or 0) + 1
+  local r = route(path_of(address))
+  hint(address, step, r, queue_of(r))
+  save('steps', address)
+else
+  offer(address)
+end
 flush()
 return reply('hinted')

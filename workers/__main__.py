@@ -1,0 +1,141 @@
+"""Runs a worker: ``python -P -m workers``, told by its environment what it is."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+
+from celery import Celery
+from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
+
+from app.engine import Engine
+from app.errors import LeadhandError
+from app.settings import Settings
+from tasks.steps import BOUND
+from tasks.sweep import Sweeper
+from tasks.wiring import make_engine
+from workers.agents.book import AgentBook
+from workers.attempt import Attempts
+from workers.drain import Drain
+from workers.inventory import Inventory
+from workers.lease import Heart
+
+#: What every place offers; steps that need no folder travel on the names without a place.
+QUEUES = ("agents", "checks", "tools")
+#: A worker waits longer for Redis than a caller of the API does.
+TRIES = 6
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Work until TERM; the exit code is Celery's."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings = Settings.from_env()
+        engine, celery = make_engine(settings, tries=TRIES)
+        AgentBook.load(settings.agents_files)
+    except LeadhandError as error:
+        sys.stderr.write(f"worker cannot start: {error}\n")
+        return 1
+    name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
+    queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
+    drain = Drain()
+    _in_the_pool(settings, name, drain)
+    _beside_the_pool(engine, settings, name, queues, drain)
+    return _work(celery, settings, name, queues)
+
+
+def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]) -> int:
+    worker = celery.Worker(
+        hostname=f"{name}@{socket.gethostname()}",
+        pool_cls="prefork",
+        concurrency=settings.concurrency,
+        queues=list(queues),
+        loglevel="INFO",
+        task_events=True,
+        without_gossip=True,
+        without_mingle=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
+    """What each pool process does first: connections and threads of its own."""
+
+    def begin(**_: object) -> None:
+        _die_with_parent()
+        engine, _celery = make_engine(settings, tries=TRIES)
+        heart = Heart(engine, draining=drain.under_way)
+        books = _Books(settings)
+        BOUND.carry = Attempts(
+            engine,
+            worker=f"{name}/{os.getpid()}",
+            agents=books.current,
+            heart=heart,
+            draining=drain.under_way,
+        )
+
+    worker_process_init.connect(begin, weak=False)
+
+
+def _beside_the_pool(
+    engine: Engine, settings: Settings, name: str, queues: tuple[str, ...], drain: Drain
+) -> None:
+    """What the host does beside its pool: sweep, and tell what it is."""
+    sweeper = Sweeper(engine)
+    books = _Books(settings)
+    inventory = Inventory(
+        engine, name=name, queues=queues, agents=lambda: tuple(books.current().agents)
+    )
+
+    def begin(**_: object) -> None:
+        sweeper.start()
+        inventory.start()
+
+    def end(**_: object) -> None:
+        sweeper.stop()
+        inventory.stop()
+
+    worker_ready.connect(begin, weak=False)
+    worker_shutting_down.connect(lambda **_: drain.begin(), weak=False)
+    worker_shutdown.connect(end, weak=False)
+
+
+def _die_with_parent() -> None:
+    """A pool process must not outlive a worker that was killed: it would claim on."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class _Books:
+    """The agents' book, read anew when one of its files changes; a broken one is not taken."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._files = settings.agents_files
+        self._book = AgentBook.load(self._files)
+        self._seen = self._stamp()
+
+    def current(self) -> AgentBook:
+        """The newest book that could be read."""
+        stamp = self._stamp()
+        if stamp != self._seen:
+            self._seen = stamp
+            try:
+                self._book = AgentBook.load(self._files)
+            except LeadhandError as error:
+                logging.getLogger(__name__).warning("agents kept as they were: %s", error)
+        return self._book
+
+    def _stamp(self) -> tuple[float, ...]:
+        return tuple(path.stat().st_mtime if path.exists() else 0.0 for path in self._files)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Heartbeats: one thread per process keeps its attempts' leases, and tells bodies when to end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from app.engine import Engine
+from app.errors import LeadhandError
+from app.keys import SessionRef
+from app.store import Grant
+
+log = logging.getLogger(__name__)
+
+#: How many beats fit into a lease.
+BEATS = 3
+#: How often the thread looks at its attempts, in seconds.
+TICK_S = 0.2
+
+Why = Literal["stop", "cancel", "lost", "fenced", "drain"]
+
+
+class Lease:
+    """One attempt's hold on its step. A body ends when `ended` is set; `why` tells the reason."""
+
+    def __init__(self, ref: SessionRef, grant: Grant, *, sent: float) -> None:
+        self.ref = ref
+        self.grant = grant
+        self.ended = threading.Event()
+        self.why: Why | None = None
+        #: When the call that last extended the lease was first sent, on the monotonic clock.
+        self.good = sent
+        self.due = sent
+
+    def end(self, why: Why) -> None:
+        """Tell the body to end; the first reason stands."""
+        if not self.ended.is_set():
+            self.why = why
+            self.ended.set()
+
+    @property
+    def ours(self) -> bool:
+        """Whether the outcome may be settled: a lost or fenced attempt belongs to somebody else."""
+        return self.why not in ("lost", "fenced")
+
+
+class Heart:
+    """Beats for every attempt of this process, over a connection that is the thread's own."""
+
+    def __init__(
+        self, engine: Engine, *, draining: Callable[[], bool] = lambda: False, drain_s: float = 10
+    ) -> None:
+        self._engine = engine
+        self._draining = draining
+        self._drain_s = drain_s
+        self._drain_at: float | None = None
+        self._lease_s = engine.settings.lease_s
+        self._held: set[Lease] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def hold(self, ref: SessionRef, grant: Grant, *, sent: float) -> Iterator[Lease]:
+        """Keep the lease for as long as the block runs."""
+        lease = Lease(ref, grant, sent=sent)
+        lease.due = sent + self._lease_s / BEATS
+        with self._lock:
+            self._held.add(lease)
+            self._start()
+        try:
+            yield lease
+        finally:
+            with self._lock:
+                self._held.discard(lease)
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                held = list(self._held)
+                if not held:
+                    self._thread = None
+                    return
+            for lease in held:
+                self._look_at(lease)
+            time.sleep(TICK_S)
+
+    def _look_at(self, lease: Lease) -> None:
+        now = time.monotonic()
+        if now - lease.good > self._lease_s:
+            lease.end("fenced")
+        if self._overdue_to_drain(now):
+            lease.end("drain")
+        if now >= lease.due:
+            self._beat(lease, now)
+
+    def _overdue_to_drain(self, now: float) -> bool:
+        if not self._draining():
+            return False
+        self._drain_at = self._drain_at or now + self._drain_s
+        return now >= self._drain_at
+
+    def _beat(self, lease: Lease, sent: float) -> None:
+        lease.due = sent + self._lease_s / BEATS
+        try:
+            word = self._engine.beat(lease.ref, lease.grant).word
+        except LeadhandError as error:
+            # The store is away: the attempt goes on until its lease is over.
+            lease.due = sent + 1.0
+            log.warning("beat failed", extra={"session": lease.ref.id, "why": str(error)})
+            return
+        match word:
+            case "ok":
+                lease.good = sent
+            case "stop" | "cancel" | "lost":
+                lease.good = sent
+                lease.end(word)  # type: ignore[arg-type]

@@ -1,0 +1,66 @@
+"""Steps that wait and hold no worker: for a person, for a time, for a child session."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.children import outcome_of_child
+from app.engine import AnyDocument, Engine, Work
+from app.errors import InvalidDocument, SessionUnknown
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action
+from app.reasons import Reason, ReasonCode
+from leadhand.documents import AnyDocument as DocumentUnion
+
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(DocumentUnion)
+#: How often a step that waits for a child looks at it, should the child's word get lost.
+LOOK_MS = 60_000
+
+
+def park(engine: Engine, work: Work) -> Outcome | None:
+    """Let the step wait; an outcome where there is nothing (left) to wait for."""
+    match work.step.action:
+        case Action.WAIT:
+            seconds = cast("float", work.inputs.get("seconds", 0))
+            engine.park(work, on="wait", wait_ms=round(float(seconds) * 1000))
+        case Action.HUMAN:
+            wait_ms = round(work.step.timeout_s * 1000)
+            engine.park(work, on="human", wait_ms=wait_ms, question=work.inputs.get("question"))
+        case Action.CHILD:
+            return _child(engine, work)
+        case _:
+            raise AssertionError(work.step.action)
+    return None
+
+
+def _child(engine: Engine, work: Work) -> Outcome | None:
+    """Start the child, or find the one that an earlier attempt started, and wait for its end."""
+    grant = work.grant
+    try:
+        document = _DOCUMENT.validate_python(work.inputs["document"])
+        submitted = engine.submit(
+            document,
+            idempotency_key=f"{work.ref.id}:{grant.address}",
+            root=work.ref.root,
+            parent={
+                "session": work.ref.id,
+                "address": grant.address,
+                "fence": grant.fence,
+                "base": engine.store.keys.base(work.ref),
+            },
+        )
+    except (ValidationError, InvalidDocument, KeyError) as error:
+        text = f"the child session cannot be started: {error}"
+        reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+        return Outcome(word="failed", text=text, reason=reason, retryable=False)
+    child = SessionRef(submitted.session, work.ref.root)
+    answer = engine.park(work, on="child", wait_ms=LOOK_MS, child=child)
+    if answer.word != "ended":
+        return None
+    fields = engine.store.fields(child)
+    if "status" not in fields:
+        raise SessionUnknown(child.id)
+    return outcome_of_child(child.id, fields)
