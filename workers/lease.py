@@ -122,4 +122,6 @@ class Heart:
                 lease.good = sent
             case "stop" | "cancel" | "lost":
                 lease.good = sent
-                lease.end(word)  # type: ignore[arg-type]
+                lease.end(word)
+            case _:
+                log.warning("beat answered %s", word)
