@@ -47,13 +47,13 @@ def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def run_anew(program: Program, names: Iterable[str], finished: Iterable[str]) -> list[Route]:
-    """For each node to be run anew: which of its needs have arrived already."""
-    anew, done, needs = set(names), set(finished), needs_of(program.body)
-    return [
-        {"name": node.id, "done": [n for n in needs[node.id] if n in done and n not in anew]}
-        for node in program.body
-        if node.id in anew
-    ]
+    """For the block's own join, then for each node to be run anew: who has arrived already.
+
+    What has not begun runs too: its needs may have been met too late to release it.
+    """
+    done, needs = set(finished) - set(names), needs_of(program.body)
+    joins = {"": sinks_of(program.body)} | {n: needs[n] for n in needs if n not in done}
+    return [{"name": n, "done": [m for m in joins[n] if m in done]} for n in joins]
 
 
 def widths(program: Program, path: str) -> Mapping[str, str]:

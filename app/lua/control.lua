@@ -37,8 +37,9 @@ local function run_anew()
   root.state, root.verdict, root.reason, root.ended = 'open', nil, nil, nil
   save('turns', '')
   redis.call('ZADD', K.open, 0, '')
+  local sinks = table.remove(A.again, 1)   -- the block's own join comes first, without a name
   redis.call('ZREMRANGEBYLEX', K.arrived, range_of('$<'))
-  for _, name in ipairs(A.arrived) do redis.call('ZADD', K.arrived, 0, '$<' .. name) end
+  for _, name in ipairs(sinks.done) do redis.call('ZADD', K.arrived, 0, '$<' .. name) end
   for _, node in ipairs(A.again) do redis.call('HSET', K.runs, node.name, run_of('', node.name) + 1) end
   for _, node in ipairs(A.again) do
     local join = turn_address('', node.name, run_of('', node.name))
