@@ -21,7 +21,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 _KEY = re.compile(r"[\x20-\x7e]{1,200}")
-_EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+_EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 _WHERE = re.compile(r" at line (\d+) column (\d+)$")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -131,7 +132,7 @@ class Fanout:
             if not cursors:
                 continue
             try:
-                self._hand_out(cursors, self._engine.events_many(cursors, BLOCK_MS))
+                self._hand_out(cursors, self._read(cursors))
             except StoreAway:
                 self._closing.wait(AWAY_PAUSE_S)
             except Exception:  # a fault may end the streams, never the reader itself
@@ -139,6 +140,14 @@ class Fanout:
                 with self._changed:
                     self._cut_all()
                 self._closing.wait(AWAY_PAUSE_S)
+
+    def _read(self, cursors: Mapping[str, str]) -> Mapping[str, list[Event]]:
+        since_s = time.monotonic()
+        found = self._engine.events_many(cursors, block_ms=BLOCK_MS)
+        if not found:
+            # Of sessions that are gone an empty answer comes at once.
+            self._closing.wait(max(0.0, since_s + BLOCK_MS / 1000 - time.monotonic()))
+        return found
 
     def _cursors(self) -> dict[str, str]:
         """Where each feed stands, once there are any."""

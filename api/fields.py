@@ -17,6 +17,8 @@ Place = Literal["body", "query", "header"]
 SHOWN = 80
 #: How many fields one answer names.
 NAMED = 50
+#: What stands in the place of a secret.
+HIDDEN = "(not shown)"
 
 _SECRET_NAME = re.compile(r"token|secret|passw|api_?key|authorization|credential", re.IGNORECASE)
 _SECRET_VALUE = re.compile(
@@ -80,7 +82,7 @@ def shortened(value: object, *, field: str = "") -> str | None:
 
 def _shown_scalar(value: str | float | None, field: str) -> str:
     if _SECRET_NAME.search(field) or (isinstance(value, str) and _SECRET_VALUE.search(value)):
-        return "(not shown)"
+        return HIDDEN
     if isinstance(value, str) and len(value) > SHOWN:
         value = value[:SHOWN] + "…"
     return json.dumps(value, ensure_ascii=False)
@@ -91,10 +93,13 @@ def _field_problem(detail: ErrorDetails, given: JsonValue, place: Place) -> Fiel
     if kind.startswith("union_tag"):
         return _untold_kind(detail, place=place)
     field = _path(detail["loc"], given)
+    value = None if kind == "missing" else shortened(detail["input"], field=field)
     message, _, hint = _message(detail).partition("; ")
+    if value == HIDDEN:
+        message = message.replace(str(detail["input"]), HIDDEN)
     return FieldProblem(
         field=field,
-        value=None if kind == "missing" else shortened(detail["input"], field=field),
+        value=value,
         message=message,
         hint=hint or _way_out(kind, message),
         place=place,

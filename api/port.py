@@ -38,7 +38,9 @@ class Engine(Protocol):
 
     def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]: ...
 
-    def events_many(self, after: Mapping[str, str], block_ms: int) -> Mapping[str, list[Event]]: ...
+    def events_many(
+        self, after: Mapping[str, str], *, block_ms: int = 0
+    ) -> Mapping[str, list[Event]]: ...
 
     def control(
         self,
@@ -48,7 +50,7 @@ class Engine(Protocol):
         reason: str = "",
         max_iterations: int | None = None,
         by: Caller | None = None,
-    ) -> None: ...
+    ) -> SessionView: ...
 
     def delete(self, session: str) -> None: ...
 

@@ -43,7 +43,6 @@ class Server(BaseApplication):  # type: ignore[misc]
             "accesslog": None,
             "loglevel": "warning",
             "control_socket_disable": True,
-            "post_worker_init": _begin,
         }
         super().__init__()
 
@@ -71,8 +70,3 @@ def log_to_stderr() -> None:
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(JsonLines())
     logging.basicConfig(handlers=[lines], level=logging.INFO)
-
-
-def _begin(worker: StreamingWorker) -> None:
-    """Start what each process runs beside its answers."""
-    # The sweeper comes in here: tasks.sweep.start(worker.wsgi.engine)

@@ -70,10 +70,10 @@ class Sessions:
         self, session: str, verb: Verb, *, reason: str = "", max_iterations: int | None = None
     ) -> Response:
         bodies.query(NoQuery)
-        self._engine.control(
+        view = self._engine.control(
             session, verb, reason=reason, max_iterations=max_iterations, by=current_caller()
         )
-        return answer(self._engine.session(session), 202)
+        return answer(view, 202)
 
 
 def blueprint(engine: Engine) -> Blueprint:

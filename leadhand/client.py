@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -22,6 +21,7 @@ from leadhand.errors import (
     WaitTimedOut,
 )
 from leadhand.following import BEGINNING, follow
+from leadhand.paths import session_path
 from leadhand.settings import ClientSettings
 from leadhand.transport import Call, Transport
 from leadhand.views import (
@@ -84,7 +84,7 @@ class Client:
 
     def session(self, session: str) -> SessionView:
         """One session as it is now. Raises SessionUnknown."""
-        return self._read(SessionView, Call("GET", _path(session)))
+        return self._read(SessionView, Call("GET", session_path(session)))
 
     def sessions(
         self,
@@ -100,21 +100,25 @@ class Client:
 
     def result(self, session: str) -> ResultView:
         """How a session ended. Raises SessionStillRuns while it has not."""
-        return self._read(ResultView, Call("GET", _path(session, "result")))
+        return self._read(ResultView, Call("GET", session_path(session, "result")))
 
     def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[StepView]:
         """Some of a session's steps, in the order in which they came up."""
         params = _given(limit=limit, cursor=cursor)
-        return self._read(Page[StepView], Call("GET", _path(session, "steps"), params=params))
+        return self._read(
+            Page[StepView], Call("GET", session_path(session, "steps"), params=params)
+        )
 
     def ledger(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[LedgerEntry]:
         """Some of a session's iterations, in the order in which they ended."""
         params = _given(limit=limit, cursor=cursor)
-        return self._read(Page[LedgerEntry], Call("GET", _path(session, "ledger"), params=params))
+        return self._read(
+            Page[LedgerEntry], Call("GET", session_path(session, "ledger"), params=params)
+        )
 
     def events(self, session: str, after: str | None = None) -> Iterator[Event]:
         """Each event after the one named, old ones first, until the session has ended."""
@@ -125,7 +129,7 @@ class Client:
     ) -> Page[Event]:
         """Some of the events that are there already; `next` is the `after` of the next page."""
         params = _given(after=after, limit=limit)
-        return self._read(Page[Event], Call("GET", _path(session, "events"), params=params))
+        return self._read(Page[Event], Call("GET", session_path(session, "events"), params=params))
 
     def stop(self, session: str) -> SessionView:
         """Let nothing new start, and hand back what runs; resume goes on from there."""
@@ -145,7 +149,7 @@ class Client:
 
     def delete(self, session: str) -> None:
         """Forget a session. Raises SessionStillRuns while it has not ended."""
-        answer = self._transport.send(Call("DELETE", _path(session)))
+        answer = self._transport.send(Call("DELETE", session_path(session)))
         try:
             answer.checked()
         except SessionUnknown:
@@ -195,7 +199,7 @@ class Client:
 
     def _control(self, session: str, verb: str, **body: str | int | None) -> SessionView:
         content = _JSON.dump_json(_given(**body))
-        answer = self._transport.send(Call("POST", _path(session, verb), content=content))
+        answer = self._transport.send(Call("POST", session_path(session, verb), content=content))
         try:
             return _parsed(SessionView, answer.checked())
         except ControlRefused:
@@ -228,11 +232,6 @@ def _json(document: BaseModel | Mapping[str, Any]) -> bytes:
     if isinstance(document, BaseModel):
         return document.model_dump_json().encode()
     return _JSON.dump_json(dict(document))
-
-
-def _path(session: str, noun: str = "") -> str:
-    path = f"/v1/sessions/{quote(session, safe='')}"
-    return f"{path}/{noun}" if noun else path
 
 
 def _given(**params: str | int | None) -> dict[str, str | int]:

@@ -72,6 +72,8 @@ class WaitTimedOut(LeadhandError, TimeoutError):
 
     def __init__(self, session: str, status: str, timeout_s: float) -> None:
         super().__init__(session, status, timeout_s)
+        # An OSError makes of its arguments what it likes; a pickle needs them as they were.
+        self.args = (session, status, timeout_s)
         self.session = session
         self.status = status
         self.timeout_s = timeout_s

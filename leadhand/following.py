@@ -8,6 +8,7 @@ from httpx2 import EventSource, ServerSentEvent
 from pydantic import ValidationError
 
 from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
+from leadhand.paths import session_path
 from leadhand.patience import Patience
 from leadhand.transport import Call, Transport
 from leadhand.views import Event, position
@@ -45,7 +46,7 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
 def _one_connection(transport: Transport, session: str, *, after: str) -> Iterator[Event | None]:
     """What one connection brings; None is the session's end."""
     headers = {"Accept": "text/event-stream", "Last-Event-ID": after}
-    call = Call("GET", f"/v1/sessions/{session}/events", headers=headers)
+    call = Call("GET", session_path(session, "events"), headers=headers)
     with transport.stream(call) as response:
         for told in EventSource(response):
             if told.event == END:

@@ -177,6 +177,7 @@ class WorkerView(View):
     place: str
     queues: list[str] = []
     agents: list[str] = []
+    default_agent: str | None = None
     roots: list[str] = []
     concurrency: int = 0
     pid: int = 0

@@ -1,0 +1,34 @@
+"""`python -P -m api`: serves the API as the environment says, until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+
+from api.application import Api, create_app
+from api.server import SPARE_THREADS, THREADS, Server, log_to_stderr
+from app.engine import Engine
+from app.errors import SettingInvalid
+from app.settings import Settings
+from tasks.sweep import Sweeper
+from tasks.wiring import make_engine
+
+
+def main() -> None:
+    """Serve. A setting that cannot be used is told in one line."""
+    try:
+        settings = Settings.from_env()
+        engine, _ = make_engine(settings)
+    except SettingInvalid as error:
+        sys.exit(f"leadhand api: {error}")
+    log_to_stderr()
+    Server(lambda: build(settings, engine), bind=settings.api_bind).run()
+
+
+def build(settings: Settings, engine: Engine) -> Api:
+    """What one process serves, with the sweeper beside it."""
+    Sweeper(engine).start()
+    return create_app(settings, engine, streams=THREADS - SPARE_THREADS)
+
+
+if __name__ == "__main__":
+    main()

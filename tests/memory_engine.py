@@ -1,0 +1,187 @@
+"""An engine that keeps everything in memory: enough of one to put the API through its paces."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping
+
+from api.port import Verb
+from app.capabilities import Caller
+from app.errors import (
+    ControlRefused,
+    IdempotencyConflict,
+    InvalidDocument,
+    SessionStillRuns,
+    SessionUnknown,
+    StoreAway,
+)
+from app.states import ENDED, SESSION_NEXT, SessionStatus
+from app.views import (
+    Event,
+    LedgerEntry,
+    Page,
+    ResultView,
+    SessionView,
+    StepView,
+    Submitted,
+    WorkerView,
+)
+from leadhand.documents import AnyDocument
+from leadhand.views import position
+
+AT = "2026-11-21T12:00:00Z"
+_TARGET: dict[Verb, SessionStatus] = {
+    "stop": SessionStatus.STOPPING,
+    "resume": SessionStatus.ACTIVE,
+    "exit": SessionStatus.EXITING,
+    "abort": SessionStatus.ABORTING,
+}
+
+
+class MemoryEngine:
+    """Sessions, their status and their events; `away` makes it a store that does not answer."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.controls: list[tuple[str, Verb, str, int | None, Caller | None]] = []
+        self._changed = threading.Condition(threading.RLock())
+        self._sessions: dict[str, SessionView] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._keys: dict[str, tuple[str, str]] = {}
+
+    # What a test does to it
+
+    def tell(self, session: str, kind: str, *, address: str | None = None, n: int = 0) -> str:
+        """Write an event; its id."""
+        with self._changed:
+            told = self._events[session]
+            event_id = f"{1000 + len(told)}-0"
+            told.append(
+                Event(id=event_id, type=kind, at_ms=len(told), address=address, fields={"n": n})
+            )
+            self._changed.notify_all()
+            return event_id
+
+    def put(self, session: str, status: str) -> None:
+        """Give a session a status, and make it where there is none."""
+        with self._changed:
+            self._sessions[session] = SessionView(
+                id=session, kind="loop", name="loop", status=status, root=session,
+                created_at=AT, updated_at=AT,
+            )  # fmt: skip
+            self._events.setdefault(session, [])
+
+    def end(self, session: str, status: str = "completed") -> None:
+        """End a session, in one move with the event that says so."""
+        with self._changed:
+            self.put(session, status)
+            self.tell(session, f"session.{status}")
+
+    # What the API asks
+
+    def submit(self, document: AnyDocument, *, idempotency_key: str | None = None) -> Submitted:
+        self.ping()
+        if document.place == "nowhere":
+            raise InvalidDocument("place", "nowhere", "no worker is there; start one")
+        body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+        with self._changed:
+            key = idempotency_key or f"no key {len(self._sessions)}"
+            if key in self._keys:
+                known, session = self._keys[key]
+                if known != body:
+                    raise IdempotencyConflict(key)
+                return Submitted(session=session, created=False)
+            session = f"{len(self._sessions):08x}"
+            self._keys[key] = (body, session)
+            self.put(session, "active")
+            self.tell(session, "session.created")
+            return Submitted(session=session, created=True)
+
+    def session(self, session: str) -> SessionView:
+        self.ping()
+        with self._changed:
+            if session not in self._sessions:
+                raise SessionUnknown(session)
+            return self._sessions[session]
+
+    def sessions(
+        self, *, status: str | None, kind: str | None, limit: int, cursor: str | None
+    ) -> Page[SessionView]:
+        self.ping()
+        found = [view for view in self._sessions.values() if status in (None, view.status)]
+        start = int(cursor or 0)
+        more = str(start + limit) if start + limit < len(found) else None
+        return Page[SessionView](items=found[start : start + limit], next=more)
+
+    def result(self, session: str) -> ResultView:
+        view = self.session(session)
+        if view.status not in ENDED:
+            raise SessionStillRuns(session, view.status)
+        return ResultView(
+            session_id=session,
+            kind=view.kind,
+            status=view.status,
+            verdict="accept" if view.status == "completed" else None,
+            iterations=1,
+            result_text="done",
+        )
+
+    def steps(self, session: str, *, limit: int, cursor: str | None) -> Page[StepView]:
+        self.session(session)
+        return Page[StepView](items=[])
+
+    def ledger(self, session: str, *, limit: int, cursor: str | None) -> Page[LedgerEntry]:
+        self.session(session)
+        return Page[LedgerEntry](items=[])
+
+    def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]:
+        self.session(session)
+        with self._changed:
+            later = [e for e in self._events[session] if position(e.id) > position(after)]
+            return later[:limit]
+
+    def events_many(
+        self, after: Mapping[str, str], *, block_ms: int = 0
+    ) -> Mapping[str, list[Event]]:
+        self.ping()
+        with self._changed:
+            self._changed.wait_for(lambda: any(self._later(after).values()), block_ms / 1000)
+            self.ping()
+            return {session: events for session, events in self._later(after).items() if events}
+
+    def control(
+        self,
+        session: str,
+        verb: Verb,
+        *,
+        reason: str = "",
+        max_iterations: int | None = None,
+        by: Caller | None = None,
+    ) -> SessionView:
+        status = SessionStatus(self.session(session).status)
+        if _TARGET[verb] not in SESSION_NEXT[status]:
+            raise ControlRefused(session, verb, status)
+        self.controls.append((session, verb, reason, max_iterations, by))
+        self.put(session, _TARGET[verb])
+        return self.session(session)
+
+    def delete(self, session: str) -> None:
+        status = self.session(session).status
+        if status not in ENDED:
+            raise SessionStillRuns(session, status)
+        del self._sessions[session]
+
+    def workers(self) -> list[WorkerView]:
+        self.ping()
+        return [WorkerView(name="w1", place="local")]
+
+    def ping(self) -> None:
+        if self.away:
+            raise StoreAway("redis://somewhere:6379")
+
+    def _later(self, after: Mapping[str, str]) -> dict[str, list[Event]]:
+        return {
+            session: [e for e in self._events.get(session, []) if position(e.id) > position(last)]
+            for session, last in after.items()
+        }
