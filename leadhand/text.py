@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-
-#: Control characters, and those that turn the direction of writing.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+",
-)
 
 
 def plain(value: object, *, most: int = 160) -> str:
@@ -17,7 +11,7 @@ def plain(value: object, *, most: int = 160) -> str:
     >>> plain("\x1b[31mred\x1b[0m\nand  more", most=14)
     '[31mred [0m a…'
     """
-    text = " ".join(_UNPRINTABLE.sub(" ", str(value)).split())
+    text = " ".join(_printable(str(value)).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -39,4 +33,9 @@ def reason_text(reason: object) -> str:
 def block(text: str, *, indent: str = "") -> Iterator[str]:
     """Several lines, each without control characters."""
     for line in text.splitlines():
-        yield f"{indent}{_UNPRINTABLE.sub(' ', line)}".rstrip()
+        yield f"{indent}{_printable(line)}".rstrip()
+
+
+def _printable(text: str) -> str:
+    """Without what moves the cursor, colours or turns the direction of writing."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

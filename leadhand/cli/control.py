@@ -18,7 +18,8 @@ _PATIENCE_S = 90.0
 def stop_command(*, session: str) -> int:
     """Stop SESSION so that it can be resumed.
 
-    Nothing new starts, and what runs is handed back."""
+    Nothing new starts, and what runs is handed back.
+    """
     from leadhand.cli.connecting import connected
 
     with connected() as client:

@@ -136,7 +136,7 @@ def _session_sentence(event: Event) -> str | None:
         return None
     why = reason_text(event.fields.get("reason"))
     verb = "ended" if event.type == "session.ended" else "is"
-    return f"session {verb} {status}" + (f": {why}" if why else "")
+    return f"session {verb} {plain(status)}" + (f": {why}" if why else "")
 
 
 def _loop_sentence(picture: Picture, event: Event) -> str | None:
@@ -173,9 +173,11 @@ def _step_news(event: Event) -> str:
         return f"runs on {plain(fields.get('worker') or 'a worker')}{again}"
     if event.type == "step.expired":
         return f"lost ({plain(fields.get('why') or 'its worker went away')}), will run again"
+    if event.type == "step.retried":
+        return f"failed, will be tried again: {reason_text(fields.get('reason'))}".rstrip(": ")
     if event.type == "step.released":
         return "handed back"
-    return event.type.partition(".")[2]
+    return plain(event.type.partition(".")[2])
 
 
 def _again(step: StepLine) -> str:

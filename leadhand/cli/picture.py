@@ -16,6 +16,7 @@ _STEP_WORDS = {
     "step.ready": "waiting",
     "step.claimed": "running",
     "step.released": "waiting",
+    "step.retried": "failed",
     "step.expired": "lost",
     "step.parked": "parked",
     "step.cancelled": "cancelled",
@@ -137,7 +138,7 @@ def _after_session(picture: Picture, event: Event) -> Picture:
         return picture
     return replace(
         picture,
-        status=status,
+        status=plain(status),
         reason=reason_text(event.fields.get("reason")),
         ended=event.type == "session.ended",
     )
@@ -149,7 +150,7 @@ def _after_loop(picture: Picture, event: Event) -> Picture:
     if event.type == "loop.closed":
         line = replace(
             line,
-            verdict=str(event.fields.get("verdict") or ""),
+            verdict=plain(event.fields.get("verdict") or ""),
             reason=reason_text(event.fields.get("reason")),
             iteration=_number(event.fields.get("iterations")) or line.iteration,
             closed_ms=event.at_ms,
@@ -157,7 +158,15 @@ def _after_loop(picture: Picture, event: Event) -> Picture:
     else:
         line = _turned(line, _number(event.fields.get("iteration")) or spot.iteration)
         line = replace(line, max_iterations=_number(event.fields.get("max")) or line.max_iterations)
-    return _with_loop(picture, spot.loop, line)
+    return _with_loop(_labelled(picture, spot.loop, event), spot.loop, line)
+
+
+def _labelled(picture: Picture, loop: str, event: Event) -> Picture:
+    label = event.fields.get("label")
+    if not isinstance(label, str) or not label:
+        return picture
+    path = "/".join(_parts(part)[0] for part in loop.split("/"))
+    return replace(picture, labels=MappingProxyType({**picture.labels, path: label}))
 
 
 def _after_step(picture: Picture, event: Event) -> Picture:
@@ -174,7 +183,7 @@ def _step_line(before: StepLine | None, event: Event) -> StepLine:
     if event.type == "step.settled":
         fields = event.fields
         note = plain(fields.get("text") or "") or reason_text(fields.get("reason"))
-        word = str(fields.get("verdict") or fields.get("word") or "done")
+        word = plain(fields.get("verdict") or fields.get("word") or "done")
         return StepLine(word, event.at_ms, note=note)
     word = _STEP_WORDS.get(event.type, before.word if before else "waiting")
     attempt = _number(event.fields.get("attempt")) or (before.attempt if before else 1)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def workflow_command(*, file: Path, doer: str | None, agent: str | None, as_json: bool) -> int:
     """Run FILE, and show the workflows that it runs.
 
-    FILE runs as `python FILE` would: it builds a Workflow and calls its run() itself; its folder is searched for imports first.
+    FILE runs as `python FILE` would: it builds a Workflow and calls its run() itself, and its
+    own folder is searched for imports first.
     """
     from leadhand.callables import as_doer
     from leadhand.cli.conducting import Conductor
