@@ -1,0 +1,125 @@
+"""agents.toml: what it may say, and how it is told what it may not."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from workers.agents.book import AgentBook
+from workers.agents.errors import (
+    AgentsFileInvalid,
+    AgentUnknown,
+    AgentUnnamed,
+    AnswerUnreadable,
+    ModelUnwanted,
+)
+
+
+def loaded(tmp_path: Path, text: str) -> AgentBook:
+    file = tmp_path / "agents.toml"
+    file.write_text(text)
+    return AgentBook.load([file])
+
+
+def test_an_entry_is_read_with_all_its_keys(tmp_path) -> None:
+    book = loaded(
+        tmp_path,
+        """
+        [agents.mine]
+        command = ["agent", "--say", "{prompt}"]
+        env = ["MY_KEY"]
+        timeout_s = 60
+        model_args = ["--model={model}"]
+        answer = "json:message.text"
+        """,
+    )
+    mine = book.agent("mine")
+    assert mine.argv(prompt="hi", model="m1") == ("agent", "--say", "hi", "--model=m1")
+    assert mine.argv(prompt="hi", model=None) == ("agent", "--say", "hi")
+    assert (mine.timeout_s, mine.env, mine.answer) == (60, ("MY_KEY",), "json:message.text")
+
+
+def test_claude_and_codex_are_ready_made_and_can_be_replaced(tmp_path) -> None:
+    book = loaded(tmp_path, '[agents.claude]\ncommand = ["my-claude"]\n')
+    assert book.agent("claude").command == ("my-claude",)
+    assert book.agent("codex").takes_prompt_as_argument
+    assert AgentBook().agent("claude").argv(prompt="go", model="opus") == (
+        *("claude", "-p", "go", "--output-format", "json"),
+        *("--model", "opus"),
+    )
+
+
+def test_the_later_file_wins(tmp_path) -> None:
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.toml")
+        files[-1].write_text(f'[agents.x]\ncommand = ["{name}"]\n')
+    assert AgentBook.load(files).agent("x").command == ("two",)
+
+
+def test_a_prompt_is_never_taken_for_an_option() -> None:
+    assert AgentBook().agent("claude").argv(prompt="--help", model=None)[2] == "\n--help"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("[agents.x]\n", "agents.x.command", 'command = ["program"'),
+        ('[agents.x]\ncommand = "ls"\n', "agents.x.command", "write a list"),
+        ("[agents.x]\ncommand = []\n", "agents.x.command", "a program and its arguments"),
+        ('[agents.x]\ncommand = ["a", 1]\n', "agents.x.command.1", "valid string"),
+        ('[agents.x]\ncommand = ["a", ""]\n', "agents.x.command.1", "at least 1 character"),
+        ('[agents.x]\ncommand = ["a"]\ncomand = 1\n', "agents.x.comand", "is not a key here"),
+        ('[agents.x]\ncommand = ["a"]\ntimeout_s = 0\n', "agents.x.timeout_s", "greater than 0"),
+        ('[agents.x]\ncommand = ["a"]\ntimeout_s = "9"\n', "agents.x.timeout_s", "valid number"),
+        ('[agents.x]\ncommand = ["a"]\nanswer = "xml"\n', "agents.x.answer", "'text', 'codex'"),
+        ('[agents.x]\ncommand = ["a"]\nenv = ["A B"]\n', "agents.x.env.0", "match pattern"),
+        (
+            '[agents.x]\ncommand = ["a"]\nenv = ["LEADHAND_SECRET"]\n',
+            "agents.x.env",
+            "begins with LEADHAND_",
+        ),
+        (
+            '[agents.x]\ncommand = ["a"]\nmodel_args = ["-m"]\n',
+            "agents.x.model_args",
+            "write {model}",
+        ),
+        ('[agents."a b"]\ncommand = ["a"]\n', "agents.a b", "match pattern"),
+        ('[claude]\ncommand = ["a"]\n', "claude", "[agents.NAME]"),
+        ("agents = 3\n", "agents", "valid dictionary"),
+        ("[agents.x\n", "", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_key_and_way_out(tmp_path, text, key, hint) -> None:
+    with pytest.raises(AgentsFileInvalid) as raised:
+        loaded(tmp_path, text)
+    assert raised.value.key == key
+    assert hint in raised.value.hint
+    assert str(tmp_path / "agents.toml") in str(raised.value)
+
+
+def test_a_missing_file_is_named(tmp_path) -> None:
+    with pytest.raises(AgentsFileInvalid, match=r"gone\.toml: cannot be read: No such file"):
+        AgentBook.load([tmp_path / "gone.toml"])
+
+
+def test_an_unknown_agent_names_those_that_are_known() -> None:
+    with pytest.raises(AgentUnknown, match=r"'gpt' is not known.* 'claude', 'codex'"):
+        AgentBook().agent("gpt")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AgentsFileInvalid("f", "k", 3, "h"),
+        AgentUnknown("a", ("b",)),
+        AgentUnnamed(),
+        ModelUnwanted("a", "m"),
+        AnswerUnreadable("why"),
+    ],
+)
+def test_every_error_survives_a_pickle(error) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (type(error), str(error))

@@ -1,0 +1,100 @@
+"""What each kind of step is given, as its body reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+
+from app.outcomes import Outcome
+from app.verdicts import Check
+from leadhand.documents import Checker, Doer, Rule
+
+
+def _as_text(value: object) -> object:
+    """A reference may have resolved to nothing, or to more than text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _known_fields(value: object) -> object:
+    """An outcome that a newer worker wrote may say more than this one knows."""
+    if not isinstance(value, dict) or "word" not in value:
+        return None
+    return {name: item for name, item in value.items() if name in Outcome.model_fields}
+
+
+Told = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Inputs(BaseModel):
+    """Frozen; a field that this worker does not know is left to those who do."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Previous(Inputs):
+    """The iteration before, which was refused."""
+
+    work: Told = ""
+    feedback: Told = ""
+
+
+class Prior(Inputs):
+    """What an earlier phase came to."""
+
+    name: str
+    verdict: str | None = None
+    text: Told = ""
+
+
+class DoerInputs(Inputs):
+    task: Told
+    doer: Doer | None = None
+    model: str | None = None
+    phase: str | None = None
+    iteration: int = 1
+    max_iterations: int | None = None
+    file_scope: tuple[str, ...] = ()
+    verify: tuple[str, ...] = ()
+    previous: Previous | None = None
+    prior: tuple[Prior, ...] = ()
+
+
+class PastIteration(Inputs):
+    iteration: int
+    verdict: str | None = None
+    feedback: Told = ""
+
+
+class CheckInputs(Inputs):
+    checker: Checker
+    task: Told = ""
+    work: Told = ""
+    iteration: int = 1
+    doer: Doer | None = None
+    history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
+
+
+class _LenientCheck(Check):
+    outcome: Annotated[Outcome | None, BeforeValidator(_known_fields)] = None
+
+
+class JudgeInputs(Inputs):
+    rule: Rule = "all"
+    checks: tuple[_LenientCheck, ...]
+
+
+class BreakInputs(Inputs):
+    """Either a command that breaks with exit code 0, or an answer to compare."""
+
+    command: str | None = None
+    answer: Told = ""
+    break_on: str = "yes"
+
+
+class ToolInputs(Inputs):
+    tool: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
