@@ -67,6 +67,7 @@ class ProcessResult:
     ended_ms: int
     timed_out: bool = False
     cancelled: bool = False
+    through_shell: bool = False
     #: Why it could not start at all.
     not_started: str | None = None
 
@@ -146,6 +147,7 @@ class _Run:
             ended_ms=self._ended_ms or _now_ms(),
             timed_out=self._why == "timed_out",
             cancelled=self._why == "cancelled",
+            through_shell=isinstance(self._command.line, str),
             not_started=_refused(word, rest, self._command),
         )
 

@@ -292,3 +292,14 @@ def test_many_at_once_do_not_hold_each_other_up(sandbox, tmp_path) -> None:
         thread.join(20)
     assert sorted(int(result.stdout.text) for result in results) == list(range(12))
     assert all(result.succeeded for result in results)
+
+
+def test_a_command_does_not_outlive_a_launcher_that_nobody_watches(tmp_path) -> None:
+    parent, pids = family_of(tmp_path)
+    (launcher,) = psutil.Process(parent.pid).children()
+    parent.send_signal(signal.SIGSTOP)
+    launcher.kill()
+    wait_until(lambda: not alive(pids[0]))
+    parent.send_signal(signal.SIGCONT)
+    parent.wait(10)
+    assert [pid for pid in pids if alive(pid)] == []

@@ -1,0 +1,109 @@
+"""Calls one function of the user's: its context on standard input, what it returns to a file.
+
+`python -P -m leadhand.call module:function FILE`. The working folder comes first among the places
+where modules are looked for, and the folder that Leadhand itself was installed from does not
+count, so that a user's `app.py` or `tasks.py` is the user's. The file gets a JSON pair:
+`["returned", value]`, `["raised", traceback]`, or `["missing", why]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import leadhand
+
+
+def main(name: str, file: str) -> int:
+    """Call the function that `name` names and write down what came of it."""
+    context = json.load(sys.stdin)
+    _look_here_first()
+    word, value = _called(name, context)
+    written = Path(file)
+    unfinished = written.with_suffix(".unfinished")
+    unfinished.write_text(_as_json(word, value), encoding="utf-8")
+    unfinished.replace(written)
+    return 0
+
+
+def _called(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+    try:
+        function = _find(name)
+    except Exception as error:  # noqa: BLE001 - importing runs the user's code
+        return "missing", f"cannot import {name!r}: {_story(error)}"
+    if not callable(function):
+        return "missing", f"{name!r} is no function but {type(function).__name__}"
+    try:
+        args, kwargs = _arguments(function, context)
+        value = function(*args, **kwargs)
+        return "returned", asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        return "raised", _story(error)
+
+
+def _story(error: Exception) -> str:
+    """The traceback from where the user's own code begins."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THEIRS:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace, limit=-10)).strip()
+
+
+_NOT_THEIRS = {
+    __file__,
+    importlib.__file__,
+    "<frozen importlib._bootstrap>",
+    "<frozen importlib._bootstrap_external>",
+}
+
+
+def _find(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _arguments(
+    function: Callable[..., object], context: Mapping[str, Any]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The whole context for the one parameter, or a value for each parameter of a known name."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a function written in C may have none
+        return (dict(context),), {}
+    named = {name: context[name] for name in parameters if name in context}
+    if named or not parameters:
+        return (), named
+    return (dict(context),), {}
+
+
+async def _awaited(value: Any) -> object:
+    return await value
+
+
+def _look_here_first() -> None:
+    root = str(Path(leadhand.__file__).resolve().parent.parent)
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    kept = [place for place in sys.path if place != root or place in installed]
+    sys.path[:] = [str(Path.cwd()), *kept]
+
+
+def _as_json(word: str, value: object) -> str:
+    try:
+        return json.dumps([word, value])
+    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps(["raised", f"it returned what JSON cannot hold: {error}"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""What a step does, whatever its action: the one door from an attempt to the bodies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from app.errors import LeadhandError
+from app.outcomes import Outcome
+from app.program import Action
+from app.reasons import ReasonCode
+from workers import breaks, tools
+from workers.agents.doers import do
+from workers.body_task import BodyTask
+from workers.checkers.checks import check
+from workers.checkers.judge import judge
+from workers.endings import failed
+
+__all__ = ["BodyTask", "run_body"]
+
+_log = logging.getLogger(__name__)
+
+
+def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
+    """The outcome of one attempt; whatever user code or input does, it is an outcome."""
+    started_ms = _now_ms()
+    try:
+        outcome = _carried_out(task, cancel)
+    except LeadhandError as error:
+        outcome = _failed(task, str(error))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        outcome = _failed(task, f"the step's input {where!r} cannot be used: {first['msg']}")
+    except Exception as error:  # noqa: BLE001 - the edge of a task: nothing may take the worker with it
+        _log.exception("body failed", extra={"session": task.session, "address": task.address})
+        outcome = _failed(task, f"our fault: {type(error).__name__}: {error}")
+    if outcome.started_ms is not None:
+        return outcome
+    return outcome.model_copy(update={"started_ms": started_ms, "ended_ms": _now_ms()})
+
+
+def _carried_out(task: BodyTask, cancel: threading.Event) -> Outcome:
+    match task.action:
+        case Action.AGENT:
+            return do(task, cancel)
+        case Action.CHECK:
+            return check(task, cancel)
+        case Action.JUDGE:
+            return judge(task)
+        case Action.TOOL:
+            return tools.use(task)
+        case Action.BREAK:
+            return breaks.decide(task, cancel)
+        case Action.HUMAN | Action.WAIT | Action.CHILD:
+            return _failed(task, f"a {task.action.value} step parks; it has no body")
+    assert_never(task.action)
+
+
+def _failed(task: BodyTask, text: str) -> Outcome:
+    """A failure that another attempt would only repeat; a check's ends its loop."""
+    outcome = failed(ReasonCode.FAILED_STEP, text)
+    if task.action is not Action.CHECK:
+        return outcome
+    said = {"word": "succeeded", "verdict": "terminate", "text": text, "decided_by": "not_started"}
+    return outcome.model_copy(update=said)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

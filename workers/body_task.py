@@ -1,0 +1,75 @@
+"""One attempt at a step, as the body that carries it out sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from app.program import Action
+from workers import environment
+from workers.agents.book import AgentBook
+from workers.sandbox import Command
+
+
+@dataclass(frozen=True)
+class BodyTask:
+    """What is to be done, for whom, where, and until when."""
+
+    session: str
+    address: str
+    action: Action
+    iteration: int
+    attempt: int
+    #: References are resolved already.
+    inputs: dict[str, JsonValue]
+    cwd: Path | None
+    #: A folder of this attempt's own.
+    spill: Path
+    timeout_s: float
+    #: How the body reaches the API, and the capability that speaks for it there.
+    url: str
+    token: str
+    agents: AgentBook
+    default_agent: str | None
+
+    def command(
+        self,
+        line: str | tuple[str, ...],
+        *,
+        prompt: str | None = None,
+        feeds_prompt: bool = True,
+        timeout_s: float | None = None,
+        variables: Iterable[str] = (),
+    ) -> Command:
+        """A command of this body's: in its folder, with its environment and no longer than it."""
+        return Command(
+            line=line,
+            cwd=self.folder,
+            env=self._environment(variables),
+            spill=self.spill,
+            timeout_s=self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s),
+            prompt=prompt,
+            feeds_prompt=feeds_prompt,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where it works; a session without a folder works in the attempt's own."""
+        if self.cwd is not None:
+            return self.cwd
+        self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.spill
+
+    def _environment(self, variables: Iterable[str]) -> dict[str, str]:
+        return {
+            **environment.clean(environment.inherited(), named=variables),
+            "LEADHAND_URL": self.url,
+            "LEADHAND_SESSION": self.session,
+            "LEADHAND_STEP": self.address,
+            "LEADHAND_ITERATION": str(self.iteration),
+            "LEADHAND_KEY": f"{self.session}:{self.address}",
+            "LEADHAND_TOKEN": self.token,
+        }
