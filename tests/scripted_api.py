@@ -11,6 +11,7 @@ from typing import Any
 
 TOKEN = "token of the script"
 AT = "2026-11-21T12:00:00Z"
+_LIVE = ("active", "stopping")
 _LEADS_TO = {"stop": "stopped", "resume": "active", "exit": "exited", "abort": "aborted"}
 
 
@@ -24,6 +25,8 @@ class Script:
         self.result: dict[str, Any] = {}
         self.events: Sequence[tuple[str, str | None, dict[str, Any]]] = ()
         self.ends = True
+        #: Whether a stop is carried out at once, or hangs.
+        self.stops = True
         self._changed = threading.Condition()
         self._sessions: dict[str, dict[str, Any]] = {}
 
@@ -93,7 +96,8 @@ class Script:
             case "POST", [verb]:
                 with self._changed:
                     self.controls.append((session, verb, body))
-                    known["view"]["status"] = _LEADS_TO[verb]
+                    hangs = verb == "stop" and not self.stops
+                    known["view"]["status"] = "stopping" if hangs else _LEADS_TO[verb]
                     self._changed.notify_all()
                 return 202, known["view"]
             case "DELETE", []:
@@ -110,7 +114,7 @@ class Script:
         return {**told, "session_id": session, "kind": known["view"]["kind"], "status": status}
 
     def _has_ended(self, session: str) -> bool:
-        return bool(self._sessions[session]["view"]["status"] != "active")
+        return bool(self._sessions[session]["view"]["status"] not in _LIVE)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import click
 
 from leadhand.cli.codes import FAULT, HALTED
-from leadhand.settings import environment
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
@@ -41,23 +40,21 @@ def sentence(error: BaseException) -> str:
         return f"{said}; see: {error.ctx.command_path} --help"
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return _of_ours(error)
-
-
-def _of_ours(error: BaseException) -> str:
     from leadhand.errors import ApiAway, LeadhandError
 
     if isinstance(error, ApiAway):
         return f"{error}; sessions are kept and go on once it is back: see `leadhand doctor`"
     if isinstance(error, LeadhandError):
         return str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     told = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"a fault of Leadhand's own, {told}; LEADHAND_DEBUG=1 shows where it happened"
 
 
 def _show(error: Exception) -> None:
+    from leadhand.settings import environment
+
     if environment().get("LEADHAND_DEBUG") == "1":
         traceback.print_exception(error)
     click.echo(f"leadhand: {sentence(error)}", err=True)

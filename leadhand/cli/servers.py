@@ -7,9 +7,6 @@ from typing import NoReturn
 
 import click
 
-from leadhand.modules import only_ours, python_module
-from leadhand.settings import environment
-
 
 @click.command("worker")
 @click.option("--concurrency", type=click.IntRange(1, 256), help="Attempts side by side (4).")
@@ -36,6 +33,9 @@ def api_command(*, bind: str | None) -> int:
 
 
 def _become(module: str, **settings: str | int | None) -> NoReturn:
+    from leadhand.modules import only_ours, python_module
+    from leadhand.settings import environment
+
     env = environment()
     if not env.get("LEADHAND_REDIS_URL"):
         raise click.ClickException(
