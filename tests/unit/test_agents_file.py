@@ -71,7 +71,7 @@ def test_a_prompt_is_never_taken_for_an_option() -> None:
         ("[agents.x]\ncommand = []\n", "agents.x.command", "a program and its arguments"),
         ('[agents.x]\ncommand = ["a", 1]\n', "agents.x.command.1", "valid string"),
         ('[agents.x]\ncommand = ["a", ""]\n', "agents.x.command.1", "at least 1 character"),
-        ('[agents.x]\ncommand = ["a"]\ncomand = 1\n', "agents.x.comand", "is not a key here"),
+        ('[agents.x]\ncommand = ["a"]\ntimeout = 1\n', "agents.x.timeout", "is not a key here"),
         ('[agents.x]\ncommand = ["a"]\ntimeout_s = 0\n', "agents.x.timeout_s", "greater than 0"),
         ('[agents.x]\ncommand = ["a"]\ntimeout_s = "9"\n', "agents.x.timeout_s", "valid number"),
         ('[agents.x]\ncommand = ["a"]\nanswer = "xml"\n', "agents.x.answer", "'text', 'codex'"),
