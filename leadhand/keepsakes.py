@@ -46,5 +46,6 @@ def own_port(home: Path) -> int:
 
 
 def agents_files(cwd: Path) -> tuple[Path, ...]:
-    places = (cwd / "agents.toml", Path.home() / ".config" / "leadhand" / "agents.toml")
+    """The user's, then the folder's: an agent that both name is the folder's."""
+    places = (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")
     return tuple(path for path in places if path.is_file())

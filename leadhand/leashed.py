@@ -27,6 +27,7 @@ class Leashed:
         read: Path = Path(os.devnull),
         pass_fds: Sequence[int] = (),
     ) -> None:
+        self._asked = False
         with log.open("ab") as output, read.open("rb") as given:
             self._process = subprocess.Popen(  # noqa: S603 - an argv, no shell
                 [*leash.command(), *command],
@@ -45,7 +46,10 @@ class Leashed:
         return self._process.poll()
 
     def ask_to_end(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        """Ask once: a second time means "now" to a worker that finishes what it has begun."""
+        if not self._asked:
+            self._asked = True
+            self._process.send_signal(signal.SIGTERM)
 
     def end(self, *, within_s: float) -> None:
         """Ask it to end; cut the leash on what has not ended in time."""

@@ -51,6 +51,10 @@ class Program:
     def has_ended(self) -> bool:
         return self._process is None or self._process.exit_code is not None
 
+    def ask_to_end(self) -> None:
+        if self._process:
+            self._process.ask_to_end()
+
     def stop(self) -> None:
         if self._process:
             self._process.end(within_s=self._stop_s)

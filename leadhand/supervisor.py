@@ -89,6 +89,7 @@ class Supervisor:
         self._linger_s = linger_s
         self._attempt = attempt
         self._kept: list[Kept] = []
+        self._programs: list[Program] = []
 
     def run(self, cwd: Path) -> int:
         """Start everything, stay as long as needed, stop everything; the exit code."""
@@ -154,6 +155,7 @@ class Supervisor:
 
     def _keep(self, name: str, program: Program) -> None:
         program.relaunch()
+        self._programs.append(program)
         self._kept.append(Kept(name, program, began_s=time.monotonic()))
 
     def _wait_until_up(self, stack: Stack) -> None:
@@ -211,13 +213,16 @@ class Supervisor:
         self._tell(stage="up")
 
     def _stop(self) -> None:
-        """Worker, API, Redis: each before what it needs."""
+        """End the worker and the API side by side, then Redis, which both need to the last."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         if locks.is_that_file(self._lock, self._home / "supervisor.lock"):
             self._forget_run()
+        for program in self._programs:
+            program.ask_to_end()
         for kept in reversed(self._kept):
             kept.service.stop()
+            _log.info("%s has ended", kept.name)
         _log.info("all services have ended")
 
     def _forget_run(self) -> None:

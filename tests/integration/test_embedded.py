@@ -292,7 +292,7 @@ def test_services_are_told_of_their_own_stack_only(join: Join, folder: Path):
     assert told["LEADHAND_API_TOKEN"] == connection.token
     assert told["LEADHAND_PLACE"] == "here"
     assert told["LEADHAND_SPILL"] == str(connection.home / "spill")
-    assert told["LEADHAND_AGENTS"].split(os.pathsep)[0] == str(folder / "agents.toml")
+    assert told["LEADHAND_AGENTS"].split(os.pathsep)[-1] == str(folder / "agents.toml")
     assert told["LEADHAND_BROKER_URL"].endswith("/1")
     assert told["LEADHAND_SUPERVISOR_PID"] == str(run_of(connection.home)["pid"])
     assert not {"LEADHAND_SESSION", "LEADHAND_TOKEN", "LEADHAND_ROOTS", "GUNICORN_CMD_ARGS"} & set(
