@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from leadhand.cli.connecting import tell
 from leadhand.client import Client
 from leadhand.embedded import ensure
 from leadhand.errors import LeadhandError
@@ -131,7 +132,7 @@ def services(settings: ClientSettings, folder: Path) -> Iterator[Finding]:
     try:
         url, token = settings.url, settings.token
         if url is None:
-            connection = ensure(folder)
+            connection = ensure(folder, say=tell)
             url, token = connection.url, connection.token
         with Client(url, token, patience_s=3.0) as client:
             client.ping()

@@ -148,10 +148,11 @@ def _after_loop(picture: Picture, event: Event) -> Picture:
     spot = spot_of(event.address or "", is_loop=True)
     line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
     if event.type == "loop.closed":
+        verdict = plain(event.fields.get("verdict") or "")
         line = replace(
             line,
-            verdict=plain(event.fields.get("verdict") or ""),
-            reason=reason_text(event.fields.get("reason")),
+            verdict=verdict,
+            reason="" if verdict == "accept" else reason_text(event.fields.get("reason")),
             iteration=_number(event.fields.get("iterations")) or line.iteration,
             closed_ms=event.at_ms,
         )

@@ -1,0 +1,3 @@
+"""A very small library for texts."""
+
+from __future__ import annotations
