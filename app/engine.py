@@ -68,6 +68,16 @@ class Carrier(Protocol):
         """How many messages stand in each queue."""
 
 
+class About(NamedTuple):
+    """What a session is called, and where it works."""
+
+    kind: str
+    name: str
+    label: str = ""
+    cwd: str = ""
+    place: str = ""
+
+
 class Facts(NamedTuple):
     """What never changes about a session."""
 
@@ -132,12 +142,44 @@ class Engine:
         """
         admit(document, self.settings, self.workers())
         program = compile_document(document)
-        text = document.model_dump_json()
+        about = About(
+            kind=document.kind,
+            name=program.name,
+            label=document.label or "",
+            cwd=document.cwd or "",
+            place=document.place or self.settings.place,
+        )
+        body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+        key = idempotency_key
+        return self.start(program, about, body=body, key=key, parent=parent, root=root)
+
+    def start(
+        self,
+        program: Program,
+        about: About,
+        *,
+        body: str = "",
+        key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+    ) -> Submitted:
+        """Create a session that runs a program; `body` is what the key must go with."""
         for _ in range(DRAWS):
             session = secrets.token_hex(4)
             ref = SessionRef(session, root or session)
-            new = self._new(ref, document, program, text, idempotency_key, parent)
-            answer = self.store.create(new)
+            fields = self._fields(ref, program, about, parent)
+            answer = self.store.create(
+                NewSession(
+                    ref=ref,
+                    program=program.hash,
+                    document=program.model_dump_json(),
+                    routes=decide.routes(program),
+                    fields=fields,
+                    idempotency_key=key,
+                    body_hash=body,
+                    parent=parent,
+                )
+            )
             match answer.word:
                 case "taken":
                     continue
@@ -147,7 +189,7 @@ class Engine:
                 case "exists":
                     return Submitted(session=str(answer.session), created=False)
                 case "conflict":
-                    raise IdempotencyConflict(str(idempotency_key))
+                    raise IdempotencyConflict(str(key))
                 case _:
                     raise InvalidDocument("parent", str(parent), "its step runs no more")
         raise RuntimeError("no free session id was found")
@@ -348,34 +390,23 @@ class Engine:
 
     # How it is done
 
-    def _new(
+    def _fields(
         self,
         ref: SessionRef,
-        document: AnyDocument,
         program: Program,
-        text: str,
-        key: str | None,
+        about: About,
         parent: Mapping[str, JsonValue] | None,
-    ) -> NewSession:
-        fields = {
+    ) -> dict[str, str]:
+        return {
             "id": ref.id,
             "root": ref.root,
-            "kind": document.kind,
-            "name": program.name,
-            "label": document.label or "",
-            "cwd": document.cwd or "",
-            "place": document.place or self.settings.place,
+            **about._asdict(),
             "program": program.hash,
             "schema": str(program.schema_version),
             "window": str(self.settings.window),
             "retention": str(self.settings.retention_s),
             "parent": json.dumps(dict(parent)) if parent else "",
         }
-        body = hashlib.sha256(text.encode()).hexdigest()
-        return NewSession(
-            ref, program.hash, program.model_dump_json(), decide.routes(program), fields, key, body,
-            parent,
-        )  # fmt: skip
 
     def _run(
         self,

@@ -44,6 +44,8 @@ class Settings(BaseModel):
     window: int = Field(default=100, ge=1, le=10_000)
     #: How long an ended session is kept.
     retention_s: int = Field(default=30 * 24 * 3600, ge=60)
+    #: How long running attempts may go on after TERM, before they are handed back.
+    drain_s: float = Field(default=10.0, ge=0, le=3600)
     worker_name: str = ""
     #: The process that this one must not outlive; none where an init system watches.
     supervisor_pid: int | None = None
@@ -86,6 +88,7 @@ _PLAIN = {
     "concurrency": "LEADHAND_CONCURRENCY",
     "window": "LEADHAND_WINDOW",
     "retention_s": "LEADHAND_RETENTION_S",
+    "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
 }

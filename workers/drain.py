@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 
-#: Seconds that running attempts may go on after TERM, before they are handed back.
-DRAIN_S = 10.0
-
 
 class Drain:
     """Set once, seen by every process that was forked after it was made."""

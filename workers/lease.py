@@ -51,12 +51,10 @@ class Lease:
 class Heart:
     """Beats for every attempt of this process, over a connection that is the thread's own."""
 
-    def __init__(
-        self, engine: Engine, *, draining: Callable[[], bool] = lambda: False, drain_s: float = 10
-    ) -> None:
+    def __init__(self, engine: Engine, *, draining: Callable[[], bool] = lambda: False) -> None:
         self._engine = engine
         self._draining = draining
-        self._drain_s = drain_s
+        self._drain_s = engine.settings.drain_s
         self._drain_at: float | None = None
         self._lease_s = engine.settings.lease_s
         self._held: set[Lease] = set()
