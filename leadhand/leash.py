@@ -41,12 +41,15 @@ def command() -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Run the command to its end, or to the parent's."""
+    # None of these is lost between two processes: each waits until the command can have it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     leash = _Leash(parent=int(argv[0]))
     _tell_kernel(_SET_CHILD_SUBREAPER, 1)
     _tell_kernel(_SET_PDEATHSIG, _LOOK_NOW)
     if not leash.parent_lives():  # it died before the kernel was told
         return 128 + CUT
     leash.child = _spawn(argv[1:])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     return leash.hold()
 
 
@@ -113,8 +116,10 @@ def _spawn(command: list[str]) -> int:
     if pid:
         return pid
     try:
-        # Python ignores it, and what is ignored stays so across exec.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        # Python ignores SIGPIPE, and what is ignored or blocked stays so across exec.
+        for number in (signal.SIGPIPE, *_FORWARDED):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         _tell_kernel(_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == leash:
             os.execvp(command[0], command)  # noqa: S606 - an argv, no shell

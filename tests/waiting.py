@@ -18,4 +18,4 @@ def wait_until(condition: Callable[[], Found], *, timeout: float = 10.0) -> Foun
             return found
         if time.monotonic() > give_up:
             raise AssertionError(f"still {found!r} after {timeout:g} s")
-        time.sleep(0.01)
+        time.sleep(0.005)

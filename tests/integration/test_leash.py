@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -86,3 +88,17 @@ def test_leash_of_a_process_that_has_already_died_runs_nothing(tmp_path: Path):
     command = [sys.executable, "-P", str(leash), "1", "touch", str(tmp_path / "ran")]
     assert subprocess.run(command).returncode == 128 + signal.SIGUSR2
     assert not (tmp_path / "ran").exists()
+
+
+def test_request_to_end_is_not_lost_while_the_command_starts(tmp_path: Path):
+    """It came between the leash's start and its command's, which then ran on."""
+    for number in range(30):
+        leashed = start(tmp_path, "sleep", "600")
+        moment = time.monotonic() + number * 0.003
+        wait_until(partial(has_come, moment))
+        leashed.ask_to_end()
+        assert ended(leashed) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def has_come(moment: float) -> bool:
+    return time.monotonic() >= moment
