@@ -100,7 +100,7 @@ class EventStream:
             event = live.take(KEEP_ALIVE_S)
             if event is None:
                 yield ": keep-alive\n\n"
-            elif position(event.id) > position(self._last):
+            else:
                 yield self._frame(event)
 
     def _backlog(self) -> Iterator[str]:

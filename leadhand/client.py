@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -63,9 +63,11 @@ class Client:
         timeout_s: float = 30.0,
         patience_s: float = 30.0,
     ) -> None:
-        url, token = _address(url, token)
-        self.url = url
-        self._transport = Transport(url, token, timeout_s=timeout_s, patience_s=patience_s)
+        self._held = ExitStack()
+        self.url, token = _address(url, token, self._held)
+        self._transport = self._held.enter_context(
+            closing(Transport(self.url, token, timeout_s=timeout_s, patience_s=patience_s))
+        )
 
     def submit(
         self,
@@ -180,8 +182,8 @@ class Client:
             time.sleep(_next_look_s(waited_s, timeout))
 
     def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
+        """Close the connections, and let an embedded stack go that nobody else needs."""
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self
@@ -209,15 +211,18 @@ class Client:
             raise
 
 
-def _address(url: str | None, token: str | None) -> tuple[str, str]:
-    """Where the API is and what opens it: as given, else by the environment, else embedded."""
+def _address(url: str | None, token: str | None, held: ExitStack) -> tuple[str, str]:
+    """Where the API is and what opens it: as given, else by the environment, else embedded.
+
+    An embedded stack stays for as long as it is held.
+    """
     settings = ClientSettings.from_env()
     url = url or settings.url
     if url is not None:
         return url, token or settings.token or ""
     from leadhand.embedded import ensure  # only those who need it pay for it
 
-    connection = ensure(settings.home or Path.cwd())
+    connection = held.enter_context(ensure())
     return connection.url, token or connection.token
 
 

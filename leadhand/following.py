@@ -11,12 +11,14 @@ from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
 from leadhand.paths import session_path
 from leadhand.patience import Patience
 from leadhand.transport import Call, Transport
-from leadhand.views import Event, position
+from leadhand.views import Event
 
 #: Where a record begins.
 BEGINNING = "0-0"
 #: The event that says that the session has ended; it stands in no record.
 END = "end"
+#: The event that says that what was asked for is no longer kept; the oldest that is follows.
+RESET = "reset"
 
 
 def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Iterator[Event]:
@@ -33,10 +35,9 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
             for event in _one_connection(transport, session, after=last):
                 if event is None:
                     return
-                if position(event.id) > position(last):
-                    last = event.id
-                    patience.renew()
-                    yield event
+                last = event.id
+                patience.renew()
+                yield event
         except (ApiAway, Unavailable) as error:
             failure = error
         if not patience.pause():
@@ -51,7 +52,7 @@ def _one_connection(transport: Transport, session: str, *, after: str) -> Iterat
         for told in EventSource(response):
             if told.event == END:
                 yield None
-            elif told.data:
+            elif told.data and told.event != RESET:
                 yield _event(told, url=str(response.url))
 
 

@@ -136,7 +136,7 @@ class MemoryEngine:
         return Page[LedgerEntry](items=[])
 
     def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]:
-        self.session(session)
+        MemoryEngine.session(self, session)
         with self._changed:
             later = [e for e in self._events[session] if position(e.id) > position(after)]
             return later[:limit]

@@ -91,6 +91,23 @@ def test_a_stream_goes_on_after_the_last_event_that_was_seen(api):
     assert rest == every[2:]
 
 
+def test_a_long_past_is_told_whole_to_whoever_comes_late(api):
+    session = api.submit()
+    api.move(f"tell/{session}/3000")
+    with Client(api.url, TOKEN) as client:
+        events = client.events(session)
+        assert len([next(events) for _ in range(3001)]) == 3001
+        api.move(f"end/{session}/completed")
+        assert [event.type for event in events] == ["session.completed"]
+
+
+def test_whoever_comes_back_too_late_hears_that_something_is_missing(api):
+    session = api.submit()
+    api.move(f"end/{session}/completed")
+    told = frames(stream(api, session, **{"Last-Event-ID": "5-0"}))
+    assert (told[1]["event"], json.loads(told[1]["data"])) == ("reset", {"first": "1000-0"})
+
+
 def test_a_stream_that_breaks_off_again_and_again_has_neither_gap_nor_double(api):
     session = api.submit()
     count = 120

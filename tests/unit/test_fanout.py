@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.events import EventStream
 from api.fanout import Fanout, StreamCut, Subscription
-from app.views import Event
+from app.views import Event, SessionView
 from tests.memory_engine import MemoryEngine
 from tests.waiting import wait_until
 
@@ -84,6 +85,58 @@ def test_clients_that_join_while_events_come_miss_none(engine, fanout):
     assert sorted(starts) == [n * 100 for n in range(8)]
     # A client that fell behind by more than its queue is cut off, which none of these did.
     assert [got == ids[start:] for got, start in zip(seen, starts, strict=True)] == [True] * 8
+
+
+class SlowToRead(MemoryEngine):
+    """Holds one read back, so that a client can join while it is under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = threading.Event()
+        self.go_on = threading.Event()
+
+    def events_many(
+        self, after: Mapping[str, str], *, block_ms: int = 0
+    ) -> Mapping[str, list[Event]]:
+        found = super().events_many(after, block_ms=block_ms)
+        if found and not self.go_on.is_set():
+            self.reading.set()
+            assert self.go_on.wait(10)
+        return found
+
+
+def test_a_client_that_joins_during_a_read_misses_nothing_before_it():
+    engine = SlowToRead()
+    engine.put(S, "active")
+    ids = [engine.tell(S, "t") for _ in range(10)]
+    fanout = Fanout(engine)
+    with fanout.watch(S, after=ids[7]) as ahead:
+        assert engine.reading.wait(10)
+        with fanout.watch(S, after=ids[2]) as behind:
+            engine.go_on.set()
+            assert taken(behind, ids[-1]) == ids[3:]
+        assert taken(ahead, ids[-1]) == ids[8:]
+    fanout.close()
+
+
+class EndsMeanwhile(MemoryEngine):
+    """Its session goes on and ends just before somebody looks whether it has."""
+
+    def session(self, session: str) -> SessionView:
+        if super().session(session).status == "active":
+            self.tell(session, "t")
+            self.end(session)
+        return super().session(session)
+
+
+def test_what_came_just_before_the_end_is_told_before_it():
+    engine = EndsMeanwhile()
+    engine.put(S, "active")
+    fanout = Fanout(engine)
+    told = "".join(EventStream(engine, fanout, S, after="0-0").told())
+    assert told.count("event: t\n") == told.count("event: session.completed\n") == 1
+    assert told.index("event: session.completed") < told.index("event: end")
+    fanout.close()
 
 
 def test_a_client_that_falls_behind_is_cut_off_and_the_others_are_not(engine):
