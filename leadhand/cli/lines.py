@@ -172,7 +172,7 @@ def _step_news(event: Event) -> str:
         again = f", attempt {attempt}" if isinstance(attempt, int) and attempt > 1 else ""
         return f"runs on {plain(fields.get('worker') or 'a worker')}{again}"
     if event.type == "step.expired":
-        return f"lost ({plain(fields.get('why') or 'its worker went away')}), will run again"
+        return "timed out" if fields.get("why") == "timeout" else "lost its worker, will run again"
     if event.type == "step.retried":
         return f"failed, will be tried again: {reason_text(fields.get('reason'))}".rstrip(": ")
     if event.type == "step.released":

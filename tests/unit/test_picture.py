@@ -110,7 +110,7 @@ def test_plain_lines_say_each_piece_of_news_once() -> None:
         "[0:05] Make it green 1/5 pytest: runs on w1",
         "[0:06] Make it green 1/5 ruff: runs on w2, attempt 2",
         "[0:07] Make it green 1/5 pytest: retry: 2 failed [31mred",
-        "[0:08] Make it green 1/5 ruff: lost (lost), will run again",
+        "[0:08] Make it green 1/5 ruff: lost its worker, will run again",
         "[0:10] Make it green: iteration 2 of 5",
         "[0:11] Make it green 2/5 doer: runs on w1",
         "[0:12] Make it green: accept after 2 iterations",
