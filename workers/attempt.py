@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app import capabilities
 from app.engine import Engine, Work
@@ -29,8 +29,10 @@ STRETCH_STEPS = 50
 STRETCH_S = 1.0
 #: How many quick steps one settle may hand to its worker.
 TAKE = 4
-#: Seconds between tries to settle while the store is away.
-SETTLE_AGAIN_S = 0.5
+#: Seconds between tries while the store is away.
+AGAIN_S = 0.5
+
+T = TypeVar("T")
 
 _FALSY = (None, False, "", 0, "false", "no", "0")
 
@@ -38,6 +40,12 @@ _FALSY = (None, False, "", 0, "false", "no", "0")
 class _Held(NamedTuple):
     grant: Grant
     #: When the call that granted it was first sent, on the monotonic clock.
+    sent: float
+
+
+class _Settled(NamedTuple):
+    answer: Answer
+    #: When the call was first sent: what it granted is leased from then.
     sent: float
 
 
@@ -62,9 +70,8 @@ class Attempts:
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
         sent = time.monotonic()
-        try:
-            answer = self._engine.claim(ref, address, nonce=uuid.uuid4().hex, worker=self._worker)
-        except SessionUnknown:
+        answer = self._claim(ref, address)
+        if answer is None:
             return None
         if answer.word != "granted":
             log.info("claim refused", extra={"session": ref.id, "step": address, "why": answer.why})
@@ -72,8 +79,20 @@ class Attempts:
         return self._stretch(ref, _Held(answer.grants[0], sent))
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Tell other workers of ready steps."""
-        self._engine.publish(ref, hints)
+        """Tell other workers of ready steps; the sweep does it where this cannot."""
+        try:
+            self._engine.publish(ref, hints)
+        except StoreAway as error:
+            log.warning("hints not sent", extra={"session": ref.id, "why": str(error)})
+
+    def _claim(self, ref: SessionRef, address: str) -> Answer | None:
+        nonce = uuid.uuid4().hex
+        try:
+            return self._engine.claim(ref, address, nonce=nonce, worker=self._worker)
+        except (SessionUnknown, StoreAway) as error:
+            # A hint to something deleted, or one that the sweep will send again.
+            log.info("claim not made", extra={"session": ref.id, "why": str(error)})
+            return None
 
     def _stretch(self, ref: SessionRef, first: _Held) -> list[Hint]:
         begun, steps = time.monotonic(), 0
@@ -83,43 +102,43 @@ class Attempts:
             steps += 1
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
-            sent = time.monotonic()
-            answer = self._carry_out(ref, held, take)
-            if answer is not None:
-                hints += answer.hints
-                todo.extend(_Held(grant, sent) for grant in answer.grants)
+            settled = self._carry_out(ref, held, take)
+            if settled is not None:
+                hints += settled.answer.hints
+                todo.extend(_Held(grant, settled.sent) for grant in settled.answer.grants)
         return hints
 
-    def _carry_out(self, ref: SessionRef, held: _Held, take: int) -> Answer | None:
+    def _carry_out(self, ref: SessionRef, held: _Held, take: int) -> _Settled | None:
         """The body and its settle; None where the step is no longer ours."""
         if time.monotonic() - held.sent > self._engine.settings.lease_s:
             return None  # the grant came back older than its lease: somebody else has the step
         with self._heart.hold(ref, held.grant, sent=held.sent) as lease:
             try:
-                work = self._engine.work(ref, held.grant)
+                work = _patiently(lambda: self._engine.work(ref, held.grant), lease)
             except ReferenceUnresolved as error:
                 return self._settle_unread(ref, held.grant, str(error), lease)
-            if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
-                return self._park(work, lease, take)
+            if work is None:
+                return None
             outcome = self._outcome(work, lease)
-            if lease.why in ("stop", "cancel", "drain"):
-                return self._engine.release(ref, held.grant, why=lease.why)
+            if outcome is None:
+                return None
+            if _was_ended(outcome, lease):
+                return self._hand_back(ref, held.grant, lease)
             return self._settle(work, outcome, lease, take)
 
-    def _park(self, work: Work, lease: Lease, take: int) -> Answer | None:
-        if _passed_over(work):
-            return self._settle(work, Outcome(word="skipped"), lease, take)
-        outcome = park(self._engine, work)
-        return self._settle(work, outcome, lease, take) if outcome else None
-
-    def _outcome(self, work: Work, lease: Lease) -> Outcome:
+    def _outcome(self, work: Work, lease: Lease) -> Outcome | None:
+        """What came of the body; None where the step waits for something and is parked."""
         if _passed_over(work):
             return Outcome(word="skipped")
-        started = self._engine.store.now_ms() if work.step.action is Action.JUDGE else None
-        outcome = run_body(self._task(work), lease.ended)
-        if started is not None and outcome.started_ms is None:
-            return outcome.model_copy(update={"started_ms": started, "ended_ms": started})
-        return outcome
+        if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
+            return _patiently(lambda: park(self._engine, work), lease)
+        return run_body(self._task(work), lease.ended)
+
+    def _hand_back(self, ref: SessionRef, grant: Grant, lease: Lease) -> _Settled | None:
+        why = str(lease.why)
+        sent = time.monotonic()
+        answer = _patiently(lambda: self._engine.release(ref, grant, why=why), lease)
+        return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
 
     def _task(self, work: Work) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
@@ -143,27 +162,50 @@ class Attempts:
             default_agent=settings.default_agent,
         )
 
-    def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> Answer | None:
-        """Settle until the store has it, or the attempt is ours no more."""
+    def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> _Settled | None:
+        """Settle once the store can be had, or give up what is ours no more."""
         nonces = [uuid.uuid4().hex for _ in range(take)]
-        while lease.ours:
-            try:
-                return self._engine.settle(work, outcome, take=nonces, worker=self._worker)
-            except StoreAway:
-                # The outcome is in our hands alone; the heart says when to let go.
-                lease.ended.wait(SETTLE_AGAIN_S)
-                if lease.ended.is_set() and lease.ours:
-                    time.sleep(SETTLE_AGAIN_S)
-        log.warning("outcome given up", extra={"session": work.ref.id, "step": work.grant.address})
-        return None
+        sent = time.monotonic()
+
+        def settle() -> Answer:
+            nonlocal sent
+            sent = time.monotonic()
+            return self._engine.settle(work, outcome, take=nonces, worker=self._worker)
+
+        answer = _patiently(settle, lease)
+        if answer is None:
+            step = work.grant.address
+            log.warning("outcome given up", extra={"session": work.ref.id, "step": step})
+        return None if answer is None else _Settled(answer, sent)
 
     def _settle_unread(
         self, ref: SessionRef, grant: Grant, why: str, lease: Lease
-    ) -> Answer | None:
+    ) -> _Settled | None:
         work = self._engine.bare_work(ref, grant)
         reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
         outcome = Outcome(word="failed", text=why, reason=reason, retryable=False)
         return self._settle(work, outcome, lease, 0)
+
+
+def _patiently(call: Callable[[], T], lease: Lease) -> T | None:
+    """Call until the store answers; None once the attempt is somebody else's."""
+    while lease.ours:
+        try:
+            return call()
+        except StoreAway:
+            # The heart notices when the lease is over; an ended body may still be settled.
+            time.sleep(AGAIN_S)
+    return None
+
+
+def _was_ended(outcome: Outcome, lease: Lease) -> bool:
+    """Whether the body was ended before it was done: what it had done by then counts for nothing.
+
+    A body that was done first has its outcome recorded, whatever was asked of it meanwhile.
+    """
+    reason = outcome.reason
+    cancelled = reason is not None and reason.code is ReasonCode.CANCELLED
+    return cancelled and lease.why is not None
 
 
 def _passed_over(work: Work) -> bool:

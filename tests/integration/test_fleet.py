@@ -207,3 +207,10 @@ def test_exit_from_a_checker_ends_the_workflow_with_its_reason(fleet: Fleet) -> 
         "exited", "exit", "needs a redesign",
     )  # fmt: skip
     assert [(p.name, p.verdict) for p in result.phases] == [("red", "accept"), ("green", "exit")]
+
+
+def test_a_checker_longer_than_a_lease_costs_its_judge_nothing(fleet: Fleet) -> None:
+    fleet.worker("one")
+    session = fleet.loop("true", "sleep 2.5")
+    assert fleet.ended(session).verdict == "accept"
+    assert fleet.engine.session(session).counters.attempts_lost == 0
