@@ -108,6 +108,7 @@ local function cancel(address, step)
   end
   withdraw(address)
   step.state, step.ended, step.parked, step.due = 'cancelled', now, nil, nil
+  step.lease, step.deadline = nil, nil
   save('steps', address)
   for _, key in ipairs({K.live, K.parked, K.running}) do redis.call('ZREM', key, address) end
   redis.call('ZREM', G.leases, member(address))
