@@ -14,7 +14,7 @@ from leadhand.errors import AnswerUnreadable, ApiAway, Refused, refused
 from leadhand.patience import Patience
 from leadhand.problems import MEDIA_TYPE, Problem
 
-#: Three keep-alives that did not come: the connection is dead, though nobody said so.
+#: So long without even a keep-alive comment: the connection is dead, though nobody said so.
 STREAM_SILENCE_S = 50.0
 #: What may be tried again: the request did not arrive, or its answer did not.
 _PASSING = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)

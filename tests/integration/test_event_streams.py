@@ -106,6 +106,8 @@ def test_whoever_comes_back_too_late_hears_that_something_is_missing(api):
     api.move(f"end/{session}/completed")
     told = frames(stream(api, session, **{"Last-Event-ID": "5-0"}))
     assert (told[1]["event"], json.loads(told[1]["data"])) == ("reset", {"first": "1000-0"})
+    with Client(api.url, TOKEN) as client:
+        assert len(list(client.events(session, after="5-0"))) == 2
 
 
 def test_a_stream_that_breaks_off_again_and_again_has_neither_gap_nor_double(api):
