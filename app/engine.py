@@ -207,6 +207,8 @@ class Engine:
         ref = self._ref(session)
         arguments: dict[str, JsonValue] = {
             "verb": verb,
+            # A repetition by a client whose answer got lost is told the same, not refused.
+            "nonce": secrets.token_hex(8),
             "from": [
                 s.value for s, following in SESSION_NEXT.items() if _TARGET[verb] in following
             ],

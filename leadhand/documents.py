@@ -1,4 +1,4 @@
-"""The documents that people write: a loop, or a workflow of phases. Pure models, shared with the server."""
+"""The documents that people write, as pure models: a loop, or a workflow of phases."""
 
 from __future__ import annotations
 

@@ -46,6 +46,5 @@ def own_port(home: Path) -> int:
 
 
 def agents_files(cwd: Path) -> tuple[Path, ...]:
-    """The user's, then the folder's: an agent that both name is the folder's."""
-    places = (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")
-    return tuple(path for path in places if path.is_file())
+    """The user's, then the folder's, there or not yet: an agent that both name is the folder's."""
+    return (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from celery import Celery
 from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
@@ -39,7 +40,7 @@ def main() -> int:
     try:
         settings = Settings.from_env()
         engine, celery = make_engine(settings, tries=TRIES)
-        AgentBook.load(settings.agents_files)
+        _read(settings.agents_files)
     except LeadhandError as error:
         sys.stderr.write(f"worker cannot start: {error}\n")
         return 1
@@ -114,12 +115,17 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _read(files: tuple[Path, ...]) -> AgentBook:
+    """The book of those files that are there: one may be written while the worker runs."""
+    return AgentBook.load([file for file in files if file.is_file()])
+
+
 class _Books:
     """The agents' book, read anew when one of its files changes; a broken one is not taken."""
 
     def __init__(self, settings: Settings) -> None:
         self._files = settings.agents_files
-        self._book = AgentBook.load(self._files)
+        self._book = _read(self._files)
         self._seen = self._stamp()
 
     def current(self) -> AgentBook:
@@ -128,7 +134,7 @@ class _Books:
         if stamp != self._seen:
             self._seen = stamp
             try:
-                self._book = AgentBook.load(self._files)
+                self._book = _read(self._files)
             except LeadhandError as error:
                 logging.getLogger(__name__).warning("agents kept as they were: %s", error)
         return self._book

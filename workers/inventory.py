@@ -14,8 +14,10 @@ from app.errors import StoreAway
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two words; readers believe one for 45 s.
-EVERY_S = 10.0
+#: Seconds between two looks at what there is to tell.
+LOOK_S = 1.0
+#: Looks between two words where nothing changed; readers believe one for 45 s.
+EVERY = 10
 
 
 class Inventory:
@@ -66,10 +68,20 @@ class Inventory:
         self._engine.store.tell_of_worker(self._name, json.dumps(told))
 
     def _run(self) -> None:
+        told: tuple[str, ...] | None = None
+        rounds = 0
         while True:
-            try:
-                self.tell()
-            except StoreAway as error:
-                log.warning("inventory waits for the store", extra={"why": str(error)})
-            if self._stop.wait(EVERY_S):
+            agents = self._agents()
+            if agents != told or rounds % EVERY == 0:
+                told = agents if self._told() else None
+            rounds += 1
+            if self._stop.wait(LOOK_S):
                 return
+
+    def _told(self) -> bool:
+        try:
+            self.tell()
+        except StoreAway as error:
+            log.warning("inventory waits for the store", extra={"why": str(error)})
+            return False
+        return True
