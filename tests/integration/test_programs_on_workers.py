@@ -30,10 +30,10 @@ def fleet(module_fleet: Fleet) -> Fleet:
     return module_fleet
 
 
-def tool(id: str, *, tool: str = "echo", **more: object) -> Step:
+def tool(name: str, *, tool: str = "echo", **more: object) -> Step:
     arguments: JsonValue = more.pop("arguments", {})  # type: ignore[assignment]
     inputs = {"tool": tool, "arguments": arguments}
-    return Step.model_validate({"id": id, "action": "tool", "inputs": inputs, **more})
+    return Step.model_validate({"id": name, "action": "tool", "inputs": inputs, **more})
 
 
 def run(fleet: Fleet, *body: Node) -> str:
@@ -97,9 +97,9 @@ def test_a_step_whose_condition_does_not_hold_is_skipped(fleet: Fleet) -> None:
 
 
 def test_nested_loops_turn_and_break(fleet: Fleet) -> None:
-    def leave(id: str, at: int) -> Step:
+    def leave(name: str, at: int) -> Step:
         command = f'test "$LEADHAND_ITERATION" = {at}'
-        return Step(id=id, action=Action.BREAK, inputs={"command": command}, timeout_s=20)
+        return Step(id=name, action=Action.BREAK, inputs={"command": command}, timeout_s=20)
 
     inner = Loop(id="inner", body=(tool("work"), leave("ask", 2)), max_iterations=5)
     session = run(fleet, Loop(id="outer", body=(inner, leave("done", 2)), max_iterations=5))
