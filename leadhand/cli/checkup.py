@@ -127,14 +127,16 @@ def _agent(name: str, program: str, *, is_named: bool) -> Finding:
     return Finding("ok", "agent", f"{name} is not here; --agent {name} needs it, --doer does not")
 
 
-def services(settings: ClientSettings, folder: Path) -> Iterator[Finding]:
+def services(
+    settings: ClientSettings, folder: Path, *, patience_s: float = 3.0
+) -> Iterator[Finding]:
     """Whether the API, its Redis and its workers answer."""
     try:
         url, token = settings.url, settings.token
         if url is None:
             connection = ensure(folder, say=tell)
             url, token = connection.url, connection.token
-        with Client(url, token, patience_s=3.0) as client:
+        with Client(url, token, patience_s=patience_s) as client:
             client.ping()
             yield Finding("ok", "api", f"{url} answers, and its Redis too")
             yield from _workers(client.workers())

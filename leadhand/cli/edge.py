@@ -40,16 +40,25 @@ def sentence(error: BaseException) -> str:
         return f"{said}; see: {error.ctx.command_path} --help"
     if isinstance(error, click.ClickException):
         return error.format_message()
-    from leadhand.errors import ApiAway, LeadhandError
+    from leadhand.errors import ApiAway, LeadhandError, RequestInvalid
 
     if isinstance(error, ApiAway):
         return f"{error}; sessions are kept and go on once it is back: see `leadhand doctor`"
+    if isinstance(error, RequestInvalid):
+        return _with_value(str(error), error.problem.value)
     if isinstance(error, LeadhandError):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     told = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"a fault of Leadhand's own, {told}; LEADHAND_DEBUG=1 shows where it happened"
+
+
+def _with_value(said: str, value: str | None) -> str:
+    """What the API refused, with the value that it was given where the sentence lacks it."""
+    if value is None or value.strip("'\"") in said:
+        return said
+    return f"{said} (given: {value})"
 
 
 def _show(error: Exception) -> None:

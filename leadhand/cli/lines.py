@@ -144,6 +144,8 @@ def _loop_sentence(picture: Picture, event: Event) -> str | None:
     line = picture.loops[spot.loop]
     name = plain(loop_name(spot.loop, picture.labels), most=60)
     if event.type != "loop.closed":
+        if not line.iteration:
+            return None  # A loop that may not turn at all says so when it closes.
         return f"{name}: iteration {_of(line.iteration, line.max_iterations)}"
     turns = f"{line.iteration} iteration" + ("" if line.iteration == 1 else "s")
     return f"{name}: {line.verdict} after {turns}" + (f": {line.reason}" if line.reason else "")
