@@ -6,6 +6,12 @@ import sys
 
 import click
 
+# Imported now, not when a screen is drawn: then the workflow file's own folder comes first on the
+# path, and what it holds under these names would be found instead.
+import rich.console
+import rich.live
+import rich.text  # noqa: F401
+
 from leadhand.attending import Interrupted, run_to_end
 from leadhand.cli.connecting import tell
 from leadhand.cli.screens import screen_beside_json, screen_for
