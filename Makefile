@@ -96,7 +96,7 @@ fmt: setup-dev ## format, and mend what the linter can mend
 docs: setup-dev ## write the generated parts of the docs anew
 	$(PY) scripts/docs.py
 
-lock: ## make both lock files anew from pyproject.toml (UPGRADE=1 for the newest versions)
+lock: ## make the lock files anew from pyproject.toml (UPGRADE=1 for the newest versions)
 	$(PYTHON) -P scripts/lock.py $(if $(UPGRADE),--upgrade)
 
 clean: ## remove .venv and everything that tools left behind

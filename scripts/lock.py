@@ -1,4 +1,4 @@
-"""Makes the two lock files from pyproject.toml, and says whether they still belong to it."""
+"""Makes the lock files from pyproject.toml, and says whether they still belong to it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
+MONITORING = "requirements-monitoring.lock"
+LOCKS = (RUNTIME, MONITORING, DEV)
 STAMP = "# made from dependencies "
 COMPILE = (
     *("pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
@@ -31,22 +33,23 @@ def main() -> int:
     chosen = options.parse_args()
     if not chosen.check:
         make(["--upgrade"] if chosen.upgrade else [])
-    complaints = [complaint for name in (RUNTIME, DEV) for complaint in faults(name)]
+    complaints = [complaint for name in LOCKS for complaint in faults(name)]
     print(*complaints or ["the locks belong to pyproject.toml"], sep="\n")
     return 1 if complaints else 0
 
 
 def make(flags: list[str]) -> None:
-    """Write both locks with uv, installed into a folder that is thrown away afterwards."""
+    """Write all locks with uv, installed into a folder that is thrown away afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         run(Path(folder, "bin", "pip"), "install", "--quiet", "uv>=0.9")
         uv = Path(folder, "bin", "uv")
         run(uv, *COMPILE, *flags, "pyproject.toml", "--output-file", RUNTIME)
-        # The runtime lock is a constraint, so that both agree on every version.
-        dev = ["pyproject.toml", "--group", "dev", "--constraint", RUNTIME]
-        run(uv, *COMPILE, *flags, *dev, "--output-file", DEV)
-    for name in (RUNTIME, DEV):
+        # The runtime lock is a constraint, so that all agree on every version.
+        for name, more in ((MONITORING, ("--extra", "monitoring")), (DEV, ("--group", "dev"))):
+            wanted = ["pyproject.toml", *more, "--constraint", RUNTIME]
+            run(uv, *COMPILE, *flags, *wanted, "--output-file", name)
+    for name in LOCKS:
         lock = ROOT / name
         lock.write_text(f"{STAMP}{fingerprint(name)} by `make lock`\n{lock.read_text()}")
 
@@ -73,6 +76,8 @@ def fingerprint(name: str) -> str:
     document: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
     source = [project["requires-python"], project["dependencies"]]
+    if name == MONITORING:
+        source.append(project["optional-dependencies"]["monitoring"])
     if name == DEV:
         source.append(document["dependency-groups"])
     return hashlib.sha256(json.dumps(source).encode()).hexdigest()[:16]
