@@ -6,7 +6,8 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from app.errors import InvalidDocument
 from app.settings import Settings
@@ -21,12 +22,19 @@ _BUILTINS = frozenset(shlex.split(
 _SHELL_SIGNS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
 
 
+class Where(NamedTuple):
+    """The place that a session is bound to, and its folder there."""
+
+    place: str
+    folder: str
+
+
 def admit(
     document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
-) -> None:
-    """Raises InvalidDocument naming the field, the value and the way out."""
-    place = document.place or settings.place
-    here = [worker for worker in workers if worker.place == place]
+) -> Where:
+    """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
+    place = _place(document, settings, workers)
+    here = [worker for worker in workers if place in ("", worker.place)]
     if workers and not here:
         known = ", ".join(sorted({worker.place for worker in workers}))
         raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
@@ -40,6 +48,27 @@ def admit(
         _check_doer(where, loop.doer or default, agents)
         for number, checker in enumerate(loop.checkers):
             _check_checker(f"{where}checkers[{number}]", checker, agents, folder)
+    return Where(place, str(folder or document.cwd or ""))
+
+
+def _place(
+    document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
+) -> str:
+    """The place that is named, else one whose roots hold the folder, our own before others.
+
+    Without a folder any place will do: an empty name.
+    """
+    cwd = document.cwd
+    if document.place is not None or cwd is None:
+        return document.place or ""
+    holding = {w.place for w in workers if cwd and any(_below(cwd, root) for root in w.roots)}
+    if settings.place in holding or not holding:
+        return settings.place
+    return min(holding)
+
+
+def _below(cwd: str, root: str) -> bool:
+    return PurePosixPath(cwd).is_relative_to(root)
 
 
 def _loops(

@@ -148,7 +148,7 @@ def _step(step: Step) -> Route:
         "kind": "step",
         "action": step.action.value,
         "queue": queue_of(step),
-        "quick": step.quick or step.action in QUICK,
+        "quick": (step.quick or step.action in QUICK) and not step.limits and not step.folder,
         "critical": step.critical and step.action is not Action.CHECK,
         "timeout_ms": round(step.timeout_s * 1000),
         "retries": step.retry.retries,
@@ -156,6 +156,10 @@ def _step(step: Step) -> Route:
         "max_backoff_ms": round(step.retry.max_backoff_s * 1000),
         "label": step.label or step.id,
     }
+    if step.folder:
+        route["folder"] = True
+    if step.limits:
+        route["limits"] = list(step.limits)
     if step.for_each is not None:
         route["each"] = True
         route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)

@@ -8,6 +8,7 @@ import logging
 import random
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
@@ -24,19 +25,21 @@ from app.errors import (
     InvalidDocument,
     SessionStillRuns,
     SessionUnknown,
+    SpecForeign,
 )
 from app.frontends import compile_document
 from app.inputs import resolved
 from app.keys import SessionRef
 from app.ledger import entry_of
 from app.outcomes import Outcome
-from app.program import SCHEMA_VERSION, Program, Step, block_of, turn_of
+from app.program import SCHEMA_VERSION, Program, Step, block_of, turn_of, turns_around
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.settings import Settings
+from app.signing import Spec, fetched_order, is_ours, program_id, sign
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Answer, Grant, Hint, NewSession, Store, Verb
-from app.views import SessionView, Submitted
+from app.views import Limit, SessionView, Submitted
 from app.widths import expansion
 from leadhand.documents import LoopDocument, WorkflowDocument
 
@@ -49,6 +52,12 @@ AnyDocument = LoopDocument | WorkflowDocument
 TEASER = 200
 #: How often a new session id is drawn before giving up; eight hex digits collide rarely.
 DRAWS = 20
+
+#: What a message's priority is; 0 goes first.
+PRIORITIES = {"high": 0, "normal": 5, "low": 9}
+
+#: A session can be bound to another place while it is one of these.
+MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
 
 _TARGET = {
     "stop": SessionStatus.STOPPING,
@@ -76,6 +85,9 @@ class About(NamedTuple):
     label: str = ""
     cwd: str = ""
     place: str = ""
+    #: The real path of `cwd` where it is known: two names of a folder are one lock.
+    folder: str = ""
+    priority: int = 5
 
 
 class Facts(NamedTuple):
@@ -87,6 +99,8 @@ class Facts(NamedTuple):
     cwd: str | None
     #: The session whose step started this one.
     parent: str | None = None
+    #: Of all that decides what runs; empty where nobody signed it.
+    signature: str = ""
 
 
 class Work(NamedTuple):
@@ -140,14 +154,16 @@ class Engine:
         Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
         used with another body.
         """
-        admit(document, self.settings, self.workers())
+        where = admit(document, self.settings, self.workers())
         program = compile_document(document)
         about = About(
             kind=document.kind,
             name=program.name,
             label=document.label or "",
             cwd=document.cwd or "",
-            place=document.place or self.settings.place,
+            place=where.place,
+            folder=where.folder,
+            priority=PRIORITIES[document.priority],
         )
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         key = idempotency_key
@@ -228,6 +244,42 @@ class Engine:
         self._dispatch(ref, answer)
         return self.session(session)
 
+    def rehome(self, session: str, place: str) -> SessionView:
+        """Bind a session to another place, with all that waits. Raises SessionUnknown."""
+        ref = self._ref(session)
+        fields = self.store.fields(ref)
+        folder = fields.get("folder", "").partition(":")[2].partition(":")[2]
+        arguments: dict[str, JsonValue] = {
+            "verb": "rehome",
+            "from": [status.value for status in MOVABLE],
+            "place": place,
+            "folder": f"folder:{place}:{folder}" if folder else "",
+        }
+        answer = self._run("control", ref, arguments)
+        if answer.word == "refused":
+            hint = "only what still has steps to run can move"
+            raise ControlRefused(session, "rehome", str(answer.status), hint)
+        self._facts.cache_clear()
+        self._dispatch(ref, answer)
+        return self.session(session)
+
+    def limit(
+        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+    ) -> Limit:
+        """Let at most so many attempts with this key run, or so many begin in a minute."""
+        limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
+        self.store.limit(key, limit.model_dump_json(exclude={"key"}, exclude_none=True))
+        return limit
+
+    def unlimit(self, key: str) -> bool:
+        """Take a limit away; whether there was one. Who waits for it is let go by the sweep."""
+        return self.store.limit(key, None)
+
+    def limits(self) -> list[Limit]:
+        """All limits, by key."""
+        found = sorted(self.store.limits().items())
+        return [Limit(key=key, **json.loads(text)) for key, text in found]
+
     def delete(self, session: str) -> None:
         """Forget an ended session. Raises SessionStillRuns, SessionUnknown."""
         ref = self._ref(session)
@@ -246,16 +298,20 @@ class Engine:
             "worker": worker,
             "lease_ms": self.settings.lease_ms,
             "schema": SCHEMA_VERSION,
+            "place": self.settings.place,
         }
         answer = self._run("claim", ref, arguments)
         self._dispatch(ref, answer)
         return answer
 
     def work(self, ref: SessionRef, grant: Grant) -> Work:
-        """All that the body of a granted step needs. Raises ReferenceUnresolved."""
+        """All that the body of a granted step needs. Raises ReferenceUnresolved, SpecForeign."""
         facts = self._facts(ref)
-        program = self.program(facts.program)
+        program = self._genuine(ref, facts)
         step = program.step(grant.address)
+        fetched = fetched_order(step.inputs)
+        if fetched is not None:
+            raise SpecForeign(ref.id, f"{fetched} would come from an outcome, which nobody signs")
         inputs = resolved(self.store, ref, program, step, grant.address)
         return Work(ref, grant, step, inputs, facts)
 
@@ -264,6 +320,16 @@ class Engine:
         facts = self._facts(ref)
         step = self.program(facts.program).step(grant.address)
         return Work(ref, grant, step, {}, facts)
+
+    def refuse(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
+        """Fail a granted step whose program cannot be trusted, without a look at the program."""
+        reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
+        outcome = Outcome(word="failed", text=why, reason=reason, retryable=False)
+        text = outcome.model_dump_json(exclude_none=True)
+        arguments = self._holder(grant) | _said(outcome) | {"take": []}
+        answer = self._run("settle", ref, arguments, outcome=text)
+        self._after(ref, answer)
+        return answer
 
     def beat(self, ref: SessionRef, grant: Grant) -> Answer:
         """Extend the lease: ok, stop, cancel or lost."""
@@ -346,7 +412,12 @@ class Engine:
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""
         if hints:
-            self._carrier.publish(ref, self.program(self._facts(ref).program), hints)
+            try:
+                program = self.program(self._facts(ref).program)
+            except SpecForeign as error:
+                log.warning("hints not sent", extra={"session": ref.id, "why": str(error)})
+            else:
+                self._carrier.publish(ref, program, hints)
 
     # What the sweeper asks
 
@@ -387,8 +458,12 @@ class Engine:
         self.store.errand_done(errand)
 
     def program(self, program: str) -> Program:
-        """The program of this hash, from memory where it was seen before."""
+        """The program of this hash, from memory where it was seen before. Raises SpecForeign."""
         return self._programs(program)
+
+    def signature(self, ref: SessionRef, program: str, *, cwd: str, place: str) -> str:
+        """What a session is signed with that runs this program there."""
+        return sign(Spec(ref.id, ref.root, program, cwd, place), secret=self.settings.secret)
 
     # How it is done
 
@@ -402,13 +477,23 @@ class Engine:
         return {
             "id": ref.id,
             "root": ref.root,
-            **about._asdict(),
+            **{name: str(value) for name, value in about._asdict().items()},
+            "folder": f"folder:{about.place}:{about.folder}" if about.folder else "",
+            "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
             "program": program.hash,
+            "signature": self.signature(ref, program.hash, cwd=about.cwd, place=about.place),
             "schema": str(program.schema_version),
             "window": str(self.settings.window),
             "retention": str(self.settings.retention_s),
             "parent": json.dumps(dict(parent)) if parent else "",
         }
+
+    def _lenders(self, ref: SessionRef, parent: Mapping[str, JsonValue]) -> list[str]:
+        """The turns above a child session: what they hold is lent to it."""
+        above = SessionRef(str(parent["session"]), ref.root)
+        given = json.loads(self.store.fields(above).get("lenders") or "[]")
+        turns = [above.member + turn for turn in turns_around(str(parent["address"]))]
+        return [*turns, *given]
 
     def _run(
         self,
@@ -440,6 +525,10 @@ class Engine:
             log.info("session ended", extra={"session": ref.id, "status": answer.ended})
             if self._facts(ref).parent is not None:
                 self.run_errand(f"deliver|{ref.member}")
+        for member in answer.called:
+            session, root, address = member.split("|", 2)
+            with suppress(SessionUnknown):
+                self.rehint(SessionRef(session, root), address, depth=0)
         for child in answer.abort:
             self.run_errand(f"abort|{child}|{ref.root}|")
 
@@ -473,18 +562,36 @@ class Engine:
             raise SessionUnknown(session)
         return ref
 
+    def _genuine(self, ref: SessionRef, facts: Facts) -> Program:
+        """The session's program. Raises SpecForeign unless all of it was signed here."""
+        spec = Spec(ref.id, ref.root, facts.program, facts.cwd or "", facts.place)
+        if not facts.signature:
+            raise SpecForeign(ref.id, "it was not signed")
+        if not is_ours(spec, facts.signature, secret=self.settings.secret):
+            raise SpecForeign(ref.id, "its signature is not of this worker's LEADHAND_SECRET")
+        return self.program(facts.program)
+
     def _read_facts(self, ref: SessionRef) -> Facts:
         fields = self.store.fields(ref)
         if "program" not in fields:
             raise SessionUnknown(ref.id)
         cwd = fields.get("cwd") or None
         parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
-        return Facts(fields["program"], fields["kind"], fields["place"], cwd, parent)
+        return Facts(
+            fields["program"],
+            fields["kind"],
+            fields["place"],
+            cwd,
+            parent,
+            fields.get("signature", ""),
+        )
 
     def _read_program(self, program: str) -> Program:
         text = self.store.program(program)
         if text is None:
             raise SessionUnknown(f"of program {program}")
+        if program_id(text) != program:
+            raise SpecForeign(f"of program {program}", "its document is not what its name says")
         return _PROGRAM.validate_json(text)
 
 

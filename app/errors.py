@@ -8,6 +8,7 @@ LeadhandError
 ├── InvalidDocument         a field holds what cannot be run
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
+├── SpecForeign             what a session would run was not signed here
 ├── SettingInvalid          a setting cannot be used
 └── StoreAway               Redis does not answer
 """
@@ -105,6 +106,18 @@ class CapabilityRefused(LeadhandError):
 
     def __str__(self) -> str:
         return f"the token does not grant this: {self.why}"
+
+
+class SpecForeign(LeadhandError):
+    """What a session would run was not signed with this process' secret."""
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(session, why)
+        self.session = session
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"nothing of session {self.session!r} is run here: {self.why}"
 
 
 class SettingInvalid(LeadhandError):

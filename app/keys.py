@@ -23,6 +23,7 @@ ledger     list    one entry an iteration (JSON)
 events     stream  what happened, in order
 warnings   list    what went wrong without ending the session
 children   set     child sessions
+holding    set     ``lock<owner``: the locks that it holds
 =========  ======  ==================================================================
 
 They get a TTL when the session ends; until then the session itself is the reason.
@@ -32,6 +33,11 @@ Across sessions, at ``{prefix}:<part>``:
 ===========  ======  ================================================================
 leases       zset    ``session|root|address`` by when an attempt or a parked step is due
 ready        zset    the same by when a ready step is hinted (again)
+holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key
+tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
+called       hash    ticket -> when its turn came
+limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
+rates        hash    key -> until when its minute is used up (kept: one number for each limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
 sessions     zset    session ids by creation
 status:X     zset    session ids of one status by creation
@@ -53,9 +59,13 @@ from typing import NamedTuple
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+    "holding",
 )  # fmt: skip
 #: What belongs to all sessions.
-GLOBAL_PARTS = ("leases", "ready", "errands", "sessions", "workers", "swept", "epoch")
+GLOBAL_PARTS = (
+    "leases", "ready", "errands", "sessions", "workers", "swept", "epoch",
+    "holds", "tickets", "called", "limits", "rates",
+)  # fmt: skip
 
 
 class SessionRef(NamedTuple):

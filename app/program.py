@@ -80,6 +80,10 @@ class Step(Frozen):
     #: Quick steps may run in the worker that released them, without a message of their own.
     quick: bool = False
     label: str | None = None
+    #: Whether it works in the session's folder, and needs it for its loop alone.
+    folder: bool = False
+    #: Keys whose concurrency and rate may be limited: `agent:x`, `model:y`, `key:z`.
+    limits: tuple[str, ...] = ()
     inputs: dict[str, JsonValue] = {}
     #: A reference to a list, or a list: one item of the step runs for each element.
     for_each: str | tuple[JsonValue, ...] | None = None
@@ -196,6 +200,20 @@ def turn_of(block: str) -> str:
     ('green~1', 'fetch~1')
     """
     return _LAST_ITERATION.sub("", block)
+
+
+def turns_around(address: str) -> list[str]:
+    """The turns that an address lies in, innermost first, without the program's own.
+
+    >>> turns_around("outer~1[1]/inner~1[3]/ask")
+    ['outer~1[1]/inner~1', 'outer~1']
+    """
+    found = []
+    block = block_of(address)
+    while block:
+        found.append(turn_of(block))
+        block = block_of(found[-1])
+    return found
 
 
 def iteration_of(address: str) -> int:

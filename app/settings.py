@@ -22,7 +22,8 @@ class Settings(BaseModel):
     broker_url: str = ""
     #: What every key in Redis begins with.
     prefix: str = Field(default="lh", pattern=r"^[a-z0-9_-]{1,32}$")
-    #: Signs the capability tokens of bodies.
+    #: Signs what sessions run, API tokens and the capability tokens of bodies; all processes of
+    #: a fleet have the same.
     secret: str = ""
     #: The bearer token that the API accepts; empty refuses everybody.
     api_token: str = ""
@@ -41,7 +42,7 @@ class Settings(BaseModel):
     #: Attempts that one worker makes side by side.
     concurrency: int = Field(default=4, ge=1, le=256)
     #: How many hints one session may have out on one queue.
-    window: int = Field(default=100, ge=1, le=10_000)
+    window: int = Field(default=16, ge=1, le=10_000)
     #: How long an ended session is kept.
     retention_s: int = Field(default=30 * 24 * 3600, ge=60)
     #: How long running attempts may go on after TERM, before they are handed back.

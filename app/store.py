@@ -20,7 +20,7 @@ from app.reasons import Reason
 from app.views import Event
 
 #: The files that every transition is built on, in this order.
-_FOUNDATION = ("_begin", "_address", "_ready", "_turns", "_session", "_outcome")
+_FOUNDATION = ("_begin", "_address", "_locks", "_ready", "_turns", "_session", "_outcome")
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete",
@@ -45,6 +45,8 @@ class Hint(BaseModel):
     action: str
     path: str
     label: str
+    #: 0 goes first, 9 last.
+    priority: int = 5
 
 
 class Grant(BaseModel):
@@ -74,6 +76,10 @@ class Answer(BaseModel):
     grants: tuple[Grant, ...] = ()
     #: Child sessions that lost their parent's step.
     abort: tuple[str, ...] = ()
+    #: Steps of any session whose turn for a lock has come.
+    called: tuple[str, ...] = ()
+    #: What a claim was refused for.
+    lock: str | None = None
     #: The status in which the session ended by this transition.
     ended: str | None = None
     why: str | None = None
@@ -88,7 +94,9 @@ class Answer(BaseModel):
     ready: tuple[str, ...] = ()
     errands: tuple[str, ...] = ()
 
-    @field_validator("hints", "grants", "abort", "leases", "ready", "errands", mode="before")
+    @field_validator(
+        "hints", "grants", "abort", "called", "leases", "ready", "errands", mode="before"
+    )
     @classmethod
     def _empty(cls, value: JsonValue) -> JsonValue:
         # Lua does not tell an empty list from an empty table.
@@ -355,6 +363,32 @@ class Store:
         """All inventories, young or old."""
         with self._away():
             return _map(self._redis.hgetall(self.keys.everywhere("workers")))
+
+    def holders(self, lock: str) -> list[str]:
+        """Who holds a lock, each as ``session|root|address`` of an attempt or a turn."""
+        return self._below("holds", lock)
+
+    def tickets(self, lock: str) -> list[str]:
+        """Who waits for a lock, first come first, each as ``order<session|root|address``."""
+        return self._below("tickets", lock)
+
+    def limits(self) -> dict[str, str]:
+        """All limits that are set, by key (JSON)."""
+        with self._away():
+            return _map(self._redis.hgetall(self.keys.everywhere("limits")))
+
+    def limit(self, key: str, limit: str | None) -> bool:
+        """Set a key's limit, or take it away; whether there was one before."""
+        with self._away():
+            if limit is None:
+                return bool(self._redis.hdel(self.keys.everywhere("limits"), key))
+            return not self._redis.hset(self.keys.everywhere("limits"), key, limit)
+
+    def _below(self, part: str, lock: str) -> list[str]:
+        key, low, high = self.keys.everywhere(part), f"[{lock}<", f"({lock}="
+        with self._away():
+            lines = _texts(self._redis.zrangebylex(key, low, high))
+        return [line[len(lock) + 1 :] for line in lines]
 
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""

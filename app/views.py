@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.reasons import Reason
 
@@ -168,6 +168,14 @@ class WorkerView(View):
     pid: int = 0
     host: str = ""
     seen_at: str | None = None
+
+
+class Limit(View):
+    """How many attempts with a key may run at once, and begin in a minute."""
+
+    key: str
+    concurrency: int | None = Field(default=None, ge=1, le=100_000)
+    per_minute: float | None = Field(default=None, gt=0, le=100_000)
 
 
 class Submitted(View):

@@ -70,8 +70,8 @@ def attend(
 
 def halt(client: Client, session: str, *, say: Callable[[str], None]) -> ResultView:
     """Stop a session and say how to go on with it; a Ctrl-C meanwhile aborts it."""
-    say(f"stopping session {session}; press Ctrl-C again to abort it")
     try:
+        say(f"stopping session {session}; press Ctrl-C again to abort it")
         with suppress(ControlRefused):  # It ends already, by itself or by somebody else.
             client.stop(session)
         result = client.wait(session)

@@ -22,6 +22,9 @@ Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 #: Numbers are strict: true is not 1, and "3" is not 3.
 Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
+#: A key of the user's own, whose concurrency and rate may be limited.
+Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Priority = Literal["high", "normal", "low"]
 Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 
 _ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
@@ -100,6 +103,8 @@ class _Loop(Document):
     timeout_s: Seconds = AGENT_TIMEOUT_S
     file_scope: tuple[Name, ...] = ()
     verify: tuple[Text, ...] = ()
+    #: Doers with the same key share its limits, whatever session they are of.
+    concurrency_key: Key | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -126,6 +131,7 @@ class LoopDocument(_Loop):
 
     kind: Literal["loop"] = "loop"
     label: Name | None = None
+    priority: Priority = "normal"
     cwd: str | None = None
     place: Name | None = None
 
@@ -181,6 +187,7 @@ class WorkflowDocument(Document):
     doer: Doer | None = None
     model: Name | None = None
     label: Name | None = None
+    priority: Priority = "normal"
     cwd: str | None = None
     place: Name | None = None
 

@@ -20,6 +20,7 @@ from app import decide
 from app.keys import SessionRef
 from app.program import Program, block_of
 from app.store import Hint
+from tasks.celery_app import PRIORITIES
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Canvas:
         try:
             with self._celery.connection_for_read() as connection:
                 channel: Any = connection.default_channel
-                return {queue: int(channel.client.llen(queue)) for queue in queues}
+                return {queue: _depth(channel, queue) for queue in queues}
         except OperationalError:
             return {}
 
@@ -85,19 +86,27 @@ class Canvas:
         return chain(first, chord(header, body, app=self._celery), app=self._celery)
 
     def _step(self, ref: SessionRef, hint: Hint) -> Signature:
-        return self._signature(ref, hint.address, hint.action, hint.queue)
+        return self._signature(ref, hint.address, hint.action, hint.queue, hint.priority)
 
     def _follower(self, ref: SessionRef, program: Program, hint: Hint, address: str) -> Signature:
         step = program.step(address)
         _, at, place = hint.queue.partition("@")
-        return self._signature(ref, address, step.action, decide.queue_of(step) + at + place)
+        queue = decide.queue_of(step) + at + place
+        return self._signature(ref, address, step.action, queue, hint.priority)
 
-    def _signature(self, ref: SessionRef, address: str, action: str, queue: str) -> Signature:
+    def _signature(
+        self, ref: SessionRef, address: str, action: str, queue: str, priority: int
+    ) -> Signature:
         task = f"leadhand.{action}"
         arguments = (ref.id, ref.root, address)
-        return signature(
-            task, args=arguments, immutable=True, app=self._celery, options={"queue": queue}
-        )
+        options = {"queue": queue, "priority": priority}
+        return signature(task, args=arguments, immutable=True, app=self._celery, options=options)
+
+
+def _depth(channel: Any, queue: str) -> int:
+    """What stands in a queue, of all priorities."""
+    lists = [channel._q_for_pri(queue, priority) for priority in PRIORITIES]
+    return sum(int(channel.client.llen(name)) for name in lists)
 
 
 class Travels(NamedTuple):

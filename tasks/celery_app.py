@@ -9,6 +9,8 @@ from app.settings import Settings
 #: Seconds that a socket to the broker may stay silent. Without it a half-open one hangs for ever.
 SOCKET_TIMEOUT_S = 10
 CONNECT_TIMEOUT_S = 5
+#: High, normal and low; 0 goes first.
+PRIORITIES = (0, 5, 9)
 #: Seconds between checks that an idle connection still answers.
 HEALTH_CHECK_S = 10
 
@@ -49,8 +51,8 @@ def make_celery(settings: Settings) -> Celery:
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "socket_keepalive": True,
             "health_check_interval": HEALTH_CHECK_S,
-            # One list per queue: we use no priorities, and each step is polled for.
-            "priority_steps": [0],
+            # A list per queue and priority; each one is polled for, so they are few.
+            "priority_steps": list(PRIORITIES),
         },
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,

@@ -14,10 +14,16 @@ from tasks.steps import register
 
 
 def make_engine(settings: Settings, *, tries: int = 3) -> tuple[Engine, Celery]:
-    """The engine and the Celery application of a process. Raises SettingInvalid without a Redis."""
+    """The engine and the Celery application of a process.
+
+    Raises SettingInvalid without a Redis, or without the secret that says what may run.
+    """
     if not settings.redis_url:
         hint = "set it to the Redis that holds the state, or run `leadhand up` for an own one"
         raise SettingInvalid("LEADHAND_REDIS_URL", "", hint)
+    if not settings.secret:
+        hint = "set the same long random text for each API and worker: openssl rand -hex 32"
+        raise SettingInvalid("LEADHAND_SECRET", "", hint)
     celery = make_celery(settings)
     register(celery)
     store = Store(connect(settings.redis_url, tries=tries), prefix=settings.prefix)

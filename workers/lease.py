@@ -16,8 +16,9 @@ from app.store import Grant
 
 log = logging.getLogger(__name__)
 
-#: How many beats fit into a lease.
+#: How many beats fit into a lease, and the longest time between two: stop is heard that soon.
 BEATS = 3
+BEAT_S = 2.0
 #: How often the thread looks at its attempts, in seconds.
 TICK_S = 0.2
 
@@ -57,6 +58,7 @@ class Heart:
         self._drain_s = engine.settings.drain_s
         self._drain_at: float | None = None
         self._lease_s = engine.settings.lease_s
+        self._every_s = min(self._lease_s / BEATS, BEAT_S)
         self._held: set[Lease] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -65,7 +67,7 @@ class Heart:
     def hold(self, ref: SessionRef, grant: Grant, *, sent: float) -> Iterator[Lease]:
         """Keep the lease for as long as the block runs."""
         lease = Lease(ref, grant, sent=sent)
-        lease.due = sent + self._lease_s / BEATS
+        lease.due = sent + self._every_s
         with self._lock:
             self._held.add(lease)
             self._start()
@@ -107,7 +109,7 @@ class Heart:
         return now >= self._drain_at
 
     def _beat(self, lease: Lease, sent: float) -> None:
-        lease.due = sent + self._lease_s / BEATS
+        lease.due = sent + self._every_s
         try:
             word = self._engine.beat(lease.ref, lease.grant).word
         except LeadhandError as error:

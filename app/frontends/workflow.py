@@ -100,6 +100,8 @@ def _do(
         id="do",
         action=Action.AGENT,
         timeout_s=loop.timeout_s,
+        folder=True,
+        limits=_limits(doer.agent if doer else None, model, loop.concurrency_key),
         inputs={
             "task": literal(loop.task),
             "doer": _literals(doer.model_dump(exclude_none=True)) if doer else None,
@@ -124,6 +126,8 @@ def _check(
         id=f"check.{name}",
         action=Action.CHECK,
         needs=("do",),
+        folder=True,
+        limits=_limits(checker.agent, checker.model, None),
         timeout_s=checker.timeout_s,
         label=checker.name or name,
         inputs={
@@ -154,6 +158,12 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
             "checks": outcomes,
         },
     )
+
+
+def _limits(agent: str | None, model: str | None, key: str | None) -> tuple[str, ...]:
+    """The keys whose limits a step stands under."""
+    named = (("agent", agent), ("model", model), ("key", key))
+    return tuple(f"{kind}:{name}" for kind, name in named if name)
 
 
 def _check_names(checkers: tuple[Checker, ...]) -> list[str]:

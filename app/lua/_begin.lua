@@ -16,14 +16,14 @@ local LOST_MAX = 5            -- an attempt lost more often than this is poison
 local EVENTS_MAX = 20000
 
 local S = {}                  -- the session's own fields, read once
-local answer = {hints = {}, grants = {}, abort = {}}
+local answer = {hints = {}, grants = {}, abort = {}, called = {}}
 local released = {}           -- addresses made ready by this transition, in order
 local rooms = {steps = {}, turns = {}}
 local freed = {}              -- queues in whose window a slot came free
 local keep_s                  -- set when the session ends: how long its keys are kept
 
 local function session()
-  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label'}
+  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   return S.status ~= ''
@@ -74,6 +74,10 @@ end
 
 local function count(name, by)
   redis.call('HINCRBY', K.session, name, by or 1)
+end
+
+local function member(address)
+  return A.member .. address
 end
 
 -- What this session owes a child of its tree; kept until it is done.

@@ -22,6 +22,7 @@ end
 
 local function leave(address)
   withdraw(address)
+  free_locks(address)
   for _, key in ipairs({K.live, K.running, K.parked}) do redis.call('ZREM', key, address) end
   redis.call('ZREM', G.leases, member(address))
 end

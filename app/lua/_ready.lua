@@ -3,17 +3,13 @@ local function queue_of(r)
   return S.place ~= '' and r.queue .. '@' .. S.place or r.queue
 end
 
-local function member(address)
-  return A.member .. address
-end
-
 local function hint(address, step, r, queue)
   step.hinted = now
   redis.call('ZADD', K.hinted, 0, queue .. '<' .. address)
   local wait = math.min(HINT_MS * 2 ^ (step.hints or 0), HINT_MAX_MS)
   redis.call('ZADD', G.ready, now + wait, member(address))
   table.insert(answer.hints, {queue = queue, address = address, action = r.action,
-    path = path_of(address), label = r.label})
+    path = path_of(address), label = r.label, priority = tonumber(S.priority)})
 end
 
 local function window_full(queue)

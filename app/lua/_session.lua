@@ -23,6 +23,10 @@ end
 local function forget_hints()
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
     redis.call('ZREM', G.ready, member(address))
+    if load('steps', address).waits then
+      drop_tickets(address)
+      save('steps', address)
+    end
   end
   redis.call('DEL', K.hinted, K.waiting)
 end
@@ -34,6 +38,7 @@ function end_session(status, reason)
   if status ~= 'failed' then redis.call('DEL', K.arrived, K.widths) end
   emit('session.ended', '', {status = status, reason = reason})
   answer.ended = status
+  free_all_locks()
   owe_children('abort')
   keep_until_deleted()
   if S.parent ~= '' then redis.call('ZADD', G.errands, now, 'deliver|' .. A.member) end
@@ -43,6 +48,7 @@ end
 local function stop_if_idle()
   if S.status == 'stopping' and redis.call('ZCARD', K.running) == 0 then
     set_status('stopped')
+    free_all_locks()
     emit('session.status', '', {status = 'stopped'})
   end
 end

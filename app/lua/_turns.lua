@@ -107,6 +107,8 @@ local function cancel(address, step)
     table.insert(answer.abort, step.parked.child)
   end
   withdraw(address)
+  if step.waits then drop_tickets(address) end
+  free_locks(address)
   step.state, step.ended, step.parked, step.due = 'cancelled', now, nil, nil
   step.lease, step.deadline = nil, nil
   save('steps', address)
@@ -195,6 +197,7 @@ function close_turn(id, verdict, reason)
   turn.state, turn.verdict, turn.reason, turn.ended, turn.id = 'closed', verdict, reason, now, nil
   save('turns', id)
   redis.call('ZREM', K.open, id)
+  free_locks_of_turn(id)
   if id == '' then return end_session(ENDS[verdict] or 'failed', reason) end
   redis.call('ZREMRANGEBYLEX', K.arrived, range_of(id .. (turn.each and '#' or '[')))
   emit('loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})

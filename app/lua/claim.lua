@@ -1,6 +1,6 @@
 -- A worker asks for a step: ready -> running under a new fence, a lease and a hard deadline.
--- A: address, nonce, worker, lease_ms, schema
--- Returns: granted(grants) | refused(why) | superseded
+-- A: address, nonce, worker, lease_ms, schema, place
+-- Returns: granted(grants) | refused(why; for 'lock': lock) | superseded
 local address = A.address
 local step = session() and load('steps', address)
 if not step then answer.why = 'unknown' return reply('refused') end
@@ -14,9 +14,35 @@ local why
 if S.status ~= 'active' then why = 'session ' .. S.status
 elseif step.state ~= 'ready' then why = step.state
 elseif early(step) then why = 'early'
+elseif S.place ~= '' and A.place and A.place ~= S.place then why = 'place'
 elseif tonumber(redis.call('HGET', K.session, 'schema')) > A.schema then why = 'schema'
 elseif not turns_open(block_of(address)) then why = 'turn closed' end
 if why then answer.why = why return reply('refused') end
+
+-- The step leaves `ready` for as long as it waits: its slot of the window goes to another.
+local function wait_until(at)
+  withdraw(address)
+  redis.call('ZADD', G.ready, at, member(address))
+  step.hinted = nil
+  save('steps', address)
+  dispatch()
+  flush()
+end
+local r = route(path_of(address))
+local due = paced(r)
+if due then
+  step.due = due
+  wait_until(due)
+  answer.why = 'rate'
+  return reply('refused')
+end
+local lock = take_locks(address, r)
+if lock then
+  wait_until(now + RETRY_MS)
+  answer.why, answer.lock = 'lock', lock
+  return reply('refused')
+end
+pace(r)
 answer.grants = {grant(address, A.nonce)}
 withdraw(address)
 dispatch()

@@ -1,4 +1,4 @@
--- Somebody steers a session: stop, resume, exit or abort. Racing controls have one winner.
+-- Somebody steers a session: stop, resume, exit, abort or rehome. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
 -- Returns: done (by the same nonce: again) | refused(status) | unknown
 if not session() then return reply('unknown') end
@@ -77,6 +77,19 @@ function verbs.abort()
   to('aborting')
   if load('turns', '').state == 'closed' then return end_session('aborted', A.reason) end
   end_root('abort')
+end
+
+-- Bind the session to another place: what is ready is hinted there, what runs settles where it is.
+function verbs.rehome()
+  forget_hints()
+  free_all_locks()
+  S.place, S.folder = A.place, A.folder
+  redis.call('HSET', K.session, 'place', A.place, 'folder', A.folder)
+  emit('session.rehomed', '', {place = A.place})
+  if S.status ~= 'active' then return end
+  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
+    if load('steps', address).state == 'ready' then table.insert(released, address) end
+  end
 end
 
 verbs[A.verb]()

@@ -1,0 +1,186 @@
+-- Locks: what a step must hold to run. All or nothing, first come first served, and nobody waits in a worker.
+-- A folder is held by the turn around its doer until that closes; a limited key by an attempt while it runs.
+local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
+local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
+
+local function limit_of(key)
+  local text = redis.call('HGET', G.limits, key)
+  return text and cjson.decode(text) or nil
+end
+
+-- The locks of a step: {name, room, owner}; owner is the turn around it for a folder, else the attempt.
+local function locks_of(address, r)
+  local found = {}
+  if r.folder and S.folder ~= '' then
+    local block = block_of(address)
+    local turn = block == '' and address or turn_of(block)
+    table.insert(found, {name = S.folder, room = 1, owner = member(turn), turn = true})
+  end
+  for _, key in ipairs(r.limits or {}) do
+    local limit = limit_of(key)
+    if limit and limit.concurrency then
+      table.insert(found, {name = key, room = limit.concurrency, owner = member(address)})
+    end
+  end
+  return found
+end
+
+-- Whether a folder is held by a turn that this step lies below, in this session or up its tree.
+local function lent(lock, address)
+  if not lock.turn then return false end
+  local holder = redis.call('ZRANGEBYLEX', G.holds, range_of(lock.name .. '<'))[1]
+  if not holder then return false end
+  holder = holder:sub(#lock.name + 2)
+  for _, around in ipairs(turns_around(block_of(address))) do
+    if around.id ~= '' and holder == member(around.id) then return true end
+  end
+  for _, lender in ipairs(S.lenders ~= '' and cjson.decode(S.lenders) or {}) do
+    if holder == lender then return true end
+  end
+  return holder == lock.owner
+end
+
+-- The tickets of a lock in order: lines name<order<member.
+local function line_of(lock, limit)
+  local low, high = range_of(lock .. '<')
+  return redis.call('ZRANGEBYLEX', G.tickets, low, high, 'LIMIT', 0, limit)
+end
+
+local function ticket_of(line)
+  return line:match('<%d+<(.*)$')
+end
+
+local function take_ticket(lock, who)
+  local order = string.format('%014d', redis.call('HINCRBY', G.epoch, 'tickets', 1))
+  redis.call('ZADD', G.tickets, 0, lock .. '<' .. order .. '<' .. who)
+end
+
+-- A ticket whose turn has come keeps it for a while, and goes to the end where it is not used.
+local function its_turn(lock, free, who)
+  local passed = {}
+  local mine = false
+  for _, line in ipairs(line_of(lock.name, free + 8)) do
+    local other = ticket_of(line)
+    local called = tonumber(redis.call('HGET', G.called, line) or 0)
+    if other == who then mine = true break end
+    if called > 0 and now - called > CALLED_MS then
+      table.insert(passed, line)
+    else
+      free = free - 1
+      if free <= 0 then break end
+    end
+  end
+  for _, line in ipairs(passed) do
+    redis.call('ZREM', G.tickets, line)
+    redis.call('HDEL', G.called, line)
+    take_ticket(lock.name, ticket_of(line))
+  end
+  return mine or free > 0
+end
+
+local function drop_tickets(address)
+  local step = load('steps', address)
+  for _, name in ipairs(step.waits or {}) do
+    for _, line in ipairs(line_of(name, -1)) do
+      if ticket_of(line) == member(address) then
+        redis.call('ZREM', G.tickets, line)
+        redis.call('HDEL', G.called, line)
+      end
+    end
+  end
+  step.waits, step.blocked = nil, nil
+end
+
+-- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
+local function call_next(name, room)
+  local low, high = range_of(name .. '<')
+  local free = room - redis.call('ZLEXCOUNT', G.holds, low, high)
+  for _, line in ipairs(free > 0 and line_of(name, free) or {}) do
+    if redis.call('HSETNX', G.called, line, now) == 1 then
+      redis.call('ZADD', G.ready, now, ticket_of(line))
+      table.insert(answer.called, ticket_of(line))
+    end
+  end
+end
+
+-- Room for one more by its rate, or when there will be (generic cell rate, a minute's worth at once).
+local function paced(r)
+  for _, key in ipairs(r.limits or {}) do
+    local limit = limit_of(key)
+    local gap = limit and limit.per_minute and 60000 / limit.per_minute
+    local at = gap and tonumber(redis.call('HGET', G.rates, key) or 0)
+    if gap and math.max(at, now) + gap - now > 60000 then return math.ceil(at + gap - 60000) end
+  end
+end
+
+local function pace(r)
+  for _, key in ipairs(r.limits or {}) do
+    local limit = limit_of(key)
+    if limit and limit.per_minute then
+      local at = tonumber(redis.call('HGET', G.rates, key) or 0)
+      redis.call('HSET', G.rates, key, math.ceil(math.max(at, now) + 60000 / limit.per_minute))
+    end
+  end
+end
+
+-- Take all locks of a step, or a ticket for each and the name of the one that is not to be had.
+local function take_locks(address, r)
+  local wanted, blocked = locks_of(address, r), nil
+  for _, lock in ipairs(wanted) do
+    if not lent(lock, address) then
+      local low, high = range_of(lock.name .. '<')
+      local free = lock.room - redis.call('ZLEXCOUNT', G.holds, low, high)
+      lock.take = free > 0 and its_turn(lock, free, member(address))
+      if not lock.take then blocked = lock.name end
+    end
+  end
+  local step = load('steps', address)
+  if blocked then
+    if not step.waits then
+      step.waits = {}
+      for _, lock in ipairs(wanted) do
+        take_ticket(lock.name, member(address))
+        table.insert(step.waits, lock.name)
+      end
+    end
+    step.blocked = blocked
+    save('steps', address)
+    return blocked
+  end
+  if step.waits then drop_tickets(address) end
+  for _, lock in ipairs(wanted) do
+    if lock.take then
+      redis.call('ZADD', G.holds, 0, lock.name .. '<' .. lock.owner)
+      redis.call('SADD', K.holding, lock.name .. '<' .. lock.owner)
+    end
+  end
+end
+
+local function give_back(held)
+  redis.call('SREM', K.holding, held)
+  if redis.call('ZREM', G.holds, held) == 0 then return end
+  local name = held:match('^(.-)<')
+  local limit = limit_of(name)
+  call_next(name, limit and limit.concurrency or 1)
+end
+
+-- What an attempt or a turn held is free when it ends.
+local function free_locks(owner)
+  if redis.call('EXISTS', K.holding) == 0 then return end
+  for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do
+    if held:match('<(.*)$') == member(owner) then give_back(held) end
+  end
+end
+
+-- A turn that closes frees what the turns below it held too: until now an attempt may have lived there.
+local function free_locks_of_turn(id)
+  if redis.call('EXISTS', K.holding) == 0 then return end
+  for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do
+    local owner = held:match('<(.*)$')
+    if owner == member(id) or owner:sub(1, #member(id) + 1) == member(id) .. '[' then give_back(held) end
+  end
+end
+
+local function free_all_locks()
+  for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do give_back(held) end
+end

@@ -1,0 +1,213 @@
+"""Locks: who gets a folder or a limited key, in which order, and when it comes free."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from app.engine import About, Engine
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action, Loop, Program, Step
+from app.settings import Settings
+from app.store import Answer, Grant, Hint, Store, connect
+from app.sweeping import sweep
+
+DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
+CHECK = Step(id="check", action=Action.CHECK, folder=True)
+JUDGE = Step(id="judge", action=Action.JUDGE)
+LOOP = Program(body=(Loop(id="loop", body=(DO, CHECK, JUDGE), max_iterations=3, result="do"),))
+DONE = Outcome(word="succeeded")
+
+
+class World:
+    """One engine with a clock of its own, and every hint that it ever sent."""
+
+    def __init__(self, url: str) -> None:
+        self.now = 1_000_000
+        self.hints: list[tuple[SessionRef, str]] = []
+        store = Store(connect(url), clock=lambda: self.now)
+        self.engine = Engine(store, self, Settings(redis_url=url, place="here"))
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
+        self.hints += [(ref, hint.address) for hint in hints]
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        return dict.fromkeys(queues, 0)
+
+    def session(self, folder: str = "/f", place: str = "here") -> SessionRef:
+        about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place)
+        id_ = self.engine.start(LOOP, about).session
+        return SessionRef(id_, id_)
+
+    def claim(self, ref: SessionRef, address: str) -> Answer:
+        return self.engine.claim(ref, address, nonce=uuid.uuid4().hex, worker="w")
+
+    def grant(self, ref: SessionRef, address: str) -> Grant:
+        answer = self.claim(ref, address)
+        assert answer.word == "granted", answer
+        return answer.grants[0]
+
+    def settle(self, ref: SessionRef, grant: Grant, outcome: Outcome = DONE) -> Answer:
+        work = self.engine.work(ref, grant)
+        answer = self.engine.settle(work, outcome, take=["n" + grant.nonce], worker="w")
+        self.engine.publish(ref, answer.hints)
+        return answer
+
+    def turn(self, ref: SessionRef, iteration: int, verdict: str) -> None:
+        """Carry out a whole iteration."""
+        block = f"loop~1[{iteration}]"
+        self.settle(ref, self.grant(ref, f"{block}/do"))
+        answer = self.settle(ref, self.grant(ref, f"{block}/check"))
+        judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+        self.settle(ref, answer.grants[0], judged)
+
+    def later(self, ms: int) -> None:
+        self.now += ms
+        sweep(self.engine)
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def test_a_folder_is_held_by_a_loop_until_it_closes(world: World) -> None:
+    first, second = world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    refused = world.claim(second, "loop~1[1]/do")
+    assert (refused.word, refused.why, refused.lock) == ("refused", "lock", "folder:here:/f")
+    answer = world.settle(first, world.grant(first, "loop~1[1]/check"))
+    world.settle(first, answer.grants[0], Outcome(word="succeeded", verdict="retry"))
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.hints.clear()
+    world.turn(first, 2, "accept")
+    assert (second, "loop~1[1]/do") in world.hints
+    world.grant(second, "loop~1[1]/do")
+
+
+def test_another_folder_or_place_is_another_lock(world: World) -> None:
+    world.grant(world.session("/f"), "loop~1[1]/do")
+    world.grant(world.session("/g"), "loop~1[1]/do")
+    elsewhere = world.claim(world.session("/f", place="there"), "loop~1[1]/do")
+    assert elsewhere.why == "place"
+
+
+def test_who_came_first_is_called_first(world: World) -> None:
+    first, second, third = world.session(), world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    assert world.claim(third, "loop~1[1]/do").why == "lock"
+    answer = world.settle(first, world.grant(first, "loop~1[1]/check"))
+    world.settle(first, answer.grants[0], Outcome(word="succeeded", verdict="accept"))
+    assert world.claim(third, "loop~1[1]/do").why == "lock"
+    world.grant(second, "loop~1[1]/do")
+
+
+def test_a_turn_that_is_not_used_goes_to_the_end_of_the_line(world: World) -> None:
+    first, second, third = world.session(), world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    assert world.claim(third, "loop~1[1]/do").why == "lock"
+    world.engine.control(first.id, "abort")
+    world.later(5_001)
+    world.grant(third, "loop~1[1]/do")
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+
+
+@pytest.mark.parametrize("verb", ["stop", "abort"])
+def test_what_a_session_held_is_free_when_it_ends(world: World, verb: str) -> None:
+    first, second = world.session(), world.session()
+    grant = world.grant(first, "loop~1[1]/do")
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.engine.control(first.id, verb)  # type: ignore[arg-type]
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.engine.release(first, grant, why=verb)
+    world.grant(second, "loop~1[1]/do")
+
+
+def test_a_resumed_session_takes_its_folder_again(world: World) -> None:
+    first, second = world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    world.engine.control(first.id, "stop")
+    world.turn(second, 1, "accept")
+    world.engine.control(first.id, "resume")
+    world.settle(first, world.grant(first, "loop~1[1]/check"))
+    assert world.claim(world.session(), "loop~1[1]/do").why == "lock"
+
+
+def test_a_lost_attempt_keeps_the_folder_of_its_turn(world: World) -> None:
+    first, second = world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    world.grant(first, "loop~1[1]/check")
+    world.later(40_000)
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.grant(first, "loop~1[1]/check")
+
+
+def test_at_most_so_many_hold_a_limited_key(world: World) -> None:
+    world.engine.limit("key:k", concurrency=2)
+    refs = [world.session(f"/f{n}") for n in range(4)]
+    grants = [world.grant(ref, "loop~1[1]/do") for ref in refs[:2]]
+    assert world.claim(refs[2], "loop~1[1]/do").lock == "key:k"
+    assert world.claim(refs[3], "loop~1[1]/do").lock == "key:k"
+    world.settle(refs[0], grants[0])
+    assert world.claim(refs[3], "loop~1[1]/do").lock == "key:k"
+    world.grant(refs[2], "loop~1[1]/do")
+    world.engine.release(refs[1], grants[1], why="drain")
+    world.grant(refs[3], "loop~1[1]/do")
+
+
+def test_a_lock_that_is_not_had_takes_no_other(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    first, second, third = world.session("/f"), world.session("/g"), world.session("/g")
+    world.grant(first, "loop~1[1]/do")
+    assert world.claim(second, "loop~1[1]/do").lock == "key:k"
+    assert world.engine.store.holders("folder:here:/g") == []
+    assert world.claim(third, "loop~1[1]/do").why == "lock"
+
+
+def test_a_rate_is_waited_for_and_holds_nobody(world: World) -> None:
+    world.engine.limit("key:k", per_minute=2)
+    refs = [world.session(f"/f{n}") for n in range(3)]
+    for ref in refs[:2]:
+        world.grant(ref, "loop~1[1]/do")
+    refused = world.claim(refs[2], "loop~1[1]/do")
+    assert (refused.word, refused.why) == ("refused", "rate")
+    world.hints.clear()
+    world.later(31_000)
+    assert (refs[2], "loop~1[1]/do") in world.hints
+    world.grant(refs[2], "loop~1[1]/do")
+
+
+def test_a_limit_taken_away_lets_all_go_on(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    first, second = world.session("/f"), world.session("/g")
+    world.grant(first, "loop~1[1]/do")
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.engine.unlimit("key:k")
+    world.later(16_000)
+    world.grant(second, "loop~1[1]/do")
+
+
+def test_a_session_moves_to_another_place_with_what_waits(world: World) -> None:
+    ref = world.session(place="gone")
+    assert world.claim(ref, "loop~1[1]/do").why == "place"
+    world.hints.clear()
+    world.engine.rehome(ref.id, "here")
+    assert (ref, "loop~1[1]/do") in world.hints
+    world.turn(ref, 1, "accept")
+    assert world.engine.session(ref.id).status == "completed"
+
+
+def test_nothing_is_held_or_waited_for_when_all_have_ended(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    refs = [world.session() for _ in range(3)]
+    for ref in refs:
+        world.turn(ref, 1, "accept")
+    store = world.engine.store
+    assert store.holders("folder:here:/f") == []
+    assert store.holders("key:k") == []
+    assert store.tickets("folder:here:/f") == []
