@@ -26,6 +26,16 @@ def _known_fields(value: object) -> object:
     return {name: item for name, item in value.items() if name in Outcome.model_fields}
 
 
+def _something(value: object) -> object:
+    """In the first iteration the references to the one before it have all resolved to nothing.
+
+    >>> _something({"work": None, "feedback": None}) is None
+    True
+    """
+    is_nothing = isinstance(value, dict) and all(item is None for item in value.values())
+    return None if is_nothing else value
+
+
 Told = Annotated[str, BeforeValidator(_as_text)]
 
 
@@ -59,7 +69,7 @@ class DoerInputs(Inputs):
     max_iterations: int | None = None
     file_scope: tuple[str, ...] = ()
     verify: tuple[str, ...] = ()
-    previous: Previous | None = None
+    previous: Annotated[Previous | None, BeforeValidator(_something)] = None
     prior: tuple[Prior, ...] = ()
 
 
