@@ -40,9 +40,7 @@ def test_exit_from_a_checker_ends_the_workflow_and_the_caller_sees_where_and_why
 
 def test_exit_from_a_doer_runs_no_checker(project: Project):
     doer = "leadhand exit 'no such module'; sleep 0.2; echo cleaned up"
-    ended = project.leadhand(
-        "spawn", "t", "--doer", doer, "--checker", "touch checked", "--json"
-    )
+    ended = project.leadhand("spawn", "t", "--doer", doer, "--checker", "touch checked", "--json")
     assert ended.code == 2, ended.err
     result = ended.json()
     assert (result["verdict"], result["exit_reason"]) == ("exit", "no such module")

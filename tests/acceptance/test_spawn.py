@@ -33,7 +33,7 @@ def test_add():
 
 
 def ran_side_by_side(checks: list[dict[str, Any]]) -> bool:
-    return max(c["started_ms"] for c in checks) < min(c["ended_ms"] for c in checks)
+    return bool(max(c["started_ms"] for c in checks) < min(c["ended_ms"] for c in checks))
 
 
 def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(project: Project):
