@@ -6,7 +6,7 @@ import re
 
 from flask import Flask, request
 
-from api import auth, events, health, problems, request_log, sessions, workers
+from api import auth, events, health, limits, problems, request_log, sessions, workers
 from api.bodies import MAX_BODY_BYTES
 from api.fanout import Fanout
 from api.port import Engine
@@ -42,6 +42,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(sessions.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(workers.blueprint(engine))
+    flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(health.blueprint(engine))
     return flask
 

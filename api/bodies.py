@@ -81,6 +81,10 @@ class Exit(Body):
     reason: Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
+class Rehome(Body):
+    place: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
 class Abort(Body):
     reason: Annotated[str, Field(max_length=20_000)] = ""
 

@@ -9,6 +9,7 @@ from app.capabilities import Caller
 from app.views import (
     Event,
     LedgerEntry,
+    Limit,
     Page,
     ResultView,
     SessionView,
@@ -54,6 +55,16 @@ class Engine(Protocol):
 
     def delete(self, session: str) -> None: ...
 
+    def rehome(self, session: str, place: str) -> SessionView: ...
+
     def workers(self) -> list[WorkerView]: ...
+
+    def limits(self) -> list[Limit]: ...
+
+    def limit(
+        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+    ) -> Limit: ...
+
+    def unlimit(self, key: str) -> bool: ...
 
     def ping(self) -> None: ...

@@ -61,6 +61,11 @@ class Sessions:
     def abort(self, session: str) -> Response:
         return self._control(session, "abort", reason=bodies.body(bodies.Abort).reason)
 
+    def rehome(self, session: str) -> Response:
+        asked = bodies.body(bodies.Rehome)
+        bodies.query(NoQuery)
+        return answer(self._engine.rehome(session, asked.place), 202)
+
     def delete(self, session: str) -> Response:
         bodies.query(NoQuery)
         self._engine.delete(session)
@@ -85,6 +90,8 @@ def blueprint(engine: Engine) -> Blueprint:
     routes.add_url_rule("/<session>", "delete", sessions.delete, methods=["DELETE"])
     for read in (sessions.result, sessions.steps, sessions.ledger):
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
-    for verb in (sessions.stop, sessions.resume, sessions.exit, sessions.abort):
+    for verb in (
+        sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,
+    ):  # fmt: skip
         routes.add_url_rule(f"/<session>/{verb.__name__}", verb.__name__, verb, methods=["POST"])
     return routes

@@ -20,6 +20,7 @@ from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.views import (
     Event,
     LedgerEntry,
+    Limit,
     Page,
     ResultView,
     SessionView,
@@ -49,6 +50,7 @@ class MemoryEngine:
         self._sessions: dict[str, SessionView] = {}
         self._events: dict[str, list[Event]] = {}
         self._keys: dict[str, tuple[str, str]] = {}
+        self._limits: dict[str, Limit] = {}
 
     # What a test does to it
 
@@ -97,6 +99,21 @@ class MemoryEngine:
             self.put(session, "active")
             self.tell(session, "session.created")
             return Submitted(session=session, created=True)
+
+    def rehome(self, session: str, place: str) -> SessionView:
+        return self.session(session).model_copy(update={"place": place})
+
+    def limits(self) -> list[Limit]:
+        return list(self._limits.values())
+
+    def limit(
+        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+    ) -> Limit:
+        self._limits[key] = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
+        return self._limits[key]
+
+    def unlimit(self, key: str) -> bool:
+        return self._limits.pop(key, None) is not None
 
     def session(self, session: str) -> SessionView:
         self.ping()
