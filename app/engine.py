@@ -412,12 +412,7 @@ class Engine:
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""
         if hints:
-            try:
-                program = self.program(self._facts(ref).program)
-            except SpecForeign as error:
-                log.warning("hints not sent", extra={"session": ref.id, "why": str(error)})
-            else:
-                self._carrier.publish(ref, program, hints)
+            self._carrier.publish(ref, self.program(self._facts(ref).program), hints)
 
     # What the sweeper asks
 
@@ -458,8 +453,8 @@ class Engine:
         self.store.errand_done(errand)
 
     def program(self, program: str) -> Program:
-        """The program of this hash, from memory where it was seen before. Raises SpecForeign."""
-        return self._programs(program)
+        """The program of this hash, from memory where it was seen before."""
+        return self._programs(program).program
 
     def signature(self, ref: SessionRef, program: str, *, cwd: str, place: str) -> str:
         """What a session is signed with that runs this program there."""
@@ -569,7 +564,10 @@ class Engine:
             raise SpecForeign(ref.id, "it was not signed")
         if not is_ours(spec, facts.signature, secret=self.settings.secret):
             raise SpecForeign(ref.id, "its signature is not of this worker's LEADHAND_SECRET")
-        return self.program(facts.program)
+        found = self._programs(facts.program)
+        if not found.genuine:
+            raise SpecForeign(ref.id, f"program {facts.program} was changed after it was signed")
+        return found.program
 
     def _read_facts(self, ref: SessionRef) -> Facts:
         fields = self.store.fields(ref)
@@ -586,13 +584,19 @@ class Engine:
             fields.get("signature", ""),
         )
 
-    def _read_program(self, program: str) -> Program:
+    def _read_program(self, program: str) -> _Found:
         text = self.store.program(program)
         if text is None:
             raise SessionUnknown(f"of program {program}")
-        if program_id(text) != program:
-            raise SpecForeign(f"of program {program}", "its document is not what its name says")
-        return _PROGRAM.validate_json(text)
+        return _Found(_PROGRAM.validate_json(text), genuine=program_id(text) == program)
+
+
+class _Found(NamedTuple):
+    """A program as it lies in Redis: anybody may look at it, only a genuine one is run."""
+
+    program: Program
+    #: Whether its document is the one that its name, which is signed, stands for.
+    genuine: bool
 
 
 _PROGRAM = TypeAdapter(Program)

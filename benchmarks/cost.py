@@ -75,7 +75,7 @@ def measure(url: str, program: Program, *, sample: int) -> Cost:
     redis.flushall()
     before_memory = redis.info("memory")["used_memory"]
     queue = Queue()
-    engine = Engine(Store(connect(url)), queue, Settings(redis_url=url))
+    engine = Engine(Store(connect(url)), queue, Settings(redis_url=url, secret="of the benchmark"))
     session = engine.start(program, About(kind="loop", name="cost")).session
     ref = SessionRef(session, session)
     marks = {0: spent(redis)}

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from app import capabilities
 from app.engine import Engine, Work
-from app.errors import ReferenceUnresolved, SessionUnknown, StoreAway
+from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, iteration_of
@@ -117,6 +117,8 @@ class Attempts:
                 work = _patiently(lambda: self._engine.work(ref, held.grant), lease)
             except ReferenceUnresolved as error:
                 return self._settle_unread(ref, held.grant, str(error), lease)
+            except SpecForeign as error:
+                return self._refuse(ref, held.grant, str(error), lease)
             if work is None:
                 return None
             outcome = self._outcome(work, lease)
@@ -176,6 +178,13 @@ class Attempts:
         if answer is None:
             step = work.grant.address
             log.warning("outcome given up", extra={"session": work.ref.id, "step": step})
+        return None if answer is None else _Settled(answer, sent)
+
+    def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
+        """Fail a step that nobody signed; nothing of it is executed."""
+        log.error("step refused", extra={"session": ref.id, "step": grant.address, "why": why})
+        sent = time.monotonic()
+        answer = _patiently(lambda: self._engine.refuse(ref, grant, why=why), lease)
         return None if answer is None else _Settled(answer, sent)
 
     def _settle_unread(
