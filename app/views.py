@@ -76,6 +76,8 @@ class SessionView(View):
     counters: Counters = Counters()
     progress: Progress = Progress()
     warnings: list[str] = []
+    #: What keeps it waiting, and the way out.
+    notes: list[str] = []
 
 
 class StepView(View):
@@ -176,6 +178,50 @@ class Limit(View):
     key: str
     concurrency: int | None = Field(default=None, ge=1, le=100_000)
     per_minute: float | None = Field(default=None, gt=0, le=100_000)
+
+
+class ExportView(View):
+    """Everything that is kept of one session."""
+
+    format: Literal["leadhand.export/1"] = "leadhand.export/1"
+    exported_at: str
+    session: SessionView
+    #: The compiled program that it runs.
+    program: dict[str, JsonValue]
+    #: Absent while it has not ended.
+    result: ResultView | None = None
+    steps: list[StepView] = []
+    #: What came of each step, by address.
+    outcomes: dict[str, JsonValue] = {}
+    ledger: list[LedgerEntry] = []
+    events: list[Event] = []
+    children: list[str] = []
+
+
+class BulkRefusal(View):
+    """A session that a bulk operation passed over, and why."""
+
+    session: str
+    status: str
+    why: str
+
+
+class BulkView(View):
+    """What a bulk operation did, or would have done."""
+
+    verb: Literal["stop", "resume", "abort", "delete"]
+    dry_run: bool
+    #: How many sessions the filter means.
+    matched: int
+    #: To how many of them it was done; of a dry run none.
+    done: int
+    refused: int
+    #: The first ids that the filter means.
+    first: list[str] = []
+    #: The first of those that refused.
+    refusals: list[BulkRefusal] = []
+    #: Whether more sessions are meant than one call takes on: call again.
+    more: bool = False
 
 
 class Submitted(View):

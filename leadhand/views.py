@@ -82,6 +82,7 @@ class SessionView(View):
     counters: Counters = Counters()
     progress: Progress = Progress()
     warnings: list[str] = []
+    notes: list[str] = []
 
     @property
     def ended(self) -> bool:

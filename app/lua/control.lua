@@ -1,11 +1,12 @@
 -- Somebody steers a session: stop, resume, exit, abort or rehome. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
--- Returns: done (by the same nonce: again) | refused(status) | unknown
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
+-- Returns: done (by the same nonce: again) | refused(status) | changed(status) | unknown
 if not session() then return reply('unknown') end
 if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
   answer.status = S.status
   return reply('done')
 end
+if not is_as_seen() then answer.status = S.status return reply('changed') end
 local allowed = false
 for _, status in ipairs(A.from) do allowed = allowed or status == S.status end
 if A.ended and A.ended ~= redis.call('HGET', K.session, 'ended') then allowed = false end
@@ -84,7 +85,8 @@ function verbs.rehome()
   forget_hints()
   free_all_locks()
   S.place, S.folder = A.place, A.folder
-  redis.call('HSET', K.session, 'place', A.place, 'folder', A.folder)
+  redis.call('HSET', K.session, 'place', A.place, 'folder', A.folder,
+    'signature', A.signature)
   emit('session.rehomed', '', {place = A.place})
   if S.status ~= 'active' then return end
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do

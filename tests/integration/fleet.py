@@ -69,11 +69,12 @@ class Fleet:
 
     def loop(self, doer: str, *checkers: str, **more: object) -> str:
         """Submit a loop that works in the fleet's folder."""
-        fields = {"task": "make it good", "cwd": str(self.folder), **more}
-        document = LoopDocument.model_validate(
-            {"doer": Doer(command=doer), "checkers": checkers, **fields}
-        )
-        return self.engine.submit(document).session
+        return self.submitted(*checkers, doer=Doer(command=doer), **more)
+
+    def submitted(self, *checkers: str, **fields: object) -> str:
+        """Submit a loop with any doer."""
+        given = {"task": "make it good", "cwd": str(self.folder), "checkers": checkers, **fields}
+        return self.engine.submit(LoopDocument.model_validate(given)).session
 
     def workflow(self, doer: str, *phases: dict[str, object]) -> str:
         """Submit a workflow that works in the fleet's folder."""

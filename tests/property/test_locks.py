@@ -29,7 +29,7 @@ class World:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
         store = Store(connect(url), clock=lambda: self.now)
-        self.engine = Engine(store, self, Settings(redis_url=url, place="here"))
+        self.engine = Engine(store, self, Settings(redis_url=url, place="here", secret="s"))
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         self.hints += [(ref, hint.address) for hint in hints]
@@ -211,3 +211,20 @@ def test_nothing_is_held_or_waited_for_when_all_have_ended(world: World) -> None
     assert store.holders("folder:here:/f") == []
     assert store.holders("key:k") == []
     assert store.tickets("folder:here:/f") == []
+
+
+def test_a_small_session_is_not_behind_large_ones(world: World) -> None:
+    def wide(width: int) -> SessionRef:
+        step = Step(id="each", action=Action.AGENT, for_each=tuple(range(width)))
+        id_ = world.engine.start(Program(body=(step,)), About(kind="loop", name="x")).session
+        return SessionRef(id_, id_)
+
+    for _ in range(3):
+        wide(500)
+    small = wide(5)
+    done = 0
+    while world.engine.session(small.id).status == "active":
+        ref, address = world.hints.pop(0)
+        world.settle(ref, world.grant(ref, address))
+        done += 1
+    assert done <= 3 * Settings().window + 3 * 5 + 5

@@ -1,0 +1,88 @@
+"""Several workers: limits that agents themselves count, and sessions that stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import InvalidDocument
+from leadhand.documents import Doer, LoopDocument
+from tests.integration.fleet import Fleet
+from tests.waiting import wait_until
+
+#: Counts how many of its kind run side by side, and keeps the most that it saw.
+COUNTS = """
+import fcntl, json, pathlib, sys, time
+room = pathlib.Path(sys.argv[1])
+def change(by):
+    with (room / "count").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        now, most, runs = json.loads(file.read() or "[0, 0, 0]")
+        now += by
+        file.truncate(0)
+        file.write(json.dumps([now, max(now, most), runs + (by > 0)]))
+change(1)
+time.sleep(0.2)
+change(-1)
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, store_url, broker_url, lease_s=1.5)
+    yield fleet
+    fleet.close()
+
+
+def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
+    counts = fleet.script("counts.py", COUNTS)
+    command = [*counts.split(), str(fleet.folder)]
+    command[1] = str(fleet.folder / command[1])
+    agents = fleet.folder / "agents.toml"
+    agents.write_text(f"[agents.x]\ncommand = {command!r}\n".replace("'", '"'))
+    for name in ("one", "two", "three", "four"):
+        fleet.worker(name, LEADHAND_CONCURRENCY="1", LEADHAND_AGENTS=str(agents))
+    fleet.engine.limit("agent:x", concurrency=2)
+    sessions = []
+    for number in range(8):
+        folder = fleet.folder / str(number)
+        folder.mkdir()
+        sessions.append(fleet.submitted("true", cwd=str(folder), doer=Doer(agent="x")))
+    assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
+    assert (fleet.folder / "count").read_text() == "[0, 2, 8]"
+
+
+def test_two_sessions_in_one_folder_take_turns(fleet: Fleet) -> None:
+    counts = fleet.script("counts.py", COUNTS)
+    fleet.worker("one", LEADHAND_CONCURRENCY="4")
+    sessions = [fleet.loop(f"{counts} .", "true") for _ in range(3)]
+    assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
+    assert (fleet.folder / "count").read_text() == "[0, 1, 3]"
+
+
+def test_sessions_stay_where_their_folder_is_and_can_be_moved(fleet: Fleet) -> None:
+    roots = {name: fleet.folder / name for name in ("a", "b")}
+    for root in roots.values():
+        (root / "work").mkdir(parents=True)
+    fleet.worker("one", LEADHAND_PLACE="a", LEADHAND_ROOTS=str(roots["a"]))
+    second = fleet.worker("two", LEADHAND_PLACE="b", LEADHAND_ROOTS=str(roots["b"]))
+    at_b = fleet.loop("pwd", "true", cwd=str(roots["b"] / "work"))
+    assert fleet.engine.session(at_b).place == "b"
+    assert fleet.ended(at_b).result_text == str(roots["b"] / "work")
+    fleet.kill(second)
+    left = fleet.loop("pwd", "true", cwd=str(roots["b"] / "work"))
+    fleet.engine.store.forget_worker("two")
+    notes = fleet.engine.session(left).notes
+    assert notes == [f"place 'b' has no worker; start one there, or: leadhand rehome {left} PLACE"]
+    fleet.engine.rehome(left, "a")
+    assert fleet.ended(left).verdict == "accept"
+
+
+def test_a_place_that_nobody_is_at_is_refused(fleet: Fleet) -> None:
+    fleet.worker("one")
+    document = LoopDocument.model_validate({"task": "t", "checker": "true", "place": "mars"})
+    with pytest.raises(InvalidDocument, match="workers are at local"):
+        fleet.engine.submit(document)
