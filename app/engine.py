@@ -254,6 +254,7 @@ class Engine:
             "from": [status.value for status in MOVABLE],
             "place": place,
             "folder": f"folder:{place}:{folder}" if folder else "",
+            "signature": self._signed_anew(ref, fields, place),
         }
         answer = self._run("control", ref, arguments)
         if answer.word == "refused":
@@ -569,8 +570,20 @@ class Engine:
             raise SpecForeign(ref.id, f"program {facts.program} was changed after it was signed")
         return found.program
 
+    def _signed_anew(self, ref: SessionRef, fields: Mapping[str, str], place: str) -> str:
+        """The signature for another place; what we did not sign before stays unsigned."""
+        facts = self._facts_of(ref, fields)
+        try:
+            self._genuine(ref, facts)
+        except SpecForeign:
+            return ""
+        return self.signature(ref, facts.program, cwd=facts.cwd or "", place=place)
+
     def _read_facts(self, ref: SessionRef) -> Facts:
-        fields = self.store.fields(ref)
+        return self._facts_of(ref, self.store.fields(ref))
+
+    @staticmethod
+    def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
         if "program" not in fields:
             raise SessionUnknown(ref.id)
         cwd = fields.get("cwd") or None

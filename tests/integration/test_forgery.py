@@ -147,6 +147,23 @@ def test_a_session_that_was_tampered_with_runs_nothing(fleet, redis_client, tamp
     assert [found for found in left(fleet) if Path(found).is_file()] == []
 
 
+def test_a_session_that_moves_is_signed_for_its_new_place(fleet, redis_client):
+    session = fleet.engine.submit(document(fleet.folder)).session
+    fleet.engine.rehome(session, "far")
+    attempt(engine_of(fleet, LEADHAND_PLACE="far"), session)
+    assert (fleet.folder / "ran").exists()
+
+
+def test_moving_a_session_does_not_make_it_ours(fleet, redis_client):
+    session = fleet.engine.submit(document(fleet.folder)).session
+    unsigned(redis_client, fleet, session)
+    fleet.engine.rehome(session, "far")
+    worker = engine_of(fleet, LEADHAND_PLACE="far")
+    attempt(worker, session)
+    assert worker.result(session).status == "failed"
+    assert not (fleet.folder / "ran").exists()
+
+
 def test_a_stranger_s_session_can_be_looked_at_and_forgotten(fleet, redis_client):
     session = fleet.engine.submit(document(fleet.folder)).session
     with_a_swapped_document(redis_client, fleet, session)
