@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -52,7 +52,8 @@ class Client:
     """One API, by its address, or by the environment, or the current folder's embedded stack.
 
     Every call bears a broken connection and a Redis that is away for a while: it is tried again
-    for `patience_s`, and carried out once. A client may be shared between threads.
+    for `patience_s`, and carried out once; `say` hears of it. A client may be shared between
+    threads.
     """
 
     def __init__(
@@ -62,11 +63,12 @@ class Client:
         *,
         timeout_s: float = 30.0,
         patience_s: float = 30.0,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self._held = ExitStack()
         self.url, token = _address(url, token, self._held)
         self._transport = self._held.enter_context(
-            closing(Transport(self.url, token, timeout_s=timeout_s, patience_s=patience_s))
+            closing(Transport(self.url, token, timeout_s=timeout_s, patience_s=patience_s, say=say))
         )
 
     def submit(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from leadhand.errors import AnswerUnreadable, ApiAway, Unavailable
 from leadhand.paths import session_path
 from leadhand.patience import Patience
-from leadhand.transport import Call, Transport
+from leadhand.transport import Call, Outage, Transport
 from leadhand.views import Event
 
 #: Where a record begins.
@@ -28,7 +28,7 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
     Unavailable once no new event came for as long as the transport's patience.
     """
     last = after
-    patience = Patience(transport.patience_s)
+    patience, outage = Patience(transport.patience_s), Outage(transport)
     while True:
         failure: ApiAway | Unavailable = ApiAway(transport.url, "it closes the stream again")
         try:
@@ -37,9 +37,11 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
                     return
                 last = event.id
                 patience.renew()
+                outage = Outage(transport)
                 yield event
         except (ApiAway, Unavailable) as error:
             failure = error
+        outage.goes_on(failure)
         if not patience.pause():
             raise failure
 

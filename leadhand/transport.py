@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -44,9 +44,18 @@ class Answer(NamedTuple):
 class Transport:
     """One API's connections."""
 
-    def __init__(self, url: str, token: str, *, timeout_s: float, patience_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float,
+        patience_s: float,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
         self.url = url
         self.patience_s = patience_s
+        self._say = say
         self._http = httpx2.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -59,13 +68,19 @@ class Transport:
     def send(self, call: Call) -> Answer:
         """The API's answer, whatever it says. Raises ApiAway once patience is out."""
         patience = Patience(self.patience_s)
+        outage = Outage(self)
         while True:
             came = self._attempt(call)
             if isinstance(came, ApiAway):
+                outage.goes_on(came)
                 if not patience.pause():
                     raise came
-            elif not _is_passing(came) or not patience.pause(retry_after(came)):
+            elif not _is_passing(came):
                 return Answer(came, repeated=patience.tried)
+            else:
+                outage.goes_on(_refusal(came))
+                if not patience.pause(retry_after(came)):
+                    return Answer(came, repeated=patience.tried)
 
     @contextmanager
     def stream(self, call: Call) -> Iterator[httpx2.Response]:
@@ -81,6 +96,11 @@ class Transport:
                 response.close()
         except httpx2.TransportError as error:
             raise ApiAway(self.url, _why(error)) from error
+
+    def say(self, text: str) -> None:
+        """Tell whoever waits, where somebody listens."""
+        if self._say is not None:
+            self._say(text)
 
     def close(self) -> None:
         self._http.close()
@@ -106,6 +126,20 @@ class Transport:
             content=call.content,
             timeout=self._http.timeout if timeout is None else timeout,
         )
+
+
+class Outage:
+    """A time in which every try fails: the second one is told, once, for a blip is no news."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._failures = 0
+
+    def goes_on(self, why: ApiAway | Refused) -> None:
+        """One more try has failed."""
+        self._failures += 1
+        if self._failures == 2:
+            self._transport.say(f"{why}; trying again for {self._transport.patience_s:g} s")
 
 
 def retry_after(response: httpx2.Response) -> float | None:

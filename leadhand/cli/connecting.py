@@ -22,7 +22,7 @@ def connected() -> Iterator[Client]:
 
     settings = ClientSettings.from_env()
     if settings.url is not None:
-        with Client(settings.url, settings.token) as client:
+        with Client(settings.url, settings.token, say=tell) as client:
             yield client
         return
     from leadhand.embedded import ensure
@@ -30,7 +30,7 @@ def connected() -> Iterator[Client]:
     folder = settings.home or Path.cwd()
     with (
         ensure(folder, say=tell) as connection,
-        Client(connection.url, connection.token) as client,
+        Client(connection.url, connection.token, say=tell) as client,
     ):
         yield client
 
