@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import httpx2
 import psutil
@@ -82,15 +82,17 @@ class Project:
         """Start a command in a process group of its own, as a shell does."""
         return self.start([str(BIN / "leadhand"), *arguments])
 
-    def start(self, command: Sequence[str], **env: str) -> subprocess.Popen[str]:
+    def start(
+        self, command: Sequence[str], *, output: IO[str] | int = subprocess.PIPE, **env: str
+    ) -> subprocess.Popen[str]:
         """Start a program in the folder."""
         process = subprocess.Popen(
             command,
             cwd=self.folder,
             env={**self.env, **env},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
             text=True,
             start_new_session=True,
         )

@@ -99,3 +99,26 @@ def test_a_killed_command_leaves_its_session_to_the_next_one(project: Project):
     (project.folder / "go").touch()
     assert project.leadhand("wait", session["id"]).code == 0
     assert len(project.lines("starts")) == 1
+
+
+def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(project: Project):
+    project.write("doer.py", WAITS)
+    command = project.begin(
+        "spawn", "t", "--doer", f"{sys.executable} doer.py", "--checker", "true", "--json"
+    )
+    wait_until(lambda: project.lines("starts"), timeout=15)
+    servers = [one for one in project.tree() if is_server(" ".join(one.cmdline()))]
+    assert len(servers) >= 2
+    for server in servers:
+        server.kill()
+    (project.folder / "go").touch()
+    ended = project.ended(command)
+    assert ended.code == 0, ended.err
+    assert ended.json()["verdict"] == "accept"
+    with project.api() as client:
+        assert set(outcomes(client, ended.json()["session_id"]).values()) == {1}
+
+
+def is_server(command: str) -> bool:
+    """Redis or the API, but not a worker."""
+    return "valkey-server" in command or "redis-server" in command or "-m api" in command
