@@ -16,10 +16,11 @@ if step.hinted and A.depth > BUSY_DEPTH and now - step.hinted < HINT_BUSY_MS the
   redis.call('ZADD', G.ready, now + HINT_MAX_MS, member(address))
   return reply('busy')
 end
-if step.hinted then
+local r = route(path_of(address))
+local queue = queue_of(r)
+if redis.call('ZSCORE', K.hinted, queue .. '<' .. address) then
   step.hints = (step.hints or 0) + 1
-  local r = route(path_of(address))
-  hint(address, step, r, queue_of(r))
+  hint(address, step, r, queue)
   save('steps', address)
 else
   offer(address)

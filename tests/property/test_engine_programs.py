@@ -512,6 +512,16 @@ def test_due_retries_come_back_through_the_window(bench: Bench):
     drive.ended_well()
 
 
+def test_step_in_line_is_not_hinted_for_having_been_so_before_a_stop(bench: Bench):
+    drive = bench.start(program(step("b", needs=()), step("a", needs=())), window=1)
+    assert drive.hinted == ["b"]
+    drive.control("stop")
+    drive.control("resume")
+    assert drive.hinted == ["b", "a"]
+    drive.rehint("b")
+    assert drive.members("hinted") == {"tools<a"}
+
+
 def test_stale_place_in_the_line_is_no_hint_before_its_time(bench: Bench):
     drive = bench.start(program(step("w", for_each=(1, 2, 3), retries=2)), window=1)
     assert drive.hinted == ["w~1#1"]

@@ -1,0 +1,423 @@
+"""Faults that somebody might make, each as the text that it changes.
+
+The suite must notice them all: `walk` faults by the model alone, `programs` faults by the programs
+written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import resources
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from app.store import source
+
+
+class Fault(NamedTuple):
+    name: str
+    #: A script of app/lua without its ending, or decide.py.
+    file: str
+    old: str
+    new: str
+    found_by: Literal["walk", "programs"] = "walk"
+
+    def text(self) -> str:
+        """The file as it is, without the fault."""
+        folder = resources.files("app")
+        path = folder / self.file if self.file.endswith(".py") else folder / f"lua/{self.file}.lua"
+        return path.read_text(encoding="utf-8")
+
+    def sources(self, verb: str) -> str:
+        """The script of a verb, with the fault where it is built on this file."""
+        return source(verb).replace(self.old, self.new)
+
+    def decide(self) -> ModuleType:
+        """app.decide with the fault."""
+        module = ModuleType("app.decide")
+        code = compile(self.text().replace(self.old, self.new), "decide.py", "exec")
+        exec(code, module.__dict__)
+        return module
+
+
+FAULTS = [
+    # Fences and nonces
+    Fault(
+        "settle takes any attempt's word",
+        "settle",
+        "if not step or step.fence ~= A.fence or step.nonce ~= A.nonce then",
+        "if not step then",
+    ),
+    Fault(
+        "beat keeps a step for whoever asks",
+        "beat",
+        "step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then",
+        "step.state ~= 'running' then",
+    ),
+    Fault(
+        "release hands back another's step",
+        "release",
+        "step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then",
+        "step.state ~= 'running' then",
+    ),
+    Fault(
+        "the fence does not grow",
+        "_ready",
+        "step.fence, step.attempt = (step.fence or 0) + 1,",
+        "step.fence, step.attempt = step.fence or 1,",
+    ),
+    Fault(
+        "parking grants no new fence", "park", "step.fence + 1, nil, nil", "step.fence, nil, nil"
+    ),
+    Fault(
+        "an answer needs no fence", "answer", " or step.fence ~= A.fence then", " then", "programs"
+    ),
+    Fault(
+        "an exit needs no fence",
+        "control",
+        "step.state ~= 'running' or step.fence ~= A.fence then",
+        "step.state ~= 'running' then",
+        "programs",
+    ),
+    # Repetition
+    Fault("settle forgets that it settled", "settle", "step.settled = A.fence\n", "\n"),
+    Fault(
+        "the next claim is lost on replay",
+        "settle",
+        "if #answer.grants > 0 then step.next = answer.grants end",
+        "",
+    ),
+    Fault(
+        "replay hands out claims that were lost since",
+        "settle",
+        " and later.fence == given.fence and later.nonce == given.nonce then",
+        " then",
+    ),
+    Fault("a claim is not remembered", "claim", "if step.nonce == A.nonce then", "if false then"),
+    Fault(
+        "a claim is given again after its lease",
+        "claim",
+        "if step.state ~= 'running' or step.lease <= now then",
+        "if step.state ~= 'running' then",
+    ),
+    Fault(
+        "parking twice hands the step over",
+        "park",
+        "if step.state == 'parked' and step.fence == A.fence + 1 then",
+        "if false then",
+    ),
+    Fault(
+        "a control that is repeated is refused",
+        "control",
+        "if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then",
+        "if false then",
+    ),
+    Fault(
+        "create knows no nonce",
+        "create",
+        "made_by and made_by == A.fields.nonce",
+        "false",
+        "programs",
+    ),
+    Fault(
+        "create takes any body for a key",
+        "create",
+        "known:match('|(.*)$') == A.body and 'exists' or 'conflict'",
+        "'exists'",
+        "programs",
+    ),
+    # Claims
+    Fault(
+        "a running step is claimed",
+        "claim",
+        "elseif step.state ~= 'ready' then",
+        "elseif false then",
+    ),
+    Fault(
+        "a stopped session's step is claimed",
+        "claim",
+        "if S.status ~= 'active' then",
+        "if false then",
+    ),
+    Fault("a retry is claimed too early", "claim", "elseif early(step) then", "elseif false then"),
+    # Deadlines
+    Fault(
+        "a lease has no deadline",
+        "_ready",
+        "  redis.call('ZADD', G.leases, step.lease, member(address))\n",
+        "",
+    ),
+    Fault(
+        "a question has no deadline",
+        "park",
+        "redis.call('ZADD', G.leases, step.parked.until_ms, member(address))\n",
+        "",
+    ),
+    Fault(
+        "a hint has no deadline",
+        "_ready",
+        "  redis.call('ZADD', G.ready, now + wait, member(address))\n",
+        "",
+    ),
+    Fault(
+        "a retry has no deadline",
+        "_ready",
+        "    redis.call('ZADD', G.ready, step.due, member(address))\n",
+        "",
+    ),
+    Fault(
+        "a beat extends the deadline",
+        "beat",
+        "math.min(now + A.lease_ms, step.deadline + GRACE_MS)",
+        "now + A.lease_ms",
+    ),
+    Fault(
+        "a lease outlives its deadline",
+        "_ready",
+        "math.min(now + A.lease_ms, step.deadline + GRACE_MS)",
+        "now + A.lease_ms",
+    ),
+    Fault("a living attempt is given up", "expire", "if step.lease > now then", "if false then"),
+    Fault(
+        "a timeout counts as a loss",
+        "expire",
+        "if now >= step.deadline + GRACE_MS then",
+        "if false then",
+    ),
+    Fault(
+        "a loss counts as a failure", "expire", "count('attempts_lost')", "count('attempts_failed')"
+    ),
+    Fault("no step is ever poison", "expire", "step.lost > LOST_MAX", "false", "programs"),
+    Fault(
+        "a question is closed before its time",
+        "expire",
+        "if wait.until_ms > now then",
+        "if false then",
+    ),
+    Fault(
+        "a restart has no grace", "due", "now >= grace and batch(G.leases) or {}", "batch(G.leases)"
+    ),
+    # Retries
+    Fault(
+        "a retry is not counted",
+        "_outcome",
+        "step.failed = (step.failed or 0) + 1",
+        "step.failed = step.failed or 0",
+    ),
+    Fault("back-off does not grow", "_outcome", "* 2 ^ (step.failed - 1)", "* 1"),
+    Fault(
+        "what ends is tried again",
+        "_outcome",
+        "step.failed <= r.retries and turns_open(block_of(address))",
+        "step.failed <= r.retries",
+    ),
+    Fault(
+        "retries are one too many", "decide.py", "step.retry.retries,", "step.retry.retries + 1,"
+    ),
+    # Joins
+    Fault(
+        "a join fires one too early",
+        "_turns",
+        "< needed then return false end",
+        "< needed - 1 then return false end",
+    ),
+    Fault(
+        "a join is a counter",
+        "_turns",
+        "  if redis.call('ZADD', K.arrived, 'NX', 0, join .. '<' .. name) == 0 then return",
+        "  do return redis.call('HINCRBY', K.session, 'joined:' .. join, 1) >= needed end\n"
+        "  if true then return",
+        "programs",
+    ),
+    Fault(
+        "joins of all runs are one",
+        "control",
+        "local join = turn_address('', node.name, run_of('', node.name))",
+        "local join = turn_address('', node.name, 1)",
+    ),
+    Fault(
+        "a block ends with its first open end",
+        "decide.py",
+        '"sinks": len(sinks_of(block))',
+        '"sinks": 1',
+    ),
+    Fault(
+        "a check that fails ends its loop", "decide.py", " and step.action is not Action.CHECK", ""
+    ),
+    Fault("an empty for_each never arrives", "_turns", "if width == 0 then", "if false then"),
+    Fault(
+        "a for_each ends with its first item",
+        "_turns",
+        "joined(id .. '#', item, load('turns', id).width)",
+        "joined(id .. '#', item, 1)",
+    ),
+    # Turns
+    Fault(
+        "a turn closes over what runs",
+        "_turns",
+        "if redis.call('ZLEXCOUNT', K.running, below(turn)) == 0 then",
+        "if true then",
+    ),
+    Fault(
+        "a turn that ends leaves its steps ready",
+        "_turns",
+        "if step.state ~= 'running' then cancel(address, step) end",
+        "",
+    ),
+    Fault(
+        "inner turns outlive the outer one",
+        "_turns",
+        "  close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)\n",
+        "",
+    ),
+    Fault(
+        "a loop turns once too often",
+        "_turns",
+        "if iteration >= turn.max then",
+        "if iteration > turn.max then",
+    ),
+    Fault(
+        "what fails at once starts its neighbours",
+        "_turns",
+        "  if ended(block) then return end\n  local r, run",
+        "  local r, run",
+        "programs",
+    ),
+    Fault("a retried loop spends no retry", "_turns", "turn.left - 1", "turn.left"),
+    Fault(
+        "who is handed back does not close the turn",
+        "_outcome",
+        "    cancel(address, step)\n    close_around(block_of(address))\n",
+        "    cancel(address, step)\n",
+    ),
+    Fault(
+        "what parks too late releases nothing",
+        "park",
+        "  dispatch()\n",
+        "",
+        "programs",
+    ),
+    # What is told
+    Fault(
+        "the end of a step is not told",
+        "_outcome",
+        "  emit('step.settled', address,",
+        "  local _ = (function() end)('step.settled', address,",
+    ),
+    Fault(
+        "a cancellation is told twice",
+        "_turns",
+        "  emit('step.cancelled', address)\n",
+        "  emit('step.cancelled', address) emit('step.cancelled', address)\n",
+    ),
+    Fault("an iteration is not written", "_turns", "  redis.call('RPUSH', K.ledger, entry)\n", ""),
+    Fault(
+        "an iteration that ends early is not written",
+        "_turns",
+        "  if id ~= '' and not turn.each then record_iteration(",
+        "  if false then record_iteration(",
+    ),
+    Fault("a step is not counted", "_outcome", "  count('steps')\n", ""),
+    # Stop and go
+    Fault(
+        "stop leaves hints behind",
+        "control",
+        "  forget_hints()\n  stop_if_idle()\n",
+        "  stop_if_idle()\n",
+    ),
+    Fault(
+        "a stopping session hints on", "_ready", "  if S.status ~= 'active' then return end\n", ""
+    ),
+    Fault(
+        "stop waits for nobody", "_session", "and redis.call('ZCARD', K.running) == 0 then", "then"
+    ),
+    Fault(
+        "resume forgets what was ready",
+        "control",
+        "  if failed then return run_anew() end\n",
+        "  do return failed and run_anew() end\n",
+    ),
+    Fault(
+        "what failed runs under its old address",
+        "control",
+        "run_of('', node.name) + 1)",
+        "run_of('', node.name))",
+    ),
+    Fault(
+        "late successes are forgotten on resume",
+        "decide.py",
+        '{"": sinks_of(program.body)}',
+        '{"": ()}',
+    ),
+    Fault(
+        "what never began is forgotten on resume",
+        "decide.py",
+        "for n in needs if n not in done}",
+        "for n in needs if n in set(names)}",
+    ),
+    Fault(
+        "exit loses to a failure",
+        "control",
+        "  end_root('exit')\n",
+        "  end_turn('', 'exit', A.reason)\n",
+        "programs",
+    ),
+    # The window
+    Fault(
+        "slots of the window leak", "_ready", "== 1 then freed[queue] = true end", "== 1 then end"
+    ),
+    Fault(
+        "the window of one queue counts others",
+        "_ready",
+        "ZLEXCOUNT', K.hinted, range_of(queue .. '<'))",
+        "ZLEXCOUNT', K.hinted, range_of(queue))",
+    ),
+    Fault("there is no window", "_ready", ">= tonumber(S.window)", ">= 1000000"),
+    Fault("a retry is hinted before its time", "rehint", "if early(step) then", "if false then"),
+    Fault(
+        "the settler is granted any step",
+        "_ready",
+        " and route(path_of(address)).quick then",
+        " then",
+    ),
+    # Ends
+    Fault(
+        "an ended session stays for ever", "_session", "  keep_s = S.retention + 24 * 3600\n", ""
+    ),
+    Fault(
+        "a lease outlives its step",
+        "_outcome",
+        "  redis.call('ZREM', G.leases, member(address))\n",
+        "",
+    ),
+    Fault(
+        "a resumed session is still forgotten",
+        "_session",
+        "  for _, key in pairs(K) do redis.call('PERSIST', key) end\n",
+        "",
+        "programs",
+    ),
+    Fault(
+        "delete leaves the program",
+        "delete",
+        "== 0 then redis.call('DEL', PROGRAM) end",
+        "== 0 then end",
+        "programs",
+    ),
+]
+
+
+def noticed(tries: Iterator[Callable[[], Any]]) -> bool:
+    """Whether one of them fails as a test fails; a script that breaks is no proof."""
+    for attempt in tries:
+        try:
+            attempt()
+        except (AssertionError, KeyError):
+            return True
+        except ResponseError as broken:
+            if "stack overflow" not in str(broken):
+                raise
+            return True
+    return False

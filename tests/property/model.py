@@ -1,0 +1,507 @@
+"""What the engine should do, in plain objects: a tree of turns, blocks and steps, and a clock.
+
+Written from the design's words, not from the scripts: a node starts once all that it needs has
+arrived, and a block is done once all of its nodes have; there are no join sets, no indexes and no
+keys. Whoever changes a rule of the engine changes it here as well, and the two must agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from app.program import Action, Loop, OnFail, Program, Step, needs_of
+
+GRACE_MS = 10_000
+EXIT_GRACE_MS = 10_000
+LOST_MAX = 5
+MAY = {
+    "stop": {"active"},
+    "resume": {"stopped", "failed"},
+    "exit": {"active", "stopping"},
+    "abort": {"active", "stopping", "stopped", "exiting", "failed"},
+}
+ENDING = {
+    Action.AGENT: {"terminate"},
+    Action.JUDGE: {"accept", "terminate"},
+    Action.BREAK: {"accept", "terminate"},
+}
+
+
+@dataclass(eq=False)
+class StepRun:
+    address: str
+    node: Step
+    block: Block
+    item: bool
+    state: str = "ready"
+    fence: int = 0
+    nonce: str | None = None
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    lease: int | None = None
+    deadline: int | None = None
+    due: int | None = None
+    until: int = 0
+    look_at: int = 0
+    on: str = ""
+    verdict: str | None = None
+    settled: int | None = None
+    granted: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Turn:
+    address: str
+    node: Step | Loop | None
+    block: Block | None
+    state: str = "open"
+    iteration: int = 0
+    max: int = 0
+    left: int = 0
+    verdict: str | None = None
+    inner: Block | None = None
+    arrived: int = 0
+    width: int = 0
+
+    @property
+    def loop(self) -> bool:
+        return isinstance(self.node, Loop)
+
+
+@dataclass(eq=False)
+class Block:
+    turn: Turn
+    address: str
+    body: tuple[Step | Loop, ...]
+    arrived: set[str] = field(default_factory=set)
+    begun: dict[str, StepRun | Turn] = field(default_factory=dict)
+    runs: Counter[str] = field(default_factory=Counter)
+    widths: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> bool:
+        turn, outer = self.turn, self.turn.block
+        return turn.state == "open" and turn.inner is self and (outer is None or outer.open)
+
+    def turns(self) -> Iterator[Turn]:
+        """The turns around it, innermost first."""
+        block: Block | None = self
+        while block is not None:
+            yield block.turn
+            block = block.turn.block
+
+    def address_of(self, name: str) -> str:
+        return f"{self.address}/{name}" if self.address else name
+
+
+class Model:
+    """One session. Every method answers the word that the script of its name should answer."""
+
+    def __init__(self, program: Program, now: int) -> None:
+        self.now = now
+        self.status = "active"
+        self.steps: dict[str, StepRun] = {}
+        self.turns: dict[str, Turn] = {}
+        self.events: Counter[tuple[str, str]] = Counter({("session.created", ""): 1})
+        self.ledger: Counter[tuple[str, int, str]] = Counter()
+        self.counters: Counter[str] = Counter()
+        self.released: list[StepRun] = []
+        self.allowance: int | None = None
+        self.exited: tuple[str, int] = ("", 0)
+        self.steered: str | None = None
+        self.root = Turn("", None, None)
+        self.turns[""] = self.root
+        self.root.inner = Block(self.root, "", program.body)
+        self._start(self.root.inner)
+
+    # What is asked of it
+
+    def claim(self, address: str, nonce: str, lease_ms: int) -> str:
+        step = self.steps.get(address)
+        if step is None:
+            return "refused"
+        if step.nonce == nonce:
+            lasts = step.state == "running" and (step.lease or 0) > self.now
+            return "granted" if lasts else "superseded"
+        if self.status != "active" or not step.block.open or not self.claimable(step):
+            return "refused"
+        self.grant(step, nonce, lease_ms)
+        return "granted"
+
+    def claimable(self, step: StepRun) -> bool:
+        return step.state == "ready" and (step.due or 0) <= self.now
+
+    def grant(self, step: StepRun, nonce: str, lease_ms: int) -> None:
+        step.state, step.nonce, step.due = "running", nonce, None
+        step.fence += 1
+        step.attempt += 1
+        step.deadline = self.now + round(step.node.timeout_s * 1000)
+        step.lease = min(self.now + lease_ms, step.deadline + GRACE_MS)
+        self._tell("step.claimed", step.address)
+
+    def beat(self, address: str, fence: int, nonce: str, lease_ms: int) -> str:
+        step = self._holder(address, fence, nonce)
+        if step is None:
+            return "lost"
+        step.lease = min(self.now + lease_ms, (step.deadline or 0) + GRACE_MS)
+        if not step.block.open:
+            by, at = self.exited
+            return "ok" if by == address and self.now < at + EXIT_GRACE_MS else "cancel"
+        return "stop" if self.status == "stopping" else "ok"
+
+    def settle(
+        self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
+        retryable: bool, expand: dict[str, list[str]],
+    ) -> str:  # fmt: skip
+        step = self.steps.get(address)
+        if step is None or (step.fence, step.nonce) != (fence, nonce):
+            return "superseded"
+        if step.settled == fence:
+            return "repeated"
+        if step.state != "running":
+            return "superseded"
+        step.settled = fence
+        if word == "failed":
+            self._fail_attempt(step, verdict, retryable=retryable, expand=expand)
+        else:
+            self._finish(step, word, verdict, expand)
+        return "again" if step.state == "ready" else "settled"
+
+    def release(self, address: str, fence: int, nonce: str) -> str:
+        step = self._holder(address, fence, nonce)
+        if step is None:
+            return "superseded"
+        step.attempt -= 1
+        self._hand_back(step, "step.released")
+        return "released"
+
+    def park(self, address: str, fence: int, nonce: str, on: str, until: int) -> str:
+        step = self.steps.get(address)
+        if step and step.state == "parked" and (step.fence, step.nonce) == (fence + 1, nonce):
+            return "parked"
+        step = self._holder(address, fence, nonce)
+        if step is None:
+            return "superseded"
+        if not step.block.open:
+            self._hand_back(step, "step.released")
+            return "superseded"
+        step.state, step.fence, step.lease, step.deadline = "parked", fence + 1, None, None
+        step.on, step.until, step.look_at = on, until, until
+        self._tell("step.parked", address)
+        self._stop_if_idle()
+        return "parked"
+
+    def answer(self, address: str, fence: int, word: str) -> str:
+        step = self.steps.get(address)
+        if step is None or step.state != "parked" or step.fence != fence:
+            return "superseded"
+        self._finish(step, word, None, {})
+        return "settled"
+
+    def expire(self, address: str) -> str:
+        step = self.steps.get(address)
+        if step is None or step.state not in ("running", "parked"):
+            return "gone"
+        if step.state == "parked":
+            return self._expire_parked(step)
+        return self._expire_running(step)
+
+    def control(
+        self,
+        verb: str,
+        nonce: str,
+        *,
+        by: tuple[str, int] | None = None,
+        allowance: int | None = None,
+    ) -> str:
+        if nonce == self.steered:
+            return "done"
+        if by is not None:
+            step = self.steps.get(by[0])
+            if step is None or step.state != "running" or step.fence != by[1]:
+                return "refused"
+        if self.status not in MAY[verb]:
+            return "refused"
+        self.steered = nonce
+        self._steer(verb, by, allowance)
+        return "done"
+
+    # How it comes about
+
+    def _steer(self, verb: str, by: tuple[str, int] | None, allowance: int | None) -> None:
+        failed = self.status == "failed"
+        self.status = {"stop": "stopping", "resume": "active", "exit": "exiting"}.get(
+            verb, "aborting"
+        )
+        self._tell("session.status", "")
+        match verb:
+            case "stop":
+                self._stop_if_idle()
+            case "resume" if failed:
+                self.allowance = allowance
+                self._run_anew()
+                self.allowance = None
+            case "exit" | "abort":
+                self.exited = (by[0], self.now) if by and verb == "exit" else self.exited
+                self._end_root(verb, failed=failed)
+            case _:
+                pass
+
+    def _end_root(self, verdict: str, *, failed: bool) -> None:
+        if failed:
+            self._end_session("aborted")
+        elif self.root.state == "open":
+            self._end(self.root, verdict)
+        else:
+            self.root.verdict = verdict
+
+    def _run_anew(self) -> None:
+        root, block = self.root, self.root.inner
+        assert block is not None
+        root.state, root.verdict = "open", None
+        block.arrived = {
+            node.id for node in block.body if self._fine(node, block.begun.get(node.id))
+        }
+        for node in block.body:
+            if node.id not in block.arrived:
+                block.begun.pop(node.id, None)
+                block.runs[node.id] += 1
+        self._start(block)
+
+    def _fine(self, node: Step | Loop, run: StepRun | Turn | None) -> bool:
+        if isinstance(run, Turn):
+            passed = isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE
+            return run.verdict == "accept" or (passed and run.verdict != "cancelled")
+        if run is None or run.verdict in ENDING.get(run.node.action, ()):
+            return False
+        return run.state in ("succeeded", "skipped") or (
+            run.state == "failed" and not self._critical(run.node)
+        )
+
+    def _start(self, block: Block, *, after: str | None = None) -> None:
+        """Begin the nodes (that need this one) whose needs have all arrived."""
+        needs = needs_of(block.body)
+        for node in block.body:
+            fresh = node.id not in block.begun and node.id not in block.arrived
+            asked = after is None or after in needs[node.id]
+            if block.open and fresh and asked and block.arrived.issuperset(needs[node.id]):
+                self._begin(block, node)
+
+    def _begin(self, block: Block, node: Step | Loop) -> None:
+        run = block.runs[node.id] + 1
+        address = block.address_of(node.id)
+        if isinstance(node, Loop):
+            self._open_loop(block, node, node.retries if node.on_fail is OnFail.RETRY else 0)
+        elif node.for_each is not None:
+            listed = None if isinstance(node.for_each, str) else len(node.for_each)
+            turn = Turn(f"{address}~{run}", node, block)
+            turn.width = block.widths.get(node.id, 0) if listed is None else listed
+            turn.inner = Block(turn, turn.address, ())
+            block.begun[node.id] = self.turns[turn.address] = turn
+            for item in range(1, turn.width + 1):
+                self._ready(StepRun(f"{turn.address}#{item}", node, turn.inner, item=True))
+            if turn.width == 0:
+                self._close(turn, "accept")
+        else:
+            step = StepRun(address if run == 1 else f"{address}~{run}", node, block, item=False)
+            block.begun[node.id] = step
+            self._ready(step)
+
+    def _open_loop(self, block: Block, node: Loop, left: int) -> None:
+        turn = Turn(f"{block.address_of(node.id)}~{block.runs[node.id] + 1}", node, block)
+        outermost = block.turn is self.root and self.allowance is not None
+        turn.max = self.allowance or 0 if outermost else node.max_iterations
+        turn.left = left
+        block.begun[node.id] = self.turns[turn.address] = turn
+        self._tell("loop.opened", turn.address)
+        if turn.max == 0:
+            self._close(turn, "max_iterations")
+        else:
+            self._iterate(turn)
+
+    def _iterate(self, turn: Turn) -> None:
+        assert isinstance(turn.node, Loop)
+        turn.iteration += 1
+        if turn.iteration > 1:
+            self._tell("loop.iteration", turn.address)
+        turn.inner = Block(turn, f"{turn.address}[{turn.iteration}]", turn.node.body)
+        self._start(turn.inner)
+
+    def _arrive(self, block: Block, name: str) -> None:
+        block.arrived.add(name)
+        self._start(block, after=name)
+        if not block.open or len(block.arrived) < len(block.body):
+            return
+        if block.turn is self.root:
+            self._close(self.root, "accept")
+            return
+        self._write(block.turn, "retry")
+        if block.turn.iteration < block.turn.max:
+            self._iterate(block.turn)
+        else:
+            self._close(block.turn, "max_iterations")
+
+    def _ready(self, step: StepRun) -> None:
+        step.state = "ready"
+        self.steps[step.address] = step
+        self.released.append(step)
+        self._tell("step.ready", step.address)
+
+    def _finish(
+        self, step: StepRun, word: str, verdict: str | None, expand: dict[str, list[str]]
+    ) -> None:
+        open_, block = step.block.open, step.block
+        self._leave(step, word)
+        step.verdict = verdict
+        self.counters["steps"] += 1
+        self._tell("step.settled", step.address)
+        for name, items in expand.items():
+            block.widths[name] = len(items)
+        if not open_:
+            self._close_around(block)
+        elif word == "failed" and self._critical(step.node):
+            self._end(block.turn, "terminate")
+        elif verdict in ENDING.get(step.node.action, ()):
+            self._end(block.turn, str(verdict))
+        elif step.item:
+            block.turn.arrived += 1
+            if block.turn.arrived == block.turn.width:
+                self._close(block.turn, "accept")
+        else:
+            self._arrive(block, step.node.id)
+        self._stop_if_idle()
+
+    def _fail_attempt(
+        self, step: StepRun, verdict: str | None, *, retryable: bool, expand: dict[str, list[str]]
+    ) -> None:
+        step.failed += 1
+        self.counters["attempts_failed"] += 1
+        policy = step.node.retry
+        if not (retryable and step.failed <= policy.retries and step.block.open):
+            self._finish(step, "failed", verdict, expand)
+            return
+        wait_s = min(policy.backoff_s * 2 ** (step.failed - 1), policy.max_backoff_s)
+        self._leave(step, "ready")
+        step.due = self.now + round(wait_s * 1000)
+        self._tell("step.retried", step.address)
+        self._ready(step)
+        self._stop_if_idle()
+
+    def _hand_back(self, step: StepRun, event: str) -> None:
+        self._tell(event, step.address)
+        if step.block.open:
+            self._leave(step, "ready")
+            self._ready(step)
+        else:
+            self._cancel(step)
+            self._close_around(step.block)
+        self._stop_if_idle()
+
+    def _expire_parked(self, step: StepRun) -> str:
+        if step.until > self.now:
+            step.look_at = step.until
+            return "alive"
+        if step.on == "child":
+            step.look_at = self.now + 60_000
+            return "look"
+        self._finish(step, "succeeded" if step.on == "wait" else "failed", None, {})
+        return "woken"
+
+    def _expire_running(self, step: StepRun) -> str:
+        assert step.lease is not None
+        assert step.deadline is not None
+        if step.lease > self.now:
+            return "alive"
+        if self.now >= step.deadline + GRACE_MS:
+            self._tell("step.expired", step.address)
+            self._fail_attempt(step, None, retryable=True, expand={})
+            return "timeout"
+        step.lost += 1
+        self.counters["attempts_lost"] += 1
+        if step.lost > LOST_MAX:
+            self._tell("step.expired", step.address)
+            self._finish(step, "failed", None, {})
+            return "poison"
+        self._hand_back(step, "step.expired")
+        return "cancelled" if step.state == "cancelled" else "lost"
+
+    def _end(self, turn: Turn, verdict: str) -> None:
+        """A turn ends early: what waits below it is cancelled, what runs is waited for."""
+        turn.state, turn.verdict = "closing", verdict
+        for step in list(self.steps.values()):
+            if step.state in ("ready", "parked") and turn in step.block.turns():
+                self._cancel(step)
+        for inner in self.turns.values():
+            if inner.state != "closed" and inner.block and turn in inner.block.turns():
+                if inner.state == "open":
+                    inner.verdict = "exit" if verdict == "exit" else "cancelled"
+                    self._write(inner, inner.verdict)
+                inner.state = "closed"
+                self._tell("loop.closed", inner.address)
+        self._write(turn, verdict)
+        self._close_if_quiet(turn)
+
+    def _close_around(self, block: Block) -> None:
+        for turn in block.turns():
+            if turn.state == "closing":
+                self._close_if_quiet(turn)
+
+    def _close_if_quiet(self, turn: Turn) -> None:
+        running = (step for step in self.steps.values() if step.state == "running")
+        if not any(turn in step.block.turns() for step in running):
+            self._close(turn, str(turn.verdict))
+
+    def _close(self, turn: Turn, verdict: str) -> None:
+        turn.state, turn.verdict = "closed", verdict
+        if turn.block is None or turn.node is None:
+            ends = {"accept": "completed", "exit": "exited", "abort": "aborted"}
+            self._end_session(ends.get(verdict, "failed"))
+            return
+        self._tell("loop.closed", turn.address)
+        block, node = turn.block, turn.node
+        if verdict == "accept":
+            self._arrive(block, node.id)
+        elif isinstance(node, Loop) and node.on_fail is OnFail.RETRY and turn.left > 0:
+            block.runs[node.id] += 1
+            self.counters["phase_retries"] += 1
+            self._open_loop(block, node, turn.left - 1)
+        elif isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE:
+            self._arrive(block, node.id)
+        else:
+            self._end(block.turn, "terminate")
+
+    def _end_session(self, status: str) -> None:
+        self.status = status
+        self._tell("session.ended", "")
+
+    def _cancel(self, step: StepRun) -> None:
+        self._leave(step, "cancelled")
+        self._tell("step.cancelled", step.address)
+
+    def _leave(self, step: StepRun, state: str) -> None:
+        step.state, step.lease, step.deadline, step.due = state, None, None, None
+
+    def _stop_if_idle(self) -> None:
+        if self.status == "stopping" and not any(s.state == "running" for s in self.steps.values()):
+            self.status = "stopped"
+            self._tell("session.status", "")
+
+    def _write(self, turn: Turn, verdict: str) -> None:
+        if turn.loop:
+            self.ledger[turn.address, turn.iteration, verdict] += 1
+            self.counters["iterations"] += 1
+
+    def _tell(self, kind: str, address: str) -> None:
+        self.events[kind, address] += 1
+
+    def _holder(self, address: str, fence: int, nonce: str) -> StepRun | None:
+        step = self.steps.get(address)
+        held = step and step.state == "running" and (step.fence, step.nonce) == (fence, nonce)
+        return step if held else None
+
+    @staticmethod
+    def _critical(node: Step) -> bool:
+        return node.critical and node.action is not Action.CHECK

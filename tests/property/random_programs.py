@@ -1,0 +1,71 @@
+"""Small programs of anything: loops in loops, branches, for_each, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+
+#: Picks one of several; drawn by Hypothesis, or by a random number.
+Choose = Callable[[Sequence[Any]], Any]
+#: Names that could be mistaken for each other's beginnings.
+NAMES = ("a", "ab", "a.b", "a-1", "document")
+
+
+def random_program(choose: Choose) -> Program:
+    return Program(body=_block(choose, depth=0))
+
+
+def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
+    count = choose((2, 3, 4, 5) if depth == 0 else (1, 2, 2, 3))
+    body: list[Step | Loop] = []
+    for name in NAMES[:count]:
+        before = tuple(node.id for node in body)
+        needs = choose((None, (), (), before[:1], before[-2:], before))
+        kinds = ("step", "step", "loop") if depth < 2 else ("step",)
+        if choose(kinds) == "loop":
+            body.append(_loop(choose, name, needs, depth))
+        else:
+            body.append(_step(choose, name, needs, body, in_loop=depth > 0))
+    if depth > 0 and choose((True, True, False)):
+        judge = choose((Action.JUDGE, Action.BREAK))
+        body.append(Step(id="j", action=judge, retry=RetryPolicy(retries=choose((0, 0, 1)))))
+    return tuple(body)
+
+
+def _loop(choose: Choose, name: str, needs: tuple[str, ...] | None, depth: int) -> Loop:
+    return Loop(
+        id=name,
+        body=_block(choose, depth + 1),
+        needs=needs,
+        max_iterations=choose((2, 3, 2, 1, 1, 0)),
+        on_fail=choose((OnFail.CONTINUE, OnFail.RETRY, OnFail.STOP)),
+        retries=1,
+    )
+
+
+def _step(
+    choose: Choose,
+    name: str,
+    needs: tuple[str, ...] | None,
+    before: Sequence[Step | Loop],
+    *,
+    in_loop: bool,
+) -> Step:
+    actions = (Action.TOOL, Action.AGENT, Action.CHECK, Action.HUMAN, Action.WAIT, Action.CHILD)
+    each = choose((None, None, None, (), (1, 2), (1, 2, 3), "${it}"))
+    named = before[-1] if before and needs is None else None
+    if each == "${it}" and not (isinstance(named, Step) and named.for_each is None):
+        each = None  # a width is written by a step that is no for_each itself
+    return Step(
+        id=name,
+        action=choose((*actions, Action.BREAK) if in_loop and each is None else actions),
+        needs=needs,
+        timeout_s=choose((60, 600, 5)),
+        retry=RetryPolicy(retries=choose((0, 2, 2)), backoff_s=choose((1, 0, 40))),
+        critical=choose((False, False, True) if in_loop else (True, True, False)),
+        quick=choose((False, True)),
+        queue=choose(("", "q", "q.1")),
+        for_each=each,
+    )

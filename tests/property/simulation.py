@@ -1,0 +1,496 @@
+"""The engine and its model side by side: whatever is done to the one is done to the other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+from app.program import Action, Program, Step
+from app.store import Answer, Grant, Verb
+from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held
+from tests.property.model import Model, StepRun, Turn
+from tests.property.random_programs import Choose
+
+HINT_MAX_MS = 48_000
+COUNTERS = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
+
+
+class Call(NamedTuple):
+    """One call of a script as a worker made it: it may come again, at any age."""
+
+    verb: str
+    arguments: dict[str, Any]
+
+
+class Simulation:
+    """One session; every public method does something to it and compares what came of it."""
+
+    def __init__(self, bench: Bench, program: Program, *, window: int, place: str = "") -> None:
+        bench.restart()
+        self.bench = bench
+        self.drive: Drive = bench.start(program, window=window, place=place)
+        self.model = Model(program, bench.clock.now)
+        self.window, self.place = window, place
+        self.hints: list[str] = self.drive.hinted
+        self.grants: list[Grant] = []
+        self.calls: list[Call] = []
+        self.fences: list[tuple[str, int]] = []
+        self._told: Counter[tuple[str, str]] = Counter()
+        self._written: Counter[tuple[str, int, str]] = Counter()
+        self._event, self._line = "-", 0
+        self.grace_until, self.run_ids = 0, 1
+        bench.due(run_id="run 1")
+        self.check()
+
+    # What workers do
+
+    def deliver(self, choose: Choose, *, times: int = 1) -> None:
+        """A hint arrives: any that was ever sent, early, late or twice."""
+        if self.hints:
+            address = choose(self.hints[-12:])
+            for _ in range(times):
+                self.call("claim", address=address, nonce=self.bench.nonce())
+
+    def pump(self, choose: Choose, *, rounds: int = 3) -> None:
+        """Workers take what is ready, and settle it: what happens most of the time."""
+        for _ in range(rounds):
+            ready = [a for a in self.ready() if a in set(self.hints)]
+            if not ready or self.model.status != "active":
+                self.sweep(choose)
+                return
+            for _ in range(choose((1, 1, 2, 3))):
+                self.call("claim", address=choose(ready), nonce=self.bench.nonce())
+            if choose((True, True, False)):
+                self.finish_one(choose, fair=False)
+
+    def finish_one(self, choose: Choose, *, fair: bool) -> None:
+        """Somebody who holds a step says what came of it, or lets it wait."""
+        held_now = [g for g in self.grants[-20:] if self._holds(g)]
+        if not held_now:
+            return
+        grant = choose(held_now)
+        action = self.model.steps[grant.address].node.action
+        if action in (Action.HUMAN, Action.WAIT, Action.CHILD) and (fair or choose((True, False))):
+            self.park(grant, choose, on=action.value)
+        else:
+            self.settle(grant, choose, fair=fair)
+
+    def settle(self, grant: Grant, choose: Choose, *, fair: bool = False) -> None:
+        action = self.model.steps[grant.address].node.action
+        verdicts = {
+            Action.JUDGE: ("retry", "retry", "accept", "terminate"),
+            Action.BREAK: (None, None, "accept"),
+            Action.AGENT: (None,) * 9 + ("terminate",),
+            Action.CHECK: ("accept", "retry"),
+        }
+        good = "accept" if action in (Action.JUDGE, Action.BREAK) else None
+        self.call(
+            "settle",
+            **held(grant),
+            word="succeeded" if fair else choose(self._words(grant)),
+            verdict=good if fair else choose(verdicts.get(action, (None,))),
+            retryable=True if fair else choose((True, True, False)),
+            expand=self._widths(grant.address, choose),
+            take=[self.bench.nonce() for _ in range(choose((0, 0, 1, 3)))],
+            worker="w",
+        )
+        if not fair and choose((False, False, True)):
+            self.repeat(choose, last=1)
+
+    def _words(self, grant: Grant) -> tuple[str, ...]:
+        step = self.model.steps[grant.address]
+        again = step.failed < step.node.retry.retries
+        return ("succeeded", "failed") if again else ("succeeded",) * 6 + ("failed", "skipped")
+
+    def claim_again(self, choose: Choose) -> None:
+        """Who holds a step, or held it, sends the very claim once more."""
+        if self.grants:
+            grant = choose(self.grants[-8:])
+            self.call("claim", address=grant.address, nonce=grant.nonce)
+
+    def park(self, grant: Grant, choose: Choose, *, on: str) -> None:
+        until = self.bench.clock.now + choose((5_000, 60_000, 0))
+        child = {"child": "cccccccc", "child_base": "lh:{c}:c:"} if on == "child" else {}
+        self.call("park", **held(grant), on=on, until_ms=until, **child)
+
+    def zombie(self, choose: Choose) -> None:
+        """Somebody of any age speaks as if the step were still his."""
+        if not self.grants:
+            return
+        grant = choose(self.grants[-25:])
+        match choose(("settle", "settle", "beat", "release", "park")):
+            case "settle":
+                self.settle(grant, choose)
+            case "park":
+                self.park(grant, choose, on=choose(("human", "wait", "child")))
+            case verb:
+                self.call(verb, **held(grant))
+
+    def holder(self, choose: Choose) -> None:
+        """Somebody who holds a step beats, or hands it back."""
+        holders = [g for g in self.grants[-20:] if self._holds(g)]
+        if holders:
+            self.call(choose(("beat", "beat", "release")), **held(choose(holders)))
+
+    def answer(self, choose: Choose) -> None:
+        """An answer to any question that was ever asked."""
+        if self.fences:
+            address, fence = choose(self.fences[-5:])
+            word = choose(("succeeded", "failed"))
+            self.call("answer", address=address, fence=fence, word=word, by=self.bench.nonce())
+
+    def repeat(self, choose: Choose, *, last: int = 40) -> None:
+        """A call comes again, word for word: its reply was lost, or it lay somewhere."""
+        if self.calls:
+            again = choose(self.calls[-last:])
+            self.call(again.verb, **again.arguments)
+
+    def repeat_stretch(self, choose: Choose) -> None:
+        """A settle that went on with a next step comes again."""
+        stretches = [c for c in self.calls if c.verb == "settle" and self._went_on(c)]
+        if stretches:
+            again = choose(stretches[-3:])
+            self.call(again.verb, **again.arguments)
+
+    # What others do
+
+    def tick(self, seconds: float) -> None:
+        self.bench.tick(seconds)
+        self.model.now = self.bench.clock.now
+
+    def sweep(self, choose: Choose, *, restarted: bool = False) -> None:
+        """Somebody looks at what is past its time, twice where choice wills."""
+        if restarted:
+            self.run_ids += 1
+            self.grace_until = self.bench.clock.now + LEASE_MS
+        due = self.bench.due(run_id=f"run {self.run_ids}")
+        now = self.bench.clock.now
+        past = {self._member(a) for a, score in self._leases().items() if score <= now}
+        assert set(due.leases) == (past if now >= self.grace_until else set())
+        for member in [*due.leases, *due.leases[: choose((0, 1))]]:
+            self.call("expire", address=member.split("|", 2)[2])
+        for member in due.ready:
+            self.drive.rehint(member.split("|", 2)[2], depth=choose((0, 0, 100)))
+        self.check()
+
+    def look(self, choose: Choose) -> None:
+        """A sweeper that was paused looks at anything, at the wrong time."""
+        steps = self.model.steps
+        held_now = [a for a, step in steps.items() if step.state in ("running", "parked")]
+        address = choose(choose((held_now, sorted(steps))) or ["nowhere"])
+        if choose((True, False)):
+            self.call("expire", address=address)
+        else:
+            self.drive.rehint(address, depth=0)
+            self.check()
+
+    def lose_hints(self) -> None:
+        """A queue was deleted."""
+        self.hints.clear()
+
+    def control(self, verb: str, choose: Choose) -> None:
+        """Somebody steers; now and then from inside of a step, of any age."""
+        more: dict[str, Any] = {}
+        if verb == "exit" and self.grants and choose((True, False)):
+            grant = choose(self.grants[-10:])
+            more = {"by": grant.address, "fence": grant.fence}
+        if verb == "resume":
+            more = {"max_iterations": choose((None, 1, 0))}
+        self.call("control", steer=verb, nonce=self.bench.nonce(), **more)
+
+    def bring_to_its_end(self) -> None:
+        """Fair workers and sweepers, and no more faults: the session must come to an end.
+
+        One that failed is resumed once before it is left alone.
+        """
+        resumes = 1
+        for _ in range(800):
+            if self.model.status == "failed":
+                resumes -= 1
+            if self.model.status in ("completed", "exited", "aborted") or resumes < 0:
+                break
+            if self.model.status in ("stopped", "failed"):
+                self.call("control", steer="resume", nonce=self.bench.nonce(), max_iterations=2)
+            self._fair_round()
+        else:
+            raise AssertionError(f"stuck: {self.model.status}, live: {self.drive.live}")
+        assert_nothing_left(self.drive)
+
+    def _fair_round(self) -> None:
+        held_now = [g for g in self.grants[-30:] if self._holds(g)]
+        hinted = [a for a in dict.fromkeys(self.hints) if a in self.ready()]
+        self.hints.clear()
+        for grant in held_now:
+            if self._holds(grant):
+                self.finish_one(_first, fair=True)
+        for address in hinted:
+            self.call("claim", address=address, nonce=self.bench.nonce())
+        for address, step in list(self.model.steps.items()):
+            if step.state == "parked" and step.on == "child":
+                self.call("answer", address=address, fence=step.fence, word="succeeded", by="it")
+        if not (held_now or hinted):
+            self._wait()
+            self.sweep(_first)
+
+    def _wait(self) -> None:
+        """Nobody has anything to do before the next thing is due."""
+        scores = [*self.bench.scores("ready").values(), *self._leases().values()]
+        if scores:
+            self.tick(max(0.0, (max(min(scores), self.grace_until) - self.bench.clock.now) / 1000))
+        else:
+            self.tick(1)
+
+    # Both sides
+
+    def call(self, verb: str, **arguments: Any) -> Answer:
+        """The same call on either side; the words must be the same, and all that can be seen."""
+        self.calls.append(Call(verb, arguments))
+        answer = self._ask(verb, arguments)
+        word = self._foretell(verb, arguments, answer)
+        assert answer.word == word, f"{verb} {arguments}: {answer.word}, not {word}"
+        self.check()
+        return answer
+
+    def _ask(self, verb: str, arguments: dict[str, Any]) -> Answer:
+        drive = self.drive
+        match verb:
+            case "claim":
+                answer = drive.claim(arguments["address"], nonce=arguments["nonce"])
+            case "control":
+                more = {k: v for k, v in arguments.items() if k != "steer"}
+                answer = drive.control(arguments["steer"], **more)
+            case _:
+                text = json.dumps({"word": arguments.get("word")})
+                outcome = text if verb in ("settle", "answer") else ""
+                given = {k: v for k, v in arguments.items() if v is not None}
+                answer = drive.run(cast("Verb", verb), given, outcome=outcome)
+        if verb == "park" and answer.word == "parked":
+            self.fences.append((arguments["address"], int(answer.fence or 0)))
+        known = {(g.address, g.fence) for g in self.grants}
+        self.grants += [g for g in answer.grants if (g.address, g.fence) not in known]
+        return answer
+
+    def _foretell(self, verb: str, arguments: dict[str, Any], answer: Answer) -> str:
+        model = self.model
+        model.released.clear()
+        given = {k: v for k, v in arguments.items() if k not in ("take", "worker", "child_base")}
+        match verb:
+            case "claim":
+                return model.claim(given["address"], given["nonce"], LEASE_MS)
+            case "beat":
+                return model.beat(**given)
+            case "release" | "expire":
+                given.pop("lease_ms", None)
+                return str(getattr(model, verb)(**given))
+            case "park":
+                return model.park(
+                    given["address"], given["fence"], given["nonce"], given["on"], given["until_ms"]
+                )
+            case "answer":
+                return model.answer(given["address"], given["fence"], given["word"])
+            case "control":
+                by = (given["by"], given["fence"]) if "by" in given else None
+                return model.control(
+                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations")
+                )
+            case _:
+                given.pop("lease_ms")
+                word = model.settle(**given)
+                self._compare_next(word, arguments, answer)
+                return word
+
+    def _compare_next(self, word: str, arguments: dict[str, Any], answer: Answer) -> None:
+        """Quick steps that were released went to the settler, as many as he would take."""
+        step = self.model.steps.get(arguments["address"])
+        granted = {g.address: (g.fence, g.nonce) for g in answer.grants}
+        if step is None or word == "superseded":
+            assert not granted
+        elif word == "repeated":
+            stands = {
+                a: (fence, nonce)
+                for a, (fence, nonce) in step.granted.items()
+                if self.model.steps[a].state == "running"
+                and (self.model.steps[a].fence, self.model.steps[a].nonce) == (fence, nonce)
+            }
+            assert granted == stands
+        else:
+            quick = {
+                s.address for s in self.model.released
+                if s is not step and s.state == "ready" and self._quick(s)
+            } if self.model.status == "active" else set()  # fmt: skip
+            assert set(granted) <= quick
+            assert len(granted) == min(len(quick), len(arguments["take"]))
+            for address, (_, nonce) in granted.items():
+                self.model.grant(self.model.steps[address], nonce, LEASE_MS)
+            step.granted = granted
+
+    # What must hold
+
+    def check(self) -> None:
+        """Whatever can be seen of the session is as the model has it."""
+        seen = self._read()
+        self._check_session(seen)
+        self._check_steps(seen)
+        self._check_turns(seen)
+        self._check_told(seen)
+        self._check_sets(seen)
+        self._check_ready(seen)
+
+    def _read(self) -> dict[str, Any]:
+        key, store = self.drive.key, self.bench.store
+        pipe = self.bench.redis.pipeline(transaction=False)
+        pipe.hgetall(key("session")).hgetall(key("steps")).hgetall(key("turns"))
+        sets = ("live", "running", "parked", "open", "hinted", "waiting")
+        for part in sets:
+            pipe.zrange(key(part), 0, -1)
+        pipe.zrange(store.keys.everywhere("leases"), 0, -1, withscores=True)
+        pipe.zrange(store.keys.everywhere("ready"), 0, -1, withscores=True)
+        pipe.lrange(key("ledger"), self._line, -1)
+        pipe.xrange(key("events"), self._event)
+        names = ("session", "steps", "turns", *sets, "leases", "ready", "ledger", "events")
+        seen = dict(zip(names, pipe.execute(), strict=True))
+        for part in ("steps", "turns"):
+            seen[part] = {address: json.loads(text) for address, text in seen[part].items()}
+        return seen | {part: set(seen[part]) for part in sets}
+
+    def _check_session(self, seen: dict[str, Any]) -> None:
+        assert seen["session"]["status"] == self.model.status
+        counted = {name: int(seen["session"].get(name, 0)) for name in COUNTERS}
+        assert counted == {name: self.model.counters[name] for name in COUNTERS}
+
+    def _check_steps(self, seen: dict[str, Any]) -> None:
+        names = (
+            "state",
+            "fence",
+            "attempt",
+            "lost",
+            "failed",
+            "lease",
+            "deadline",
+            "due",
+            "verdict",
+        )
+        empty = {"fence": 0, "attempt": 0, "lost": 0, "failed": 0}
+        for address, record in seen["steps"].items():
+            step = self.model.steps.get(address)
+            assert step is not None, f"{address} should be pending"
+            expected = {name: getattr(step, name) for name in names}
+            assert {name: record.get(name, empty.get(name)) for name in names} == expected, address
+        assert seen["steps"].keys() == self.model.steps.keys()
+
+    def _check_turns(self, seen: dict[str, Any]) -> None:
+        for id_, record in seen["turns"].items():
+            turn = self.model.turns.get(id_)
+            assert turn is not None, f"{id_} should not have opened"
+            stored = (record["state"], record.get("iteration", 0), record.get("verdict"))
+            assert stored == (turn.state, turn.iteration, turn.verdict), id_
+        assert seen["turns"].keys() == self.model.turns.keys()
+
+    def _check_told(self, seen: dict[str, Any]) -> None:
+        for id_, fields in seen["events"]:
+            self._event = f"({id_}"
+            self._told[fields["t"], fields["a"]] += 1
+        assert self._told == self.model.events
+        for line in map(json.loads, seen["ledger"]):
+            self._line += 1
+            self._written[f"{line['loop']}~{line['run']}", line["iteration"], line["verdict"]] += 1
+        plain = Counter[tuple[str, int, str]]()
+        for (id_, iteration, verdict), times in self.model.ledger.items():
+            loop, run = self.model.turns[id_], id_.rpartition("~")[2]
+            plain[f"{_path(loop)}~{run}", iteration, verdict] += times
+        assert self._written == plain
+
+    def _check_sets(self, seen: dict[str, Any]) -> None:
+        states = {a: step.state for a, step in self.model.steps.items()}
+        assert seen["live"] == {a for a, s in states.items() if s in ("ready", "running", "parked")}
+        assert seen["running"] == {a for a, s in states.items() if s == "running"}
+        assert seen["parked"] == {a for a, s in states.items() if s == "parked"}
+        assert seen["open"] == {id_ for id_, t in self.model.turns.items() if t.state != "closed"}
+        assert dict(seen["leases"]) == {self._member(a): s for a, s in self._leases().items()}
+
+    def _check_ready(self, seen: dict[str, Any]) -> None:
+        """Whatever is ready has a time at which it is hinted, or stands behind a full window."""
+        if self.model.status != "active":
+            assert not seen["ready"]
+            assert not seen["hinted"]
+            return
+        scores = {member.split("|", 2)[2]: score for member, score in seen["ready"]}
+        ready = [self.model.steps[address] for address in self.ready()]
+        assert scores.keys() <= {step.address for step in ready}
+        assert seen["hinted"] <= {f"{self._queue(s)}<{s.address}" for s in ready}
+        line = {entry.split("<", 2)[2] for entry in seen["waiting"]}
+        out = Counter(entry.split("<", 1)[0] for entry in seen["hinted"])
+        assert max(out.values(), default=0) <= self.window
+        for step in ready:
+            if (step.due or 0) > self.bench.clock.now:
+                assert scores[step.address] == step.due
+            elif step.address in scores:
+                assert scores[step.address] <= self.bench.clock.now + HINT_MAX_MS
+            else:
+                assert step.address in line, f"{step.address} is forgotten"
+                assert out[self._queue(step)] == self.window, f"{step.address} waits for nothing"
+        assert {entry.split("<", 1)[1] for entry in seen["hinted"]} <= scores.keys()
+        if not ready:
+            assert any(s.state in ("running", "parked") for s in self.model.steps.values()), "stuck"
+
+    def ready(self) -> list[str]:
+        return [a for a, step in self.model.steps.items() if step.state == "ready"]
+
+    def _leases(self) -> dict[str, int]:
+        """When each attempt and each parked step is looked at."""
+        return {
+            address: step.look_at if step.state == "parked" else int(step.lease or 0)
+            for address, step in self.model.steps.items()
+            if step.state in ("running", "parked")
+        }
+
+    def _member(self, address: str) -> str:
+        return self.drive.ref.member + address
+
+    def _holds(self, grant: Grant) -> bool:
+        step = self.model.steps[grant.address]
+        return step.state == "running" and (step.fence, step.nonce) == (grant.fence, grant.nonce)
+
+    def _went_on(self, call: Call) -> bool:
+        step = self.model.steps.get(call.arguments["address"])
+        return step is not None and bool(step.granted)
+
+    def _queue(self, step: StepRun) -> str:
+        of_action = {Action.AGENT: "agents", Action.CHECK: "checks"}
+        queue = step.node.queue or of_action.get(step.node.action, "tools")
+        return f"{queue}@{self.place}" if self.place else queue
+
+    def _quick(self, step: StepRun) -> bool:
+        quick = (Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD)
+        return step.node.quick or step.node.action in quick
+
+    def _widths(self, address: str, choose: Choose) -> dict[str, list[str]]:
+        """What the step writes for each for_each right after it."""
+        step = self.model.steps[address]
+        if step.item:
+            return {}
+        body = step.block.body
+        wanting = [
+            node.id
+            for before, node in pairwise(body)
+            if isinstance(node, Step) and node.for_each == "${it}" and before is step.node
+        ]
+        return {name: [str(item) for item in range(choose((0, 1, 3)))] for name in wanting}
+
+
+def _first(options: Sequence[Any]) -> Any:
+    return options[0]
+
+
+def _path(turn: Turn) -> str:
+    names: Iterable[str] = (t.node.id for t in _chain(turn) if t.node is not None)
+    return "/".join(reversed(list(names)))
+
+
+def _chain(turn: Turn) -> Iterable[Turn]:
+    yield turn
+    if turn.block is not None:
+        yield from turn.block.turns()

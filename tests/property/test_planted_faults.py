@@ -1,0 +1,54 @@
+"""Faults planted in the scripts and in decide.py, each of which the suite must notice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from app import decide
+from app.store import connect
+from tests.property import test_engine_programs
+from tests.property.driving import Bench
+from tests.property.faults import FAULTS, Fault, noticed
+from tests.property.walking import walk
+
+#: How many walks a fault may survive; most fall in the first few.
+WALKS = 300
+
+
+def planted(fault: Fault, url: str) -> Bench:
+    """A bench whose engine has this fault."""
+    assert fault.text().count(fault.old) == 1, f"{fault.file} no longer says {fault.old!r}"
+    if fault.file.endswith(".py"):
+        faulty: Any = fault.decide()
+        return Bench(connect(url), routes=faulty.routes, anew=faulty.run_anew)
+    return Bench(connect(url), sources=fault.sources)
+
+
+def by_walking(bench: Bench) -> Iterator[Callable[[], Any]]:
+    return (partial(walk, bench, seed) for seed in range(WALKS))
+
+
+def by_programs(bench: Bench) -> Iterator[Callable[[], Any]]:
+    """Every program written by hand that asks for nothing but a bench."""
+    for name, test in inspect.getmembers(test_engine_programs, inspect.isfunction):
+        if name.startswith("test_") and list(inspect.signature(test).parameters) == ["bench"]:
+            yield bench.restart
+            yield partial(test, bench)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+def test_planted_fault_is_noticed(fault: Fault, redis_url: str):
+    bench = planted(fault, redis_url)
+    tries = by_walking if fault.found_by == "walk" else by_programs
+    assert noticed(tries(bench)), f"it survived: {fault.name}"
+
+
+def test_what_is_as_it_should_be_raises_no_alarm(bench: Bench):
+    assert bench.routes is decide.routes
+    assert not noticed(partial(walk, bench, seed) for seed in range(25))
