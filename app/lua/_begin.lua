@@ -80,9 +80,12 @@ local function member(address)
   return A.member .. address
 end
 
--- What this session owes a child of its tree; kept until it is done.
+-- What this session owes a child of its tree; kept until it is done, or taken back.
+local TAKES_BACK = {stop = 'resume', resume = 'stop'}
 local function owe(verb, child)
-  redis.call('ZADD', G.errands, now, verb .. '|' .. child .. A.member:match('|.*$'))
+  local whom = '|' .. child .. A.member:match('|.*$')
+  if TAKES_BACK[verb] then redis.call('ZREM', G.errands, TAKES_BACK[verb] .. whom) end
+  redis.call('ZADD', G.errands, now, verb .. whom)
 end
 
 local function owe_children(verb)

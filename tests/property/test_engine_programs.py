@@ -796,6 +796,18 @@ def test_parked_child_is_looked_at_again_and_again(bench: Bench):
     drive.ended_well()
 
 
+def test_resume_takes_back_the_stop_that_a_child_was_still_owed(bench: Bench):
+    drive = bench.start(program(step("spawn", "child")))
+    grant = drive.take("spawn")
+    parent = {"base": bench.store.keys.base(drive.ref), "address": "spawn", "fence": grant.fence}
+    bench.start(program(step("work")), name="bbbbbbbb", parent=parent)
+    drive.park(grant, "child", child="bbbbbbbb", child_base="lh:{bbbbbbbb}:bbbbbbbb:")
+    drive.control("stop")
+    assert set(bench.scores("errands")) >= {"stop|bbbbbbbb|aaaaaaaa|"}
+    drive.control("resume")
+    assert set(bench.scores("errands")) == {"resume|bbbbbbbb|aaaaaaaa|"}
+
+
 def test_child_that_has_ended_is_not_waited_for(bench: Bench):
     drive = bench.start(program(step("spawn", "child")))
     grant = drive.take("spawn")
