@@ -252,9 +252,18 @@ def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: b
     if isinstance(node, Loop):
         if node.result is not None and node.result not in {inner.id for inner in node.body}:
             raise ValueError(f"loop {path + node.id!r} takes its result from an unknown node")
+        if all(_may_idle(inner) for inner in node.body):
+            raise ValueError(f"loop {path + node.id!r} may turn with nothing for a worker to do")
         _check_block(node.body, path=f"{path}{node.id}/", in_loop=True)
     elif node.action in (Action.JUDGE, Action.BREAK) and not in_loop:
         raise ValueError(f"{node.action.value} {path + node.id!r} stands outside a loop")
+
+
+def _may_idle(node: Step | Loop) -> bool:
+    """Whether it may pass without a worker; a loop of such would spin in one transition."""
+    if isinstance(node, Loop):
+        return node.max_iterations == 0 or all(_may_idle(inner) for inner in node.body)
+    return node.for_each is not None and (isinstance(node.for_each, str) or not node.for_each)
 
 
 def _check_order(needs: dict[str, tuple[str, ...]], *, path: str) -> None:

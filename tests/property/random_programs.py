@@ -31,7 +31,16 @@ def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
     if depth > 0 and choose((True, True, False)):
         judge = choose((Action.JUDGE, Action.BREAK))
         body.append(Step(id="j", action=judge, retry=RetryPolicy(retries=choose((0, 0, 1)))))
+    if depth > 0 and all(_may_idle(node) for node in body):
+        body.append(Step(id="work", action=Action.TOOL))
     return tuple(body)
+
+
+def _may_idle(node: Step | Loop) -> bool:
+    """Loops of nothing else are refused."""
+    if isinstance(node, Loop):
+        return node.max_iterations == 0
+    return node.for_each in ((), "${it}")
 
 
 def _loop(choose: Choose, name: str, needs: tuple[str, ...] | None, depth: int) -> Loop:

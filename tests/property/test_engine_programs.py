@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.program import Loop, Step
 from tests.property.driving import (
     LEASE_MS,
     Bench,
@@ -142,6 +143,14 @@ def test_loop_with_no_iterations_to_spend_does_not_run(bench: Bench):
     drive.do("after")
     assert drive.ledger() == []
     drive.ended_well()
+
+
+@pytest.mark.parametrize(
+    "idle", [step("a", for_each=()), step("a", for_each="${b}"), loop("a", step("b"), turns=0)]
+)
+def test_loop_that_could_spin_without_a_worker_is_refused(idle: Step | Loop):
+    with pytest.raises(ValueError, match="loop 'l' may turn with nothing for a worker to do"):
+        program(loop("l", idle, turns=10_000))
 
 
 def test_nothing_starts_beside_a_loop_that_fails_at_once(bench: Bench):
