@@ -6,7 +6,7 @@ import re
 
 from flask import Flask, request
 
-from api import auth, events, health, limits, problems, request_log, sessions, workers
+from api import auth, events, health, limits, problems, request_log, sessions, tokens, workers
 from api.bodies import MAX_BODY_BYTES
 from api.fanout import Fanout
 from api.port import Engine
@@ -36,13 +36,14 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     # A path with too many slashes is unknown; there is nothing to be sent on to.
     flask.url_map.merge_slashes = False
     request_log.install(flask)
-    auth.install(flask, settings)
+    auth.install(flask, settings, engine)
     problems.install(flask)
     flask.before_request(_session_id_is_possible)
     flask.register_blueprint(sessions.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(workers.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))
+    flask.register_blueprint(tokens.blueprint(engine))
     flask.register_blueprint(health.blueprint(engine))
     return flask
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from flask import Blueprint, Response, request
 
 from api import bodies
 from api.answers import answer
+from api.auth import still_admitted
 from api.bodies import EventsQuery
 from api.fanout import Fanout, StreamCut, Subscription
 from api.port import Engine
@@ -27,6 +29,8 @@ STREAM = "text/event-stream"
 KEEP_ALIVE_S = 15.0
 #: After how long a browser connects again.
 RETRY_MS = 1000
+#: How long a token that has ended may go on reading a stream that it opened.
+RECHECK_S = 5.0
 #: How many events are read at a time from what is there already.
 BACKLOG = 500
 #: How long a client may take to accept one event before its connection is given up.
@@ -58,7 +62,9 @@ class Events:
         held = ExitStack()
         held.callback(self._free.release)
         _give_up_on_stuck_clients()
-        stream = EventStream(self._engine, self._fanout, session, after=after)
+        stream = EventStream(
+            self._engine, self._fanout, session, after=after, admitted=still_admitted()
+        )
         response = Response(stream.told(), mimetype=STREAM)
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
@@ -69,8 +75,18 @@ class Events:
 class EventStream:
     """One client's stream: what is there already, then what comes, then the session's end."""
 
-    def __init__(self, engine: Engine, fanout: Fanout, session: str, *, after: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        fanout: Fanout,
+        session: str,
+        *,
+        after: str,
+        admitted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._engine = engine
+        self._admitted = admitted
+        self._checked_s = time.monotonic()
         self._fanout = fanout
         self._session = session
         self._last = after
@@ -98,10 +114,19 @@ class EventStream:
                     yield f"event: end\ndata: {json.dumps({'status': status})}\n\n"
                     return
             event = live.take(KEEP_ALIVE_S)
+            if not self._may_go_on():
+                return
             if event is None:
                 yield ": keep-alive\n\n"
             else:
                 yield self._frame(event)
+
+    def _may_go_on(self) -> bool:
+        """Whether the token that opened the stream still opens it; asked every few seconds."""
+        if time.monotonic() - self._checked_s < RECHECK_S:
+            return True
+        self._checked_s = time.monotonic()
+        return self._admitted()
 
     def _backlog(self) -> Iterator[str]:
         while True:

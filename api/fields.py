@@ -22,7 +22,7 @@ HIDDEN = "(not shown)"
 
 _SECRET_NAME = re.compile(r"token|secret|passw|api_?key|authorization|credential", re.IGNORECASE)
 _SECRET_VALUE = re.compile(
-    r"(Bearer\s|Basic\s|lhc1\.|sk-|gh[opsu]_|github_pat_|xox[abp]-|AKIA|-----BEGIN )"
+    r"(Bearer\s|Basic\s|lhc1\.|lht_|sk-|gh[opsu]_|github_pat_|xox[abp]-|AKIA|-----BEGIN )"
     r"|://[^/\s]*:[^/\s]*@"
     r"|(token|secret|passw\w*|api_?key)\s*[=:]",
     re.IGNORECASE,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from app.capabilities import Caller
+from app.tokens import Owner, Tokens
 from app.views import (
     Event,
     LedgerEntry,
@@ -23,7 +24,18 @@ Verb = Literal["stop", "resume", "exit", "abort"]
 
 
 class Engine(Protocol):
-    def submit(self, document: AnyDocument, *, idempotency_key: str | None = None) -> Submitted: ...
+    @property
+    def tokens(self) -> Tokens: ...
+
+    def stands(self, caller: Caller) -> bool: ...
+
+    def submit(
+        self,
+        document: AnyDocument,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted: ...
 
     def session(self, session: str) -> SessionView: ...
 

@@ -16,10 +16,12 @@ from app.errors import (
     IdempotencyConflict,
     InvalidDocument,
     LeadhandError,
+    QuotaPassed,
     ReferenceUnresolved,
     SessionStillRuns,
     SessionUnknown,
     StoreAway,
+    TokenUnknown,
 )
 from leadhand.problems import MEDIA_TYPE, FieldProblem, Kind
 
@@ -42,7 +44,9 @@ def refusal_of(error: Exception) -> Refused:
         case HTTPException():
             return _of_http(error)
         case LeadhandError():
-            return _of_session(error) or _of_document(error) or _internal(error)
+            return (
+                _of_session(error) or _of_document(error) or _of_token(error) or _internal(error)
+            )
         case _:
             return _internal(error)
 
@@ -67,13 +71,26 @@ def _of_session(error: LeadhandError) -> Refused | None:
         case ControlRefused(status=status, hint=hint):
             told = problem(Kind.CONTROL_REFUSED, 409, text, hint=hint or None)
             return Refused(told.model_copy(update={"session_status": status}))
-        case CapabilityRefused():
-            return forbidden(text)
         case StoreAway():
             # The address of Redis is for the log, not for the sender.
             log.warning("store away", extra={"store": error.url})
             told = problem(Kind.STORE_AWAY, 503, "Redis does not answer; nothing was lost")
             return Refused(told, {"Retry-After": str(RETRY_AFTER_S)})
+        case _:
+            return None
+
+
+def _of_token(error: LeadhandError) -> Refused | None:
+    match error:
+        case CapabilityRefused():
+            return forbidden(str(error))
+        case TokenUnknown():
+            return Refused(problem(Kind.TOKEN_UNKNOWN, 404, str(error)))
+        case QuotaPassed(retry_after_s=retry_after_s):
+            hint = "wait for sessions to end" if retry_after_s is None else "go on tomorrow (UTC)"
+            told = problem(Kind.QUOTA_PASSED, 429, str(error), hint=hint)
+            wait = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+            return Refused(told, wait)
         case _:
             return None
 

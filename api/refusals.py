@@ -82,6 +82,8 @@ _TITLES = {
     Kind.SESSION_UNKNOWN: "No such session",
     Kind.SESSION_STILL_RUNS: "The session has not ended",
     Kind.CONTROL_REFUSED: "The session's status does not allow this",
+    Kind.TOKEN_UNKNOWN: "No such token",
+    Kind.QUOTA_PASSED: "The token's quota is used up",
     Kind.STORE_AWAY: "Redis does not answer",
     Kind.TOO_MANY_STREAMS: "Too many event streams",
     Kind.INTERNAL: "Our own fault",

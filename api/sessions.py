@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from api import bodies
 from api.answers import answer
-from api.auth import current_caller
+from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
 
@@ -20,7 +20,9 @@ class Sessions:
     def submit(self) -> Response:
         bodies.query(NoQuery)
         key = bodies.idempotency_key()
-        submitted = self._engine.submit(bodies.document(), idempotency_key=key)
+        document = bodies.document()
+        allow(document)
+        submitted = self._engine.submit(document, idempotency_key=key, owner=current_owner())
         view = self._engine.session(submitted.session)
         return answer(view, 202, headers={"Location": f"/v1/sessions/{submitted.session}"})
 

@@ -23,6 +23,7 @@ from app.errors import (
     ControlRefused,
     IdempotencyConflict,
     InvalidDocument,
+    QuotaPassed,
     SessionStillRuns,
     SessionUnknown,
     SpecForeign,
@@ -39,6 +40,7 @@ from app.settings import Settings
 from app.signing import Spec, fetched_order, is_ours, program_id, sign
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Answer, Grant, Hint, NewSession, Store, Verb
+from app.tokens import DAY_MS, Owner, Tokens
 from app.views import Limit, SessionView, Submitted
 from app.widths import expansion
 from leadhand.documents import LoopDocument, WorkflowDocument
@@ -136,6 +138,7 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.ping = store.ping
+        self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._facts = lru_cache(maxsize=4096)(self._read_facts)
         self._programs = lru_cache(maxsize=256)(self._read_program)
 
@@ -148,11 +151,12 @@ class Engine:
         idempotency_key: str | None = None,
         parent: Mapping[str, JsonValue] | None = None,
         root: str | None = None,
+        owner: Owner | None = None,
     ) -> Submitted:
         """Create a session and tell workers of it; the same key again finds the same session.
 
         Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
-        used with another body.
+        used with another body, QuotaPassed where its owner has no room for it.
         """
         where = admit(document, self.settings, self.workers())
         program = compile_document(document)
@@ -167,7 +171,10 @@ class Engine:
         )
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         key = idempotency_key
-        return self.start(program, about, body=body, key=key, parent=parent, root=root)
+        return self.start(
+            program, about, body=body, key=key, parent=parent, root=root, owner=owner,
+            size=len(document.model_dump_json().encode()),
+        )  # fmt: skip
 
     def start(
         self,
@@ -178,6 +185,8 @@ class Engine:
         key: str | None = None,
         parent: Mapping[str, JsonValue] | None = None,
         root: str | None = None,
+        owner: Owner | None = None,
+        size: int = 0,
     ) -> Submitted:
         """Create a session that runs a program; `body` is what the key must go with."""
         for _ in range(DRAWS):
@@ -194,6 +203,7 @@ class Engine:
                     idempotency_key=key,
                     body_hash=body,
                     parent=parent,
+                    owner=_owning(owner, size),
                 )
             )
             match answer.word:
@@ -206,6 +216,8 @@ class Engine:
                     return Submitted(session=str(answer.session), created=False)
                 case "conflict":
                     raise IdempotencyConflict(str(key))
+                case "quota" if owner is not None:
+                    raise _passed(owner, str(answer.why), answer.now)
                 case _:
                     raise InvalidDocument("parent", str(parent), "its step runs no more")
         raise RuntimeError("no free session id was found")
@@ -288,6 +300,12 @@ class Engine:
         answer = self._run("delete", ref, {"program": facts.program})
         if answer.word == "refused":
             raise SessionStillRuns(session, str(answer.status))
+
+    def stands(self, caller: Caller) -> bool:
+        """Whether the attempt that a body's token speaks for still has its step."""
+        ref = self.store.ref(caller.session)
+        step = self.store.steps(ref, [caller.address]).get(caller.address) if ref else None
+        return step is not None and step.state == "running" and step.fence == caller.fence
 
     # What workers ask
 
@@ -613,6 +631,28 @@ class _Found(NamedTuple):
 
 
 _PROGRAM = TypeAdapter(Program)
+
+
+def _owning(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
+    """What the script is told of whose a session is."""
+    if owner is None:
+        return None
+    quotas = owner.quotas
+    return {
+        "token": owner.token,
+        "sessions": quotas.max_sessions,
+        "steps": quotas.steps_per_day,
+        "bytes": quotas.bytes_per_day,
+        "size": size,
+    }
+
+
+def _passed(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
+    quotas = owner.quotas
+    if what == "sessions":
+        return QuotaPassed(what, quotas.max_sessions or 0)
+    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
+    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))
 
 
 def _said(outcome: Outcome) -> dict[str, JsonValue]:

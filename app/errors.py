@@ -9,6 +9,8 @@ LeadhandError
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             what a session would run was not signed here
+├── TokenUnknown            no token has this id
+├── QuotaPassed             the token's sessions have used what they may
 ├── SettingInvalid          a setting cannot be used
 └── StoreAway               Redis does not answer
 """
@@ -118,6 +120,32 @@ class SpecForeign(LeadhandError):
 
     def __str__(self) -> str:
         return f"nothing of session {self.session!r} is run here: {self.why}"
+
+
+class TokenUnknown(LeadhandError):
+    """No token has this id."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    def __str__(self) -> str:
+        return f"token {self.token!r} is not found; `leadhand token list` lists those that are"
+
+
+class QuotaPassed(LeadhandError):
+    """The token's sessions have used what they may."""
+
+    def __init__(self, what: str, limit: int, retry_after_s: int | None = None) -> None:
+        super().__init__(what, limit, retry_after_s)
+        self.what = what
+        self.limit = limit
+        #: None where nobody can tell when there is room again.
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        when = " that have not ended" if self.what == "sessions" else " a day"
+        return f"the token's quota of {self.limit} {self.what}{when} is used up"
 
 
 class SettingInvalid(LeadhandError):

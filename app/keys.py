@@ -39,6 +39,10 @@ called       hash    ticket -> when its turn came
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
 rates        hash    key -> until when its minute is used up (kept: one number for each limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
+tokens       hash    API tokens by id: a hash of the secret, scopes, quotas, sealed; until revoked
+token-uses   hash    when each was used last; goes with it
+owned:X      set     a token's sessions that have not ended; empties itself as they end
+spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
 sessions     zset    session ids by creation
 status:X     zset    session ids of one status by creation
 id:X         string  a session's root; reserves the id (TTL when the session ends)
@@ -105,6 +109,12 @@ class Keys(NamedTuple):
 
     def program(self, program: str) -> str:
         return f"{self.prefix}:program:{program}"
+
+    def owned(self, token: str) -> str:
+        return f"{self.prefix}:owned:{token}"
+
+    def spent(self, token: str, day: int) -> str:
+        return f"{self.prefix}:spent:{token}:{day}"
 
     def users(self, program: str) -> str:
         return f"{self.prefix}:users:{program}"

@@ -17,10 +17,13 @@ from redis.retry import Retry
 from app.errors import StoreAway
 from app.keys import Keys, SessionRef, lua_names
 from app.reasons import Reason
+from app.store_tokens import TokenShelf
 from app.views import Event
 
 #: The files that every transition is built on, in this order.
-_FOUNDATION = ("_begin", "_address", "_locks", "_ready", "_turns", "_session", "_outcome")
+_FOUNDATION = (
+    "_begin", "_address", "_quota", "_locks", "_ready", "_turns", "_session", "_outcome",
+)  # fmt: skip
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete",
@@ -150,6 +153,8 @@ class NewSession(NamedTuple):
     idempotency_key: str | None
     body_hash: str
     parent: Mapping[str, JsonValue] | None = None
+    #: Whose it is: token, its quotas, and how many bytes this session takes of them.
+    owner: Mapping[str, JsonValue] | None = None
 
 
 def connect(url: str, *, tries: int = 3) -> Redis:
@@ -198,6 +203,8 @@ class Store:
             arguments["key"] = new.idempotency_key
         if new.parent is not None:
             arguments["parent"] = dict(new.parent)
+        if new.owner is not None:
+            arguments["owner"] = {k: v for k, v in new.owner.items() if v is not None}
         return self.run("create", new.ref, new.program, arguments, outcome=new.document)
 
     def run(
@@ -389,6 +396,10 @@ class Store:
         with self._away():
             lines = _texts(self._redis.zrangebylex(key, low, high))
         return [line[len(lock) + 1 :] for line in lines]
+
+    def tokens(self) -> TokenShelf:
+        """Where API tokens are kept."""
+        return TokenShelf(self._redis, self.keys, self._away)
 
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""

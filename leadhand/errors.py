@@ -13,6 +13,8 @@ LeadhandError
     ├── SessionUnknown      404: no session has this id
     ├── SessionStillRuns    409: the call needs a session that has ended
     ├── ControlRefused      409: the verb does not fit the session's status
+    ├── TokenUnknown        404: no token has this id
+    ├── QuotaPassed         429: the token's sessions have used what they may
     └── Unavailable         503: Redis is away, or too many streams are open
 """
 
@@ -118,6 +120,14 @@ class ControlRefused(Refused):
     """The verb does not fit the session's status."""
 
 
+class TokenUnknown(Refused):
+    """No token has this id."""
+
+
+class QuotaPassed(Refused):
+    """The token's sessions have used what they may."""
+
+
 class Unavailable(Refused):
     """Redis is away, or too many streams are open; trying again later may help."""
 
@@ -134,6 +144,8 @@ _BY_KIND: dict[Kind, type[Refused]] = {
     Kind.SESSION_UNKNOWN: SessionUnknown,
     Kind.SESSION_STILL_RUNS: SessionStillRuns,
     Kind.CONTROL_REFUSED: ControlRefused,
+    Kind.TOKEN_UNKNOWN: TokenUnknown,
+    Kind.QUOTA_PASSED: QuotaPassed,
 }
 _BY_STATUS: dict[int, type[Refused]] = {
     400: RequestInvalid,
@@ -142,5 +154,6 @@ _BY_STATUS: dict[int, type[Refused]] = {
     413: RequestInvalid,
     415: RequestInvalid,
     422: RequestInvalid,
+    429: QuotaPassed,
     503: Unavailable,
 }

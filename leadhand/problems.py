@@ -28,6 +28,10 @@ class Kind(StrEnum):
     SESSION_STILL_RUNS = "session-still-runs"
     #: The verb does not fit the session's status.
     CONTROL_REFUSED = "control-refused"
+    #: No token has this id.
+    TOKEN_UNKNOWN = "token-unknown"  # noqa: S105 - the name of a problem
+    #: The token's sessions have used what they may.
+    QUOTA_PASSED = "quota-passed"
     #: Redis does not answer.
     STORE_AWAY = "store-away"
     #: This process has as many event streams open as it can serve.

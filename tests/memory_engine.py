@@ -17,6 +17,7 @@ from app.errors import (
     StoreAway,
 )
 from app.states import ENDED, SESSION_NEXT, SessionStatus
+from app.tokens import Owner, Tokens
 from app.views import (
     Event,
     LedgerEntry,
@@ -40,11 +41,46 @@ _TARGET: dict[Verb, SessionStatus] = {
 }
 
 
+class MemoryShelf:
+    """Tokens in memory."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.reads = 0
+        self._uses: dict[str, int] = {}
+
+    def put(self, token: str, text: str) -> None:
+        self.texts[token] = text
+
+    def get(self, token: str) -> str | None:
+        self.reads += 1
+        return self.texts.get(token)
+
+    def all(self) -> Mapping[str, str]:
+        return dict(self.texts)
+
+    def drop(self, token: str) -> bool:
+        return self.texts.pop(token, None) is not None
+
+    def used(self, token: str, at_ms: int) -> None:
+        self._uses[token] = at_ms
+
+    def uses(self) -> Mapping[str, int]:
+        return dict(self._uses)
+
+    def spent(self, token: str, day: int) -> Mapping[str, int]:
+        return {}
+
+
 class MemoryEngine:
     """Sessions, their status and their events; `away` makes it a store that does not answer."""
 
     def __init__(self) -> None:
         self.away = False
+        self.tokens = Tokens(MemoryShelf(), secret="of the test")
+        self.owners: list[Owner | None] = []
+        #: Fences of attempts that have ended.
+        self.over: set[int] = set()
         self.controls: list[tuple[str, Verb, str, int | None, Caller | None]] = []
         self._changed = threading.Condition(threading.RLock())
         self._sessions: dict[str, SessionView] = {}
@@ -82,8 +118,18 @@ class MemoryEngine:
 
     # What the API asks
 
-    def submit(self, document: AnyDocument, *, idempotency_key: str | None = None) -> Submitted:
+    def stands(self, caller: Caller) -> bool:
+        return caller.fence not in self.over
+
+    def submit(
+        self,
+        document: AnyDocument,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted:
         self.ping()
+        self.owners.append(owner)
         if document.place == "nowhere":
             raise InvalidDocument("place", "nowhere", "no worker is there; start one")
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()

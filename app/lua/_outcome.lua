@@ -37,6 +37,7 @@ local function record(address, step, word, verdict, reason, text)
     redis.call('HSET', K.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
   end
   count('steps')
+  spend_step()
   emit('step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence})
 end

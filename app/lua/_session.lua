@@ -15,6 +15,7 @@ local function keep_until_deleted()
 end
 
 local function keep_on()
+  owner_works()
   for _, key in pairs(K) do redis.call('PERSIST', key) end
   redis.call('PERSIST', GLOBAL .. 'id:' .. A.session)
   redis.call('ZREM', G.errands, 'forget|' .. A.member)
@@ -38,6 +39,7 @@ function end_session(status, reason)
   if status ~= 'failed' then redis.call('DEL', K.arrived, K.widths) end
   emit('session.ended', '', {status = status, reason = reason})
   answer.ended = status
+  owner_rests()
   free_all_locks()
   owe_children('abort')
   keep_until_deleted()

@@ -1,7 +1,7 @@
 -- Create a session, all or nothing; the same idempotency key again finds it, and so does the same
 -- nonce (a field of the session): a call that was repeated because its reply was lost.
--- A: session, member, key?, body, program, fields, routes, document, parent?
--- Returns: created | exists(session) | conflict | taken | refused
+-- A: session, member, key?, body, program, fields, routes, document, parent?, owner? (token, size, quotas)
+-- Returns: created | exists(session) | conflict | taken | refused | quota(why)
 if A.key then
   local known = redis.call('GET', GLOBAL .. 'idem:' .. A.key)
   if known then
@@ -17,6 +17,8 @@ if A.parent then
     return reply('refused')
   end
 end
+answer.why = A.owner and quota_passed(A.owner)
+if answer.why then return reply('quota') end
 if not redis.call('SET', GLOBAL .. 'id:' .. A.session, A.root, 'NX') then
   local made_by = redis.call('HGET', K.session, 'nonce')
   return reply(made_by and made_by == A.fields.nonce and 'created' or 'taken')
@@ -32,6 +34,8 @@ end
 redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
 for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end
 redis.call('HSET', K.session, 'status', 'active', 'created', now)
+local token = A.owner and A.owner.token or A.parent and token_of(A.parent.base)
+if token then own(token, A.owner and A.owner.size) end
 redis.call('ZADD', G.sessions, now, A.session)
 redis.call('ZADD', GLOBAL .. 'status:active', now, A.session)
 session()

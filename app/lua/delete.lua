@@ -8,6 +8,7 @@ for _, address in ipairs(redis.call('ZRANGE', K.parked, 0, -1)) do
   redis.call('ZREM', G.leases, member(address))
 end
 redis.call('ZREM', G.errands, 'forget|' .. A.member)
+owner_rests()
 for _, key in pairs(K) do redis.call('DEL', key) end
 redis.call('DEL', GLOBAL .. 'id:' .. A.session)
 redis.call('ZREM', G.sessions, A.session)

@@ -1,0 +1,277 @@
+"""API tokens: who holds one, what it opens and how much of it; Redis keeps a hash of its secret.
+
+`lht_<id>_<secret>`: the secret is 32 random bytes, shown once. What Redis keeps of a token is
+sealed with LEADHAND_SECRET, so that nobody gets in by writing one there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from app.errors import CapabilityRefused, StoreAway, TokenUnknown
+from app.signing import is_sealed, seal
+
+PREFIX = "lht_"
+#: For so long a process goes by what it read of a token: a revoked one may be let in until then.
+KEEP_S = 3.0
+#: How exact the time of last use is.
+USED_S = 60.0
+DAY_MS = 24 * 3600 * 1000
+
+_KIND = "leadhand token 1"
+_ID_BYTES = 6
+_SECRET_BYTES = 32
+_UNKNOWN = "the token is not known here"
+
+
+class Scope(StrEnum):
+    #: Look at sessions, events, workers, queues and limits.
+    READ = "read"
+    #: Start sessions of named agents.
+    SUBMIT = "submit"
+    #: Stop, resume, exit, abort, move and delete sessions; set limits.
+    CONTROL = "control"
+    #: Bring commands and callables of one's own: the right to run anything on a worker.
+    EXEC_FREE = "exec:free"
+    #: Make and revoke tokens, and with that: everything.
+    ADMIN = "admin"
+
+
+EVERYTHING = frozenset(Scope)
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Quotas(Frozen):
+    """How much a token's sessions may use; None: as much as there is."""
+
+    #: Sessions that have not ended.
+    max_sessions: int | None = None
+    #: Steps carried out in a day (UTC); a session under way is not cut off, but none can follow.
+    steps_per_day: int | None = None
+    #: Bytes of submitted documents in a day (UTC).
+    bytes_per_day: int | None = None
+
+
+class Token(Frozen):
+    """A token, as far as Redis knows it."""
+
+    id: str
+    name: str
+    scopes: frozenset[Scope]
+    #: SHA-256 of the secret.
+    digest: str
+    quotas: Quotas = Quotas()
+    created_ms: int
+    expires_ms: int | None = None
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.id, self.quotas)
+
+
+class Owner(NamedTuple):
+    """Whose a session is, and how much of the like there may be."""
+
+    token: str
+    quotas: Quotas
+
+
+class Spent(Frozen):
+    """What a token's sessions use at the time; steps and bytes of this day (UTC)."""
+
+    sessions: int = 0
+    steps: int = 0
+    bytes: int = 0
+
+
+class TokenView(Frozen):
+    """A token without anything that would open a door."""
+
+    id: str
+    name: str
+    scopes: list[Scope]
+    quotas: Quotas = Quotas()
+    spent: Spent = Spent()
+    created_at: str
+    expires_at: str | None = None
+    expired: bool = False
+    #: To the minute; None where it was never used.
+    last_used_at: str | None = None
+
+
+class NewToken(TokenView):
+    """A token just made; its text is told this once."""
+
+    token: str
+
+
+class Shelf(Protocol):
+    """Where tokens are kept."""
+
+    def put(self, token: str, text: str) -> None: ...
+
+    def get(self, token: str) -> str | None: ...
+
+    def all(self) -> Mapping[str, str]: ...
+
+    def drop(self, token: str) -> bool: ...
+
+    def used(self, token: str, at_ms: int) -> None: ...
+
+    def uses(self) -> Mapping[str, int]: ...
+
+    def spent(self, token: str, day: int) -> Mapping[str, int]: ...
+
+
+class _Sealed(Frozen):
+    """What lies on the shelf."""
+
+    token: Token
+    signature: str
+
+
+class _Kept(NamedTuple):
+    token: Token
+    #: On the monotonic clock.
+    read_s: float
+
+
+class Tokens:
+    """All tokens but the operator's own, which is a setting."""
+
+    def __init__(
+        self, shelf: Shelf, *, secret: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._shelf = shelf
+        self._secret = secret
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._told: dict[str, float] = {}
+
+    def create(
+        self,
+        name: str,
+        scopes: frozenset[Scope],
+        *,
+        expires_s: int | None = None,
+        quotas: Quotas | None = None,
+    ) -> NewToken:
+        """Make a token; nobody can read its text again."""
+        now_ms, secret = self._now_ms(), secrets.token_urlsafe(_SECRET_BYTES)
+        token = Token(
+            id=secrets.token_hex(_ID_BYTES),
+            name=name,
+            scopes=scopes,
+            digest=_digest(secret),
+            quotas=quotas or Quotas(),
+            created_ms=now_ms,
+            expires_ms=None if expires_s is None else now_ms + expires_s * 1000,
+        )
+        sealed = _Sealed(token=token, signature=self._seal(token))
+        self._shelf.put(token.id, sealed.model_dump_json())
+        text = f"{PREFIX}{token.id}_{secret}"
+        return NewToken(**dict(self._view(token, {})), token=text)
+
+    def recognise(self, text: str) -> Token:
+        """Whose token this is. Raises CapabilityRefused for one that is none, or no longer."""
+        id_, _, secret = text.removeprefix(PREFIX).partition("_")
+        token = self._token(id_) if text.startswith(PREFIX) else None
+        if token is None or not hmac.compare_digest(_digest(secret), token.digest):
+            raise CapabilityRefused(_UNKNOWN)
+        if self._has_expired(token):
+            raise CapabilityRefused("the token has expired")
+        self._tell_of_use(token.id)
+        return token
+
+    def views(self) -> list[TokenView]:
+        """All tokens, the newest first; those that were not made here are none."""
+        uses = self._shelf.uses()
+        found = [self._opened(text, id_) for id_, text in self._shelf.all().items()]
+        tokens = sorted((t for t in found if t), key=lambda t: (t.created_ms, t.id), reverse=True)
+        return [self._view(token, uses) for token in tokens]
+
+    def revoke(self, token: str) -> None:
+        """Let nobody in with it any more: here at once, elsewhere within KEEP_S seconds.
+
+        Raises TokenUnknown.
+        """
+        self._kept.pop(token, None)
+        if not self._shelf.drop(token):
+            raise TokenUnknown(token)
+
+    def _token(self, id_: str) -> Token | None:
+        kept = self._kept.get(id_)
+        if kept is not None and time.monotonic() - kept.read_s < KEEP_S:
+            return kept.token
+        read_s = time.monotonic()
+        token = self._opened(self._shelf.get(id_), id_)
+        if token is None:
+            self._kept.pop(id_, None)
+        else:
+            self._kept[id_] = _Kept(token, read_s)
+        return token
+
+    def _opened(self, text: str | None, id_: str) -> Token | None:
+        """What the shelf holds, where we put it there and under this very id."""
+        if text is None:
+            return None
+        try:
+            sealed = _Sealed.model_validate_json(text)
+        except ValidationError:
+            return None
+        fields = sealed.token.model_dump(mode="json") | {"scopes": sorted(sealed.token.scopes)}
+        ours = is_sealed(_KIND, fields, sealed.signature, secret=self._secret)
+        return sealed.token if ours and sealed.token.id == id_ else None
+
+    def _seal(self, token: Token) -> str:
+        fields = token.model_dump(mode="json") | {"scopes": sorted(token.scopes)}
+        return seal(_KIND, fields, secret=self._secret)
+
+    def _tell_of_use(self, id_: str) -> None:
+        now = time.monotonic()
+        if now - self._told.get(id_, -USED_S) >= USED_S:
+            self._told[id_] = now
+            with suppress(StoreAway):
+                self._shelf.used(id_, self._now_ms())
+
+    def _view(self, token: Token, uses: Mapping[str, int]) -> TokenView:
+        used_ms = uses.get(token.id)
+        spent = self._shelf.spent(token.id, self._now_ms() // DAY_MS)
+        return TokenView(
+            id=token.id,
+            name=token.name,
+            scopes=[scope for scope in Scope if scope in token.scopes],
+            quotas=token.quotas,
+            spent=Spent(**spent),
+            created_at=_iso(token.created_ms),
+            expires_at=None if token.expires_ms is None else _iso(token.expires_ms),
+            expired=self._has_expired(token),
+            last_used_at=None if used_ms is None else _iso(used_ms),
+        )
+
+    def _has_expired(self, token: Token) -> bool:
+        return token.expires_ms is not None and self._now_ms() >= token.expires_ms
+
+    def _now_ms(self) -> int:
+        return round(self._clock() * 1000)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,347 @@
+"""Who may do what: each route against each scope, and what tokens hold and never tell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.routing import Rule
+from werkzeug.test import TestResponse
+
+from api import create_app
+from api.application import Api
+from api.scopes import BODY_NEEDED, NEEDED, PUBLIC
+from app import tokens as tokens_module
+from app.capabilities import Caller, mint
+from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
+from app.settings import Settings
+from app.tokens import Quotas, Scope, Tokens
+from leadhand.problems import Kind
+from tests.memory_engine import MemoryEngine, MemoryShelf
+
+OPERATOR = "the operator's own"
+SECRET = "signs capabilities"
+S = "/v1/sessions"
+AGENTS = {"kind": "loop", "task": "write it", "checker": "agent: look", "doer": {"agent": "a"}}
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    engine = MemoryEngine()
+    engine.put("00000a11", "active")
+    return engine
+
+
+@pytest.fixture
+def app(engine: MemoryEngine) -> Api:
+    return create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
+
+
+@pytest.fixture
+def client(app: Api) -> FlaskClient:
+    return app.test_client()
+
+
+def token_of(engine: MemoryEngine, *scopes: Scope, quotas: Quotas | None = None) -> str:
+    return engine.tokens.create("test", frozenset(scopes), quotas=quotas).token
+
+
+def ask(
+    client: FlaskClient, method: str, path: str, token: str, body: object = None
+) -> TestResponse:
+    headers = {"Authorization": f"Bearer {token}"}
+    return client.open(path, method=method, headers=headers, json=body)
+
+
+def told(answer: TestResponse) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(answer.data)
+    return said
+
+
+def guarded(app: Api) -> list[tuple[Rule, str, str]]:
+    """Each route that needs a token, with a method and a path that reach it."""
+    urls = app.url_map.bind("localhost")
+    found = []
+    for rule in app.url_map.iter_rules():
+        if rule.endpoint in PUBLIC:
+            continue
+        values = dict.fromkeys(rule.arguments, "x") | {"session": "00000a11", "kind": "agent"}
+        path = urls.build(rule.endpoint, {n: values[n] for n in rule.arguments})
+        found += [(rule, method, path) for method in sorted((rule.methods or set()) - {"OPTIONS"})]
+    return found
+
+
+def test_each_route_stands_in_the_table(app):
+    missing = {rule.endpoint for rule, _, _ in guarded(app)} - set(NEEDED)
+    assert not missing, "give each of them its scope in api/scopes.py"
+    assert set(BODY_NEEDED) <= set(NEEDED)
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, scope):
+    token = token_of(engine, scope)
+    for rule, method, path in guarded(app):
+        answer = ask(client, method, path, token)
+        opens = NEEDED[rule.endpoint] is scope
+        assert (answer.status_code != 403) == opens, (scope, method, path, answer.data)
+        if not opens and method != "HEAD":
+            assert told(answer)["type"] == Kind.FORBIDDEN.uri
+            assert NEEDED[rule.endpoint].value in told(answer)["detail"]
+
+
+def test_no_route_is_open_without_a_token_or_with_a_strange_one(app, client):
+    for token in ("", "lht_", "lht_000000000000_x", "wrong"):
+        for _, method, path in guarded(app):
+            assert ask(client, method, path, token).status_code == 401, (token, method, path)
+
+
+def test_the_operator_s_token_opens_all(app, client):
+    for _, method, path in guarded(app):
+        assert ask(client, method, path, OPERATOR).status_code not in (401, 403), (method, path)
+
+
+def test_a_path_that_is_unknown_is_told_to_whoever_has_a_token(client, engine):
+    token = token_of(engine, Scope.READ)
+    assert ask(client, "GET", "/v1/nothing", token).status_code == 404
+    assert ask(client, "PATCH", S, token).status_code == 405
+    assert ask(client, "GET", "/v1/nothing", "wrong").status_code == 401
+
+
+# Commands of one's own
+
+PHASE = {"name": "one", "task": "t", "checker": "agent: look"}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (AGENTS, None),
+        ({**AGENTS, "doer": {"command": "rm -rf /"}}, "doer.command"),
+        ({**AGENTS, "doer": {"callable": "os:abort"}}, "doer.callable"),
+        ({**AGENTS, "checker": "rm -rf /"}, "checkers.0.command"),
+        ({**AGENTS, "checker": ["agent: a", "callable: os:abort"]}, "checkers.1.callable"),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE]}, None),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE], "doer": {"command": "x"}},
+            "doer.command"),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE, {**PHASE, "name": "two",
+            "doer": {"command": "x"}}]}, "phases.1.doer.command"),
+        ({"kind": "workflow", "name": "w", "phases": [{**PHASE, "checker": ["agent: x", "true"]}]},
+            "phases.0.checkers.1.command"),
+    ],
+)  # fmt: skip
+def test_a_command_of_one_s_own_needs_a_scope_of_its_own(client, engine, document, field):
+    answer = ask(client, "POST", S, token_of(engine, Scope.SUBMIT), document)
+    if field is None:
+        assert answer.status_code == 202
+        return
+    assert answer.status_code == 403
+    said = told(answer)
+    assert said["field"] == field
+    assert "'exec:free'" in said["detail"]
+    both = token_of(engine, Scope.SUBMIT, Scope.EXEC_FREE)
+    assert ask(client, "POST", S, both, document).status_code == 202
+    assert len(engine.owners) == 1
+
+
+def test_a_session_belongs_to_the_token_that_asked_for_it(client, engine):
+    quotas = Quotas(max_sessions=3)
+    made = engine.tokens.create("ci", frozenset({Scope.SUBMIT}), quotas=quotas)
+    ask(client, "POST", S, made.token, AGENTS)
+    ask(client, "POST", S, OPERATOR, AGENTS)
+    assert engine.owners == [(made.id, quotas), None]
+
+
+@pytest.mark.parametrize(("retry_after_s", "header"), [(None, None), (3600, "3600")])
+def test_a_quota_that_is_used_up_is_told_with_when_to_come_again(
+    client, engine, monkeypatch, retry_after_s, header
+):
+    def full(*_: object, **__: object) -> None:
+        raise QuotaPassed("steps", 10, retry_after_s)
+
+    monkeypatch.setattr(engine, "submit", full)
+    answer = ask(client, "POST", S, OPERATOR, AGENTS)
+    assert answer.status_code == 429
+    assert told(answer)["type"] == Kind.QUOTA_PASSED.uri
+    assert answer.headers.get("Retry-After") == header
+
+
+# Tokens over HTTP
+
+
+def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
+    body = {"name": "ci", "scopes": ["read", "submit"], "expires_s": 60,
+            "quotas": {"max_sessions": 2}}  # fmt: skip
+    made = told(ask(client, "POST", "/v1/tokens", OPERATOR, body))
+    assert made["token"].startswith(f"lht_{made['id']}_")
+    assert ask(client, "GET", S, made["token"]).status_code == 200
+    listed = ask(client, "GET", "/v1/tokens", OPERATOR)
+    [view] = told(listed)["items"]
+    assert (view["name"], view["scopes"]) == ("ci", ["read", "submit"])
+    assert view["quotas"]["max_sessions"] == 2
+    assert view["last_used_at"] is not None
+    secret = made["token"].rpartition("_")[2]
+    assert secret not in listed.get_data(as_text=True)
+    assert "digest" not in listed.get_data(as_text=True)
+    assert ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR).status_code == 204
+    assert ask(client, "GET", S, made["token"]).status_code == 401
+    again = ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR)
+    assert (again.status_code, told(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"scopes": ["read"]}, "name"),
+        ({"name": "", "scopes": ["read"]}, "name"),
+        ({"name": "x", "scopes": []}, "scopes"),
+        ({"name": "x", "scopes": ["root"]}, "scopes.0"),
+        ({"name": "x", "scopes": ["read"], "expires_s": 0}, "expires_s"),
+        ({"name": "x", "scopes": ["read"], "expires_s": "60"}, "expires_s"),
+        ({"name": "x", "scopes": ["read"], "quotas": {"max_sessions": -1}}, "quotas.max_sessions"),
+        ({"name": "x", "scopes": ["read"], "quotas": {"money": 1}}, "quotas.money"),
+        ({"name": "x", "scopes": ["read"], "digest": "0"}, "digest"),
+    ],
+)
+def test_a_token_that_cannot_be_made_names_the_field(client, body, field):
+    answer = ask(client, "POST", "/v1/tokens", OPERATOR, body)
+    assert (answer.status_code, told(answer)["field"]) == (422, field)
+
+
+# A body's token
+
+
+def body_token(*, fence: int = 7) -> str:
+    return mint(Caller("00000a11", "loop~1[1]/do", fence, ("read", "exit")), secret=SECRET)
+
+
+def test_a_body_s_token_dies_with_its_attempt(client, engine):
+    for path in ("", "/ledger", "/events", "/steps"):
+        assert ask(client, "GET", f"{S}/00000a11{path}", body_token()).status_code == 200
+    engine.over.add(7)
+    for path in ("", "/ledger", "/events", "/steps", "/result"):
+        answer = ask(client, "GET", f"{S}/00000a11{path}", body_token())
+        assert answer.status_code == 401
+        assert "has ended" in told(answer)["detail"]
+    exit_ = ask(client, "POST", f"{S}/00000a11/exit", body_token(), {"reason": "x"})
+    assert exit_.status_code == 401
+    assert engine.controls == []
+
+
+def test_a_body_gets_nowhere_but_to_its_own_session(app, client):
+    for rule, method, path in guarded(app):
+        answer = ask(client, method, path, body_token())
+        assert (answer.status_code != 403) == (rule.endpoint in BODY_NEEDED), (method, path)
+
+
+# What is kept
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def shelf() -> MemoryShelf:
+    return MemoryShelf()
+
+
+@pytest.fixture
+def tokens(shelf: MemoryShelf) -> Tokens:
+    return Tokens(shelf, secret=SECRET, clock=Clock())
+
+
+READ = frozenset({Scope.READ})
+
+
+def test_what_is_kept_of_a_token_opens_nothing(shelf, tokens):
+    made = tokens.create("ci", READ)
+    [kept] = shelf.texts.values()
+    assert made.token.rpartition("_")[2] not in kept
+    assert made.token.split("_", 2)[2] not in kept
+    digest = json.loads(kept)["token"]["digest"]
+    for guess in (digest, kept, made.id, f"lht_{made.id}", f"lht_{made.id}_", f"lht_{made.id}_x",
+                  f"lht_{made.id}_{digest}", made.token + "x", made.token.upper()):  # fmt: skip
+        with pytest.raises(CapabilityRefused):
+            tokens.recognise(guess)
+    assert tokens.recognise(made.token).name == "ci"
+
+
+def test_two_tokens_are_never_alike(tokens):
+    assert len({tokens.create("x", READ).token.split("_", 2)[2] for _ in range(50)}) == 50
+    assert len(tokens.create("x", READ).token.split("_", 2)[2]) >= 43
+
+
+@pytest.mark.parametrize("field", ["scopes", "digest", "expires_ms", "quotas", "id", "name"])
+def test_a_token_that_was_written_by_somebody_else_opens_nothing(shelf, tokens, field):
+    made = tokens.create("ci", READ, expires_s=60)
+    kept = json.loads(shelf.texts[made.id])
+    other = {"scopes": ["admin"], "digest": "0" * 64, "expires_ms": None, "id": "0" * 12,
+             "quotas": {"max_sessions": 9}, "name": "root"}[field]  # fmt: skip
+    kept["token"][field] = other
+    shelf.texts[made.id] = json.dumps(kept)
+    with pytest.raises(CapabilityRefused):
+        Tokens(shelf, secret=SECRET, clock=Clock()).recognise(made.token)
+    assert tokens.views() == []
+
+
+def test_a_token_of_another_secret_opens_nothing(shelf, tokens):
+    made = Tokens(shelf, secret="a guess").create("mine", frozenset(Scope))
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+    shelf.texts[made.id] = "no JSON"
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+
+
+def test_a_token_that_moved_to_another_id_opens_nothing(shelf, tokens):
+    made = tokens.create("ci", READ)
+    shelf.texts["0" * 12] = shelf.texts[made.id]
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token.replace(made.id, "0" * 12))
+
+
+def test_a_token_ends_at_its_time(shelf):
+    clock = Clock()
+    tokens = Tokens(shelf, secret=SECRET, clock=clock)
+    made = tokens.create("ci", READ, expires_s=60)
+    clock.now += 59.9
+    assert tokens.recognise(made.token).id == made.id
+    clock.now += 0.2
+    with pytest.raises(CapabilityRefused, match="expired"):
+        tokens.recognise(made.token)
+    assert [view.expired for view in tokens.views()] == [True]
+
+
+def test_a_token_is_read_once_in_a_while_and_a_revoked_one_lives_no_longer(
+    shelf, tokens, monkeypatch
+):
+    now = [100.0]
+    monkeypatch.setattr(tokens_module.time, "monotonic", lambda: now[0])
+    made = tokens.create("ci", READ)
+    elsewhere = Tokens(shelf, secret=SECRET, clock=Clock())
+    for _ in range(100):
+        elsewhere.recognise(made.token)
+    assert shelf.reads == 1
+    tokens.revoke(made.id)
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+    elsewhere.recognise(made.token)  # for KEEP_S at most
+    now[0] += tokens_module.KEEP_S
+    with pytest.raises(CapabilityRefused):
+        elsewhere.recognise(made.token)
+    with pytest.raises(TokenUnknown):
+        tokens.revoke(made.id)
+
+
+@pytest.mark.parametrize("where", ["query", "body"])
+def test_a_token_in_the_wrong_place_is_not_told_again(client, engine, where):
+    made = token_of(engine, Scope.SUBMIT)
+    path, body = (f"{S}?who={made}", AGENTS) if where == "query" else (S, {**AGENTS, "who": made})
+    answer = ask(client, "POST", path, made, body)
+    assert answer.status_code == 422
+    assert made not in answer.get_data(as_text=True)
