@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flask import Response
+from flask import Response, request
 from pydantic import BaseModel
+
+from app.views import SessionView
+from leadhand.etags import etag
+
+JSON_LINES = "application/jsonl"
 
 
 def answer(
@@ -14,5 +19,28 @@ def answer(
     """The model as the response's body."""
     response = Response(model.model_dump_json(), status, headers=dict(headers or {}))
     response.headers["Content-Type"] = "application/json"
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def session_answer(
+    view: SessionView, status: int = 200, *, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The session with its tag; only the tag for a reader who has it as it is."""
+    tag = etag(view.status, view.updated_at)
+    if status == 200 and request.if_none_match.contains_weak(tag.removeprefix("W/").strip('"')):
+        response = Response(status=304)
+    else:
+        response = answer(view, status, headers=headers)
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def attachment(text: str, media_type: str, name: str) -> Response:
+    """A text to be kept under a name."""
+    response = Response(text)
+    response.headers["Content-Type"] = media_type
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["Cache-Control"] = "no-store"
     return response

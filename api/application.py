@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from flask import Flask, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from api import auth, events, health, limits, problems, request_log, sessions, tokens, workers
 from api.bodies import MAX_BODY_BYTES
@@ -51,5 +52,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
 def _session_id_is_possible() -> None:
     """Nothing else than an id of ours gets as far as the store."""
     session = (request.view_args or {}).get("session")
+    if session is not None and request.path == "/v1/sessions/bulk":  # no session: only POST
+        raise MethodNotAllowed(["POST", "OPTIONS"])
     if session is not None and not _SESSION_ID.fullmatch(session):
         raise SessionUnknown(session)

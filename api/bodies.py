@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_origin
 
 from flask import request
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import from_json
 
 from api.fields import field_problems
 from api.refusals import invalid, malformed, wrong_media_type
+from app.bulk import BulkVerb
+from app.engine import Seen
+from app.filters import SessionFilter
 from leadhand.documents import AnyDocument
+from leadhand.etags import seen_in
 from leadhand.problems import FieldProblem
 
 M = TypeVar("M", bound=BaseModel)
@@ -25,6 +38,23 @@ _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 _WHERE = re.compile(r" at line (\d+) column (\d+)$")
 
 
+def _whole_number(value: object) -> object:
+    """A query's number is digits and nothing else."""
+    if isinstance(value, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,8})", value):
+        raise ValueError("it should be a whole number; give a whole number")
+    return value
+
+
+def _yes_or_no(value: object) -> object:
+    if isinstance(value, str) and value not in ("true", "false"):
+        raise ValueError("it should be true or false; give one of them")
+    return value
+
+
+Limit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=500)]
+YesOrNo = Annotated[bool, BeforeValidator(_yes_or_no)]
+
+
 class Query(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,31 +66,34 @@ class NoQuery(Query):
 class PageQuery(Query):
     """Which part of a list is asked for."""
 
-    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    #: How many at most.
+    limit: Limit = 50
+    #: The `next` of the page before.
     cursor: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
 
-class SessionsQuery(PageQuery):
-    status: (
-        Literal[
-            "active",
-            "waiting",
-            "stopping",
-            "stopped",
-            "exiting",
-            "exited",
-            "aborting",
-            "aborted",
-            "completed",
-            "failed",
-        ]
-        | None
-    ) = None
-    kind: Literal["loop", "workflow"] | None = None
+class SessionsQuery(SessionFilter, PageQuery):
+    """Which sessions are asked for, and which part of them."""
+
+    def wanted(self) -> SessionFilter:
+        """The filter alone."""
+        names = SessionFilter.model_fields
+        return SessionFilter.model_construct(**{name: getattr(self, name) for name in names})
+
+
+class DeleteQuery(Query):
+    #: Whether a session that has not ended is aborted first.
+    force: YesOrNo = False
+
+
+class ExportQuery(Query):
+    #: Everything as one JSON object, or the ledger alone as JSON Lines.
+    part: Literal["all", "ledger"] = "all"
 
 
 class EventsQuery(Query):
-    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    #: How many at most.
+    limit: Limit = 50
     #: The id of the last event that is known already.
     after: Annotated[str, Field(pattern=f"^{_EVENT_ID.pattern}$")] | None = None
 
@@ -89,6 +122,29 @@ class Abort(Body):
     reason: Annotated[str, Field(max_length=20_000)] = ""
 
 
+class Meant(SessionFilter):
+    """Which sessions a bulk operation is for: it must be said."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Meant:
+        if self.says_nothing:
+            raise ValueError("it would be every session; name at least a status, kind or time")
+        return self
+
+
+class Bulk(Body):
+    verb: BulkVerb
+    filter: Meant
+    #: Count and name the first ones, and do nothing.
+    dry_run: bool = True
+    #: For `abort`: what the sessions are told.
+    reason: Annotated[str, Field(max_length=20_000)] = ""
+    #: For `delete`: abort those first that have not ended.
+    force: bool = False
+
+
 def document() -> AnyDocument:
     """The document to run. Raises Refused."""
     given = _json()
@@ -111,6 +167,9 @@ def query(model: type[M]) -> M:
     """The parameters of the query; unknown and repeated ones are refused. Raises Refused."""
     given: dict[str, JsonValue] = {}
     for name, values in request.args.lists():
+        if name in model.model_fields and _is_list(model, name):
+            given[name] = list(values)
+            continue
         if len(values) > 1:
             message = f"it is given {len(values)} times"
             problem = FieldProblem(field=name, message=message, hint="give it once", place="query")
@@ -119,7 +178,27 @@ def query(model: type[M]) -> M:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise invalid(field_problems(error, given, place="query")) from None
+        problems = field_problems(error, given, place="query")
+        # A parameter goes by its name, whichever of its values is wrong.
+        named = {p.field.partition(".")[0]: p for p in reversed(problems)}
+        raise invalid(
+            tuple(p.model_copy(update={"field": name}) for name, p in reversed(named.items()))
+        ) from None
+
+
+def if_match() -> Seen | None:
+    """What the sender saw of the session that is to be changed. Raises Refused."""
+    given = request.headers.get("If-Match")
+    if given is None or given.strip() == "*":
+        return None
+    found = seen_in(given)
+    if found is None:
+        raise malformed(
+            "the If-Match is not the ETag of a session",
+            field="If-Match",
+            hint="give the ETag of the session as it was read, or leave it out",
+        )
+    return Seen(*found)
 
 
 def idempotency_key() -> str | None:
@@ -144,6 +223,11 @@ def last_event_id() -> str | None:
             hint="give the id of an event, such as 1700000000000-0, or leave it out",
         )
     return last
+
+
+def _is_list(model: type[BaseModel], name: str) -> bool:
+    """Whether a parameter may be given several times."""
+    return get_origin(model.model_fields[name].annotation) is tuple
 
 
 def _json() -> JsonValue:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 from app.capabilities import Caller
+from app.engine import Seen
+from app.filters import SessionFilter
+from app.keys import SessionRef
 from app.tokens import Owner, Tokens
 from app.views import (
     Event,
+    ExportView,
     LedgerEntry,
     Limit,
     Page,
@@ -40,8 +44,10 @@ class Engine(Protocol):
     def session(self, session: str) -> SessionView: ...
 
     def sessions(
-        self, *, status: str | None, kind: str | None, limit: int, cursor: str | None
+        self, wanted: SessionFilter, *, limit: int, cursor: str | None
     ) -> Page[SessionView]: ...
+
+    def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]: ...
 
     def result(self, session: str) -> ResultView: ...
 
@@ -63,9 +69,14 @@ class Engine(Protocol):
         reason: str = "",
         max_iterations: int | None = None,
         by: Caller | None = None,
+        seen: Seen | None = None,
     ) -> SessionView: ...
 
-    def delete(self, session: str) -> None: ...
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None: ...
+
+    def export(self, session: str) -> ExportView: ...
 
     def rehome(self, session: str, place: str) -> SessionView: ...
 

@@ -18,6 +18,7 @@ from app.errors import (
     LeadhandError,
     QuotaPassed,
     ReferenceUnresolved,
+    SessionChanged,
     SessionStillRuns,
     SessionUnknown,
     StoreAway,
@@ -44,9 +45,7 @@ def refusal_of(error: Exception) -> Refused:
         case HTTPException():
             return _of_http(error)
         case LeadhandError():
-            return (
-                _of_session(error) or _of_document(error) or _of_token(error) or _internal(error)
-            )
+            return _of_session(error) or _of_document(error) or _of_token(error) or _internal(error)
         case _:
             return _internal(error)
 
@@ -70,6 +69,9 @@ def _of_session(error: LeadhandError) -> Refused | None:
             return Refused(told.model_copy(update={"session_status": status}))
         case ControlRefused(status=status, hint=hint):
             told = problem(Kind.CONTROL_REFUSED, 409, text, hint=hint or None)
+            return Refused(told.model_copy(update={"session_status": status}))
+        case SessionChanged(status=status):
+            told = problem(Kind.SESSION_CHANGED, 412, text, hint="read it again")
             return Refused(told.model_copy(update={"session_status": status}))
         case StoreAway():
             # The address of Redis is for the log, not for the sender.

@@ -84,6 +84,7 @@ _TITLES = {
     Kind.CONTROL_REFUSED: "The session's status does not allow this",
     Kind.TOKEN_UNKNOWN: "No such token",
     Kind.QUOTA_PASSED: "The token's quota is used up",
+    Kind.SESSION_CHANGED: "The session has changed since it was read",
     Kind.STORE_AWAY: "Redis does not answer",
     Kind.TOO_MANY_STREAMS: "Too many event streams",
     Kind.INTERNAL: "Our own fault",

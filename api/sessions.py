@@ -5,10 +5,11 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from api import bodies
-from api.answers import answer
+from api.answers import JSON_LINES, answer, attachment, session_answer
 from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
+from app.bulk import carry_out, preview
 
 
 class Sessions:
@@ -24,18 +25,36 @@ class Sessions:
         allow(document)
         submitted = self._engine.submit(document, idempotency_key=key, owner=current_owner())
         view = self._engine.session(submitted.session)
-        return answer(view, 202, headers={"Location": f"/v1/sessions/{submitted.session}"})
+        location = f"/v1/sessions/{submitted.session}"
+        return session_answer(view, 202, headers={"Location": location})
 
     def listed(self) -> Response:
         asked = bodies.query(SessionsQuery)
-        page = self._engine.sessions(
-            status=asked.status, kind=asked.kind, limit=asked.limit, cursor=asked.cursor
-        )
+        page = self._engine.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
         return answer(page)
+
+    def bulk(self) -> Response:
+        bodies.query(NoQuery)
+        asked = bodies.body(bodies.Bulk)
+        if asked.dry_run:
+            return answer(preview(self._engine, asked.verb, asked.filter))
+        return answer(
+            carry_out(
+                self._engine, asked.verb, asked.filter, reason=asked.reason, force=asked.force
+            )
+        )
 
     def one(self, session: str) -> Response:
         bodies.query(NoQuery)
-        return answer(self._engine.session(session))
+        return session_answer(self._engine.session(session))
+
+    def export(self, session: str) -> Response:
+        asked = bodies.query(bodies.ExportQuery)
+        exported = self._engine.export(session)
+        if asked.part == "all":
+            return attachment(exported.model_dump_json(), "application/json", f"{session}.json")
+        lines = "".join(f"{entry.model_dump_json()}\n" for entry in exported.ledger)
+        return attachment(lines, JSON_LINES, f"{session}.jsonl")
 
     def result(self, session: str) -> Response:
         bodies.query(NoQuery)
@@ -69,18 +88,23 @@ class Sessions:
         return answer(self._engine.rehome(session, asked.place), 202)
 
     def delete(self, session: str) -> Response:
-        bodies.query(NoQuery)
-        self._engine.delete(session)
-        return Response(status=204)
+        asked = bodies.query(bodies.DeleteQuery)
+        view = self._engine.delete(session, force=asked.force, seen=bodies.if_match())
+        return Response(status=204) if view is None else session_answer(view, 202)
 
     def _control(
         self, session: str, verb: Verb, *, reason: str = "", max_iterations: int | None = None
     ) -> Response:
         bodies.query(NoQuery)
         view = self._engine.control(
-            session, verb, reason=reason, max_iterations=max_iterations, by=current_caller()
+            session,
+            verb,
+            reason=reason,
+            max_iterations=max_iterations,
+            by=current_caller(),
+            seen=bodies.if_match(),
         )
-        return answer(view, 202)
+        return session_answer(view, 202)
 
 
 def blueprint(engine: Engine) -> Blueprint:
@@ -88,9 +112,10 @@ def blueprint(engine: Engine) -> Blueprint:
     routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])
     routes.add_url_rule("", "listed", sessions.listed)
+    routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
     routes.add_url_rule("/<session>", "one", sessions.one)
     routes.add_url_rule("/<session>", "delete", sessions.delete, methods=["DELETE"])
-    for read in (sessions.result, sessions.steps, sessions.ledger):
+    for read in (sessions.result, sessions.steps, sessions.ledger, sessions.export):
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
     for verb in (
         sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,

@@ -24,6 +24,7 @@ from app.errors import (
     IdempotencyConflict,
     InvalidDocument,
     QuotaPassed,
+    SessionChanged,
     SessionStillRuns,
     SessionUnknown,
     SpecForeign,
@@ -92,6 +93,18 @@ class About(NamedTuple):
     priority: int = 5
 
 
+class Seen(NamedTuple):
+    """What a caller saw of a session: its status, and when it had changed last."""
+
+    status: str
+    updated_ms: int
+
+    def as_stored(self) -> dict[str, JsonValue]:
+        """The same as the session's own hash has it."""
+        status = SessionStatus.ACTIVE.value if self.status == "waiting" else self.status
+        return {"status": status, "updated": str(self.updated_ms)}
+
+
 class Facts(NamedTuple):
     """What never changes about a session."""
 
@@ -131,7 +144,9 @@ class Engine:
         # What readers ask for, under the engine's own name.
         self.session = self.reader.session
         self.sessions = self.reader.sessions
+        self.meant = self.reader.meant
         self.result = self.reader.result
+        self.export = self.reader.export
         self.steps = self.reader.steps
         self.ledger = self.reader.ledger
         self.events = self.reader.events
@@ -230,8 +245,9 @@ class Engine:
         reason: str = "",
         max_iterations: int | None = None,
         by: Caller | None = None,
+        seen: Seen | None = None,
     ) -> SessionView:
-        """Stop, resume, exit or abort. Raises SessionUnknown, ControlRefused."""
+        """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused."""
         ref = self._ref(session)
         arguments: dict[str, JsonValue] = {
             "verb": verb,
@@ -242,6 +258,7 @@ class Engine:
             ],
             "reason": _control_reason(verb, reason, by),
             "max_iterations": max_iterations,
+            "seen": seen.as_stored() if seen else None,
         }
         if by is not None:
             arguments |= {"by": by.address, "fence": by.fence}
@@ -250,6 +267,8 @@ class Engine:
         answer = self._run("control", ref, arguments)
         if answer.word == "unknown":
             raise SessionUnknown(session)
+        if answer.word == "changed":
+            raise SessionChanged(session, str(answer.status))
         if answer.word == "refused":
             status = str(answer.status)
             raise ControlRefused(session, verb, status, _way_out(verb, status))
@@ -293,19 +312,50 @@ class Engine:
         found = sorted(self.store.limits().items())
         return [Limit(key=key, **json.loads(text)) for key, text in found]
 
-    def delete(self, session: str) -> None:
-        """Forget an ended session. Raises SessionStillRuns, SessionUnknown."""
-        ref = self._ref(session)
-        facts = self._facts(ref)
-        answer = self._run("delete", ref, {"program": facts.program})
-        if answer.word == "refused":
-            raise SessionStillRuns(session, str(answer.status))
-
     def stands(self, caller: Caller) -> bool:
         """Whether the attempt that a body's token speaks for still has its step."""
         ref = self.store.ref(caller.session)
         step = self.store.steps(ref, [caller.address]).get(caller.address) if ref else None
         return step is not None and step.state == "running" and step.fence == caller.fence
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None:
+        """Forget an ended session; by force, one that runs is aborted and forgotten at its end.
+
+        The view of one that is still to end, None where it is forgotten already.
+        Raises SessionUnknown, SessionChanged, SessionStillRuns.
+        """
+        ref = self._ref(session)
+        arguments: dict[str, JsonValue] = {
+            "program": self._facts(ref).program,
+            "seen": seen.as_stored() if seen else None,
+            "force": [status.value for status in sorted(ENDED)] if force else None,
+        }
+        answer = self._run("delete", ref, arguments)
+        match answer.word:
+            case "refused":
+                raise SessionStillRuns(session, str(answer.status))
+            case "changed":
+                raise SessionChanged(session, str(answer.status))
+            case "unknown":
+                raise SessionUnknown(session)
+            case "doomed":
+                return self._end_for_good(ref)
+            case _:
+                return None
+
+    def _end_for_good(self, ref: SessionRef) -> SessionView | None:
+        """Abort a session that goes as soon as it has ended; None where that was at once."""
+        try:
+            view = self.control(ref.id, "abort", reason="it is deleted by force")
+        except ControlRefused:
+            view = self.session(ref.id)  # it is being aborted already, or has ended meanwhile
+        self.store.errand_done(f"delete|{ref.member}")
+        if view.status not in ENDED:
+            return view
+        self.run_errand(f"forget|{ref.member}")
+        return None
 
     # What workers ask
 
@@ -463,6 +513,8 @@ class Engine:
         try:
             if verb == "deliver":
                 self._deliver(SessionRef(session, root))
+            elif verb == "delete":
+                self._end_for_good(SessionRef(session, root))
             elif verb == "forget":
                 self.delete(session)
             else:
@@ -498,7 +550,7 @@ class Engine:
             "signature": self.signature(ref, program.hash, cwd=about.cwd, place=about.place),
             "schema": str(program.schema_version),
             "window": str(self.settings.window),
-            "retention": str(self.settings.retention_s),
+            **self.settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
         }
 

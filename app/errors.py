@@ -4,6 +4,7 @@ LeadhandError
 ├── SessionUnknown          no session has this id
 ├── SessionStillRuns        the call needs a session that has ended
 ├── ControlRefused          the verb does not fit the session's status
+├── SessionChanged          the session is no longer what its caller saw
 ├── IdempotencyConflict     the key was used before, for another body
 ├── InvalidDocument         a field holds what cannot be run
 ├── ReferenceUnresolved     a `${reference}` names nothing
@@ -61,6 +62,18 @@ class ControlRefused(LeadhandError):
     def __str__(self) -> str:
         text = f"cannot {self.verb} session {self.session!r}: it is {self.status}"
         return f"{text}; {self.hint}" if self.hint else text
+
+
+class SessionChanged(LeadhandError):
+    """The session is no longer what its caller saw."""
+
+    def __init__(self, session: str, status: str) -> None:
+        super().__init__(session, status)
+        self.session = session
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} has changed since it was read; it is {self.status}"
 
 
 class IdempotencyConflict(LeadhandError):

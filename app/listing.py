@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import heapq
-import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from app.errors import InvalidDocument
+from app.cursors import encoded, not_ours, place_of
 from app.filters import SessionFilter
 from app.keys import SessionRef
 from app.states import SessionStatus
@@ -55,7 +52,7 @@ class Listing:
         self._view_of = view_of
 
     def page(self, wanted: SessionFilter, *, limit: int, cursor: str | None) -> Page[SessionView]:
-        """Some of the sessions that are meant. A page may be short; `next` says whether more come."""
+        """Some of those that are meant; a page may be short, `next` says whether more come."""
         items: list[SessionView] = []
         last: Place | None = None
         for found in islice(self._looked_at(wanted, _start(wanted, cursor)), LOOKED_AT):
@@ -66,7 +63,7 @@ class Listing:
                     break
         else:
             last = last if self._goes_on(wanted, last) else None
-        return Page(items=items, next=_encoded(last) if last else None)
+        return Page(items=items, next=encoded(list(last)) if last else None)
 
     def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]:
         """All sessions that are meant."""
@@ -97,9 +94,7 @@ class Listing:
         if fields["status"] != SessionStatus.ACTIVE:
             return fields["status"] in wanted.status
         # Only of active ones it takes a look to tell whether they wait.
-        return wanted.status and (
-            _DERIVED <= set(wanted.status) or self._status_of(ref, fields) in wanted.status
-        )
+        return set(wanted.status) >= _DERIVED or self._status_of(ref, fields) in wanted.status
 
     def _places(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
         """Where to look, the newest first."""
@@ -124,13 +119,9 @@ def _start(wanted: SessionFilter, cursor: str | None) -> Place:
     return end if cursor is None else min(end, _decoded(cursor))
 
 
-def _encoded(place: Place) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
-
-
 def _decoded(cursor: str) -> Place:
-    try:
-        at, session = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-        return Place(float(at), str(session))
-    except (binascii.Error, ValueError, TypeError):
-        raise InvalidDocument("cursor", cursor, "use the `next` of the page before") from None
+    match place_of(cursor):
+        case [int() | float() as at, str() as session] if 0 <= at <= _FAR:
+            return Place(float(at), session)
+        case _:
+            raise not_ours(cursor)

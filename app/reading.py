@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from app.errors import InvalidDocument, SessionStillRuns, SessionUnknown
+from app.cursors import encoded, number_of
+from app.errors import SessionStillRuns, SessionUnknown
+from app.filters import SessionFilter
 from app.keys import SessionRef
+from app.listing import Listing
 from app.program import Loop, Program, Step, path_of
 from app.reasons import Reason
 from app.results import result_of
@@ -18,6 +19,7 @@ from app.store import StepRecord, Store, TurnRecord
 from app.views import (
     Counters,
     Event,
+    ExportView,
     LedgerEntry,
     NodeProgress,
     Page,
@@ -33,7 +35,8 @@ from app.views import (
 WORKER_AGE_MS = 45_000
 #: How many running steps and warnings a view shows.
 SHOWN = 20
-_FAR = 9e15
+#: How much is read in one go where all is wanted.
+_MANY = 1000
 
 
 class Reader:
@@ -42,6 +45,8 @@ class Reader:
     def __init__(self, store: Store, program: Callable[[str], Program]) -> None:
         self._store = store
         self._program = program
+        self._listing = Listing(store, status_of=self._status, view_of=self._view)
+        self.meant = self._listing.meant
 
     def session(self, session: str) -> SessionView:
         """One session, with how far it is."""
@@ -50,28 +55,13 @@ class Reader:
 
     def sessions(
         self,
+        wanted: SessionFilter | None = None,
         *,
-        status: str | None = None,
-        kind: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """Sessions, newest first."""
-        before = _FAR if cursor is None else _decoded(cursor)
-        listed = SessionStatus.ACTIVE.value if status == "waiting" else status
-        items: list[SessionView] = []
-        while len(items) < limit:
-            rows = self._store.index(listed, before=before, limit=limit)
-            for session, at in rows:
-                view = self._listed(session)
-                before = at
-                if view is not None and _matches(view, status, kind):
-                    items.append(view)
-                    if len(items) == limit:
-                        return Page(items=items, next=_encoded(before))
-            if len(rows) < limit:
-                return Page(items=items)
-        return Page(items=items, next=_encoded(before))
+        """Those sessions that are meant, the newest first."""
+        return self._listing.page(wanted or SessionFilter(), limit=limit, cursor=cursor)
 
     def result(self, session: str) -> ResultView:
         """How the session ended. Raises SessionStillRuns until it has."""
@@ -92,20 +82,19 @@ class Reader:
         """All steps that ever became ready, in no order."""
         ref = self._ref(session)
         program = self._program(self._fields(ref)["program"])
-        place = 0 if cursor is None else int(_decoded(cursor))
-        following, records = self._store.scan_steps(ref, place, limit)
+        following, records = self._store.scan_steps(ref, number_of(cursor), limit)
         items = [_step_view(program, a, r) for a, r in sorted(records.items())]
-        return Page(items=items, next=_encoded(following) if following else None)
+        return Page(items=items, next=encoded(following) if following else None)
 
     def ledger(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[LedgerEntry]:
         """Every iteration, oldest first."""
         ref = self._ref(session)
-        start = 0 if cursor is None else int(_decoded(cursor))
+        start = number_of(cursor)
         lines = self._store.lines(ref, "ledger", start, start + limit)
         items = [LedgerEntry.model_validate_json(line) for line in lines[:limit]]
-        return Page(items=items, next=_encoded(start + limit) if len(lines) > limit else None)
+        return Page(items=items, next=encoded(start + limit) if len(lines) > limit else None)
 
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
@@ -124,6 +113,24 @@ class Reader:
             return {}
         found = self._store.events(refs, limit=limit, block_ms=block_ms)
         return {ref.id: events for ref, events in found.items()}
+
+    def export(self, session: str) -> ExportView:
+        """Everything that is kept of a session; one that runs goes on meanwhile."""
+        ref = self._ref(session)
+        fields = self._fields(ref)
+        program = self._program(fields["program"])
+        outcomes = {a: json.loads(text) for a, text in self._store.outcomes(ref).items()}
+        return ExportView(
+            exported_at=iso(self._store.now_ms()),
+            session=self._view(ref, fields),
+            program=program.model_dump(mode="json"),
+            result=self.result(session) if fields["status"] in ENDED else None,
+            steps=self._all_steps(ref, program),
+            outcomes=dict(sorted(outcomes.items())),
+            ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
+            events=self._all_events(ref),
+            children=sorted(self._store.children(ref)),
+        )
 
     def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately."""
@@ -155,11 +162,13 @@ class Reader:
             (done if good else failed).append(node.id)
         return done, failed
 
-    def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
+    def _status(self, ref: SessionRef, fields: Mapping[str, str]) -> str:
+        """The status that is shown: an active session of which all is parked waits."""
         status = fields["status"]
         parked = self._store.size(ref, "parked") if status == SessionStatus.ACTIVE else 0
-        if parked and parked == self._store.size(ref, "live"):
-            status = "waiting"
+        return "waiting" if parked and parked == self._store.size(ref, "live") else status
+
+    def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
         program = self._program(fields["program"])
         parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
         return SessionView(
@@ -167,7 +176,7 @@ class Reader:
             kind=fields["kind"],
             name=fields["name"],
             label=fields.get("label") or None,
-            status=status,
+            status=self._status(ref, fields),
             reason=Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None,
             parent=parent,
             root=ref.root,
@@ -179,7 +188,18 @@ class Reader:
             counters=Counters(**{n: int(fields.get(n, 0)) for n in Counters.model_fields}),
             progress=self._progress(ref, program),
             warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
+            notes=self._notes(ref, fields),
         )
+
+    def _notes(self, ref: SessionRef, fields: Mapping[str, str]) -> list[str]:
+        """What an active session may be waiting for that will not come by itself."""
+        place = fields["place"]
+        if fields["status"] != SessionStatus.ACTIVE or not place:
+            return []
+        if any(worker.place == place for worker in self.workers()):
+            return []
+        move = f"leadhand rehome {ref.id} PLACE"
+        return [f"place {place!r} has no worker; start one there, or: {move}"]
 
     def _progress(self, ref: SessionRef, program: Program) -> Progress:
         turns = self._newest_turns(ref, program)
@@ -189,6 +209,24 @@ class Reader:
         return Progress(
             nodes=nodes, running=[_running(program, a, r) for a, r in sorted(records.items())]
         )
+
+    def _all_steps(self, ref: SessionRef, program: Program) -> list[StepView]:
+        found: dict[str, StepRecord] = {}
+        cursor = 0
+        while True:
+            cursor, records = self._store.scan_steps(ref, cursor, _MANY)
+            found |= records
+            if not cursor:
+                return [_step_view(program, a, r) for a, r in sorted(found.items())]
+
+    def _all_events(self, ref: SessionRef) -> list[Event]:
+        found: list[Event] = []
+        while True:
+            after = found[-1].id if found else "0-0"
+            more = self._store.events({ref: after}, limit=_MANY, block_ms=0).get(ref, [])
+            found += more
+            if len(more) < _MANY:
+                return found
 
     def _newest_turns(self, ref: SessionRef, program: Program) -> dict[str, TurnRecord]:
         """The newest run of each outermost turn that opened, by node; '' is the root."""
@@ -205,14 +243,6 @@ class Reader:
 
     def _lines(self, ref: SessionRef, part: str) -> list[str]:
         return self._store.lines(ref, part, 0, -1)
-
-    def _listed(self, session: str) -> SessionView | None:
-        ref = self._store.ref(session)
-        fields = self._store.fields(ref) if ref else {}
-        if ref is None or not fields:
-            self._store.unlist(session)
-            return None
-        return self._view(ref, fields)
 
     def _ref(self, session: str) -> SessionRef:
         ref = self._store.ref(session)
@@ -234,10 +264,6 @@ def iso(at_ms: int) -> str:
     '1970-01-01T00:00:00.000+00:00'
     """
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _matches(view: SessionView, status: str | None, kind: str | None) -> bool:
-    return (status is None or view.status == status) and (kind is None or view.kind == kind)
 
 
 def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
@@ -302,14 +328,3 @@ def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:
         if isinstance(node, Loop) and node.result and turn and turn.iteration:
             found.append(f"{node.id}~{turn.run}[{turn.iteration}]/{node.result}")
     return found
-
-
-def _encoded(value: float) -> str:
-    return base64.urlsafe_b64encode(repr(value).encode()).decode()
-
-
-def _decoded(cursor: str) -> float:
-    try:
-        return float(base64.urlsafe_b64decode(cursor.encode()))
-    except (binascii.Error, ValueError):
-        raise InvalidDocument("cursor", cursor, "use the `next` of the page before") from None

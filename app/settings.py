@@ -6,10 +6,14 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import SettingInvalid
+
+#: Nothing is kept for ever.
+RETENTION_MAX_S = 10 * 365 * 24 * 3600
 
 
 class Settings(BaseModel):
@@ -43,17 +47,30 @@ class Settings(BaseModel):
     concurrency: int = Field(default=4, ge=1, le=256)
     #: How many hints one session may have out on one queue.
     window: int = Field(default=16, ge=1, le=10_000)
-    #: How long an ended session is kept.
-    retention_s: int = Field(default=30 * 24 * 3600, ge=60)
+    #: How long a session is kept after it ended or was stopped, unless its status says otherwise.
+    retention_s: int = Field(default=30 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
+    retention_completed_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    retention_failed_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    retention_exited_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    retention_aborted_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    retention_stopped_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     #: How long running attempts may go on after TERM, before they are handed back.
     drain_s: float = Field(default=10.0, ge=0, le=3600)
     worker_name: str = ""
+    #: How lines of the log are written: for people, or for programs.
+    log: Literal["plain", "json"] = "plain"
     #: The process that this one must not outlive; none where an init system watches.
     supervisor_pid: int | None = None
 
     @property
     def lease_ms(self) -> int:
         return round(self.lease_s * 1000)
+
+    @property
+    def retentions(self) -> dict[str, str]:
+        """How long a session is kept, as it takes it along from its creation."""
+        kept = {name: self.model_dump()[name] for name in _PLAIN if name.startswith("retention_")}
+        return {name.removesuffix("_s"): str(s) for name, s in kept.items() if s is not None}
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
@@ -89,8 +106,14 @@ _PLAIN = {
     "concurrency": "LEADHAND_CONCURRENCY",
     "window": "LEADHAND_WINDOW",
     "retention_s": "LEADHAND_RETENTION_S",
+    "retention_completed_s": "LEADHAND_RETENTION_COMPLETED_S",
+    "retention_failed_s": "LEADHAND_RETENTION_FAILED_S",
+    "retention_exited_s": "LEADHAND_RETENTION_EXITED_S",
+    "retention_aborted_s": "LEADHAND_RETENTION_ABORTED_S",
+    "retention_stopped_s": "LEADHAND_RETENTION_STOPPED_S",
     "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",
+    "log": "LEADHAND_LOG",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
 }
 _PATHS = {"roots": "LEADHAND_ROOTS", "agents_files": "LEADHAND_AGENTS"}

@@ -320,6 +320,11 @@ class Store:
         with self._away():
             return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
 
+    def outcomes(self, ref: SessionRef) -> dict[str, str]:
+        """What came of each step, by address."""
+        with self._away():
+            return _map(self._redis.hgetall(self.keys.part(ref, "out")))
+
     def children(self, ref: SessionRef) -> set[str]:
         """The ids of the session's children."""
         with self._away():
@@ -342,14 +347,36 @@ class Store:
             for key, entries in pairs
         }
 
-    def index(self, status: str | None, *, before: float, limit: int) -> list[tuple[str, float]]:
-        """Session ids of a status (all: None) by time, newest first, older than `before`."""
+    def index(
+        self, status: str | None, *, before: tuple[float, str], limit: int
+    ) -> list[tuple[str, float]]:
+        """Session ids of a status (all: None), the newest first, from just before a time and id."""
         key = self.keys.status(status) if status else self.keys.everywhere("sessions")
+        start = 0
+        while True:
+            with self._away():
+                rows = self._redis.zrevrangebyscore(
+                    key, before[0], "-inf", start=start, num=limit, withscores=True
+                )
+            found = [(s, float(at)) for s, at in cast("list[tuple[str, float]]", rows)]
+            later = [(s, at) for s, at in found if (at, s) < before]
+            if later or len(found) < limit:
+                return later
+            start += limit  # all of them are of one ms, and were shown before
+
+    def fields_of(self, sessions: Sequence[str]) -> dict[str, tuple[SessionRef, dict[str, str]]]:
+        """The hashes of many sessions in two calls, without those that are gone."""
+        if not sessions:
+            return {}
         with self._away():
-            found = self._redis.zrevrangebyscore(
-                key, f"({before}", "-inf", start=0, num=limit, withscores=True
-            )
-        return [(session, float(at)) for session, at in cast("list[tuple[str, float]]", found)]
+            roots = self._redis.mget([self.keys.id(session) for session in sessions])
+            pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+            refs = [SessionRef(session, root) for session, root in pairs if root]
+            with self._redis.pipeline(transaction=False) as pipe:
+                for ref in refs:
+                    pipe.hgetall(self.keys.part(ref, "session"))
+                found = [_map(fields) for fields in pipe.execute()]
+        return {ref.id: (ref, f) for ref, f in zip(refs, found, strict=True) if "status" in f}
 
     def unlist(self, session: str) -> None:
         """Take a session that is gone off the lists."""

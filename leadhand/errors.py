@@ -15,6 +15,7 @@ LeadhandError
     ├── ControlRefused      409: the verb does not fit the session's status
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's sessions have used what they may
+    ├── SessionChanged      412: the session is no longer what the caller saw
     └── Unavailable         503: Redis is away, or too many streams are open
 """
 
@@ -128,6 +129,10 @@ class QuotaPassed(Refused):
     """The token's sessions have used what they may."""
 
 
+class SessionChanged(Refused):
+    """The session is no longer what the caller saw; read it again."""
+
+
 class Unavailable(Refused):
     """Redis is away, or too many streams are open; trying again later may help."""
 
@@ -146,6 +151,7 @@ _BY_KIND: dict[Kind, type[Refused]] = {
     Kind.CONTROL_REFUSED: ControlRefused,
     Kind.TOKEN_UNKNOWN: TokenUnknown,
     Kind.QUOTA_PASSED: QuotaPassed,
+    Kind.SESSION_CHANGED: SessionChanged,
 }
 _BY_STATUS: dict[int, type[Refused]] = {
     400: RequestInvalid,

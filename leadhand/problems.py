@@ -32,6 +32,8 @@ class Kind(StrEnum):
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105 - the name of a problem
     #: The token's sessions have used what they may.
     QUOTA_PASSED = "quota-passed"
+    #: The session is no longer what the sender saw: its ETag is another.
+    SESSION_CHANGED = "session-changed"
     #: Redis does not answer.
     STORE_AWAY = "store-away"
     #: This process has as many event streams open as it can serve.

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from api.port import Verb
 from app.capabilities import Caller
+from app.engine import Seen
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
     InvalidDocument,
+    SessionChanged,
     SessionStillRuns,
     SessionUnknown,
     StoreAway,
 )
+from app.filters import SessionFilter
+from app.keys import SessionRef
+from app.reading import iso
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.tokens import Owner, Tokens
 from app.views import (
     Event,
+    ExportView,
     LedgerEntry,
     Limit,
     Page,
@@ -30,6 +36,7 @@ from app.views import (
     WorkerView,
 )
 from leadhand.documents import AnyDocument
+from leadhand.etags import etag
 from leadhand.views import position
 
 AT = "2026-11-21T12:00:00Z"
@@ -70,6 +77,13 @@ class MemoryShelf:
 
     def spent(self, token: str, day: int) -> Mapping[str, int]:
         return {}
+
+
+ENTRY = LedgerEntry(loop="loop", run=1, iteration=1, verdict="retry", feedback="more")
+
+
+def seen_words(seen: Seen) -> tuple[str, str]:
+    return seen.status, iso(seen.updated_ms)
 
 
 class MemoryEngine:
@@ -168,11 +182,19 @@ class MemoryEngine:
                 raise SessionUnknown(session)
             return self._sessions[session]
 
-    def sessions(
-        self, *, status: str | None, kind: str | None, limit: int, cursor: str | None
-    ) -> Page[SessionView]:
+    def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]:
         self.ping()
-        found = [view for view in self._sessions.values() if status in (None, view.status)]
+        for view in list(self._sessions.values()):
+            fields = {"kind": view.kind, "name": view.name, "label": view.label or ""}
+            if wanted.fits(fields) and view.status in (wanted.status or (view.status,)):
+                yield SessionRef(view.id, view.root)
+
+    def sessions(
+        self, wanted: SessionFilter, *, limit: int, cursor: str | None
+    ) -> Page[SessionView]:
+        found = [self._sessions[ref.id] for ref in self.meant(wanted)]
+        if not (cursor or "0").isdecimal() or not (cursor or "0").isascii():
+            raise InvalidDocument("cursor", cursor, "use the `next` of the page before")
         start = int(cursor or 0)
         more = str(start + limit) if start + limit < len(found) else None
         return Page[SessionView](items=found[start : start + limit], next=more)
@@ -221,19 +243,34 @@ class MemoryEngine:
         reason: str = "",
         max_iterations: int | None = None,
         by: Caller | None = None,
+        seen: Seen | None = None,
     ) -> SessionView:
         status = SessionStatus(self.session(session).status)
+        self._compare(session, seen)
         if _TARGET[verb] not in SESSION_NEXT[status]:
             raise ControlRefused(session, verb, status)
         self.controls.append((session, verb, reason, max_iterations, by))
         self.put(session, _TARGET[verb])
         return self.session(session)
 
-    def delete(self, session: str) -> None:
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None:
         status = self.session(session).status
-        if status not in ENDED:
+        self._compare(session, seen)
+        if status not in ENDED and not force:
             raise SessionStillRuns(session, status)
-        del self._sessions[session]
+        if status in ENDED:
+            del self._sessions[session]
+            return None
+        self.put(session, "aborting")
+        return self.session(session)
+
+    def export(self, session: str) -> ExportView:
+        view = self.session(session)
+        return ExportView(
+            exported_at=AT, session=view, program={}, ledger=[ENTRY], events=self._events[session]
+        )
 
     def workers(self) -> list[WorkerView]:
         self.ping()
@@ -242,6 +279,11 @@ class MemoryEngine:
     def ping(self) -> None:
         if self.away:
             raise StoreAway("redis://somewhere:6379")
+
+    def _compare(self, session: str, seen: Seen | None) -> None:
+        view = self._sessions[session]
+        if seen is not None and etag(*seen_words(seen)) != etag(view.status, view.updated_at):
+            raise SessionChanged(session, view.status)
 
     def _later(self, after: Mapping[str, str]) -> dict[str, list[Event]]:
         return {

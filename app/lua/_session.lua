@@ -1,7 +1,8 @@
 -- The session's status: changing it, and what follows its end.
 local function set_status(status, reason)
   redis.call('ZREM', GLOBAL .. 'status:' .. S.status, A.session)
-  redis.call('ZADD', GLOBAL .. 'status:' .. status, now, A.session)
+  local created = redis.call('HGET', K.session, 'created')
+  redis.call('ZADD', GLOBAL .. 'status:' .. status, created, A.session)
   S.status = status
   redis.call('HSET', K.session, 'status', status)
   if reason then redis.call('HSET', K.session, 'reason', cjson.encode(reason)) end
@@ -10,8 +11,16 @@ end
 -- Nothing is kept for ever: an ended session is deleted by an errand; its keys' own TTL, a day
 -- later, is the net below.
 local function keep_until_deleted()
+  S.retention = redis.call('HGET', K.session, 'retention_' .. S.status) or S.retention
   keep_s = S.retention + 24 * 3600
   redis.call('ZADD', G.errands, now + S.retention * 1000, 'forget|' .. A.member)
+end
+
+-- Whether the session is still what its caller saw; those who did not look do not mind.
+local function is_as_seen()
+  local seen = A.seen
+  local updated = redis.call('HGET', K.session, 'updated')
+  return not seen or seen == cjson.null or (seen.status == S.status and seen.updated == updated)
 end
 
 local function keep_on()
@@ -50,6 +59,7 @@ end
 local function stop_if_idle()
   if S.status == 'stopping' and redis.call('ZCARD', K.running) == 0 then
     set_status('stopped')
+    keep_until_deleted()
     free_all_locks()
     emit('session.status', '', {status = 'stopped'})
   end

@@ -1,0 +1,173 @@
+"""Sessions that go: deleted, by force or after their time, and changed while somebody looked."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.engine import Engine, Seen
+from app.errors import SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
+from app.settings import Settings
+from app.sweeping import sweep
+from app.views import SessionView
+from leadhand.etags import etag, seen_in
+from tests.silent_engine import loop, silent_engine
+
+HOUR = 3_600_000
+
+
+class Clock:
+    now = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(store_url, clock) -> Engine:
+    return silent_engine(store_url, clock=clock, retention_s=7200, retention_failed_s=3600)
+
+
+def busy(engine: Engine) -> tuple[str, object]:
+    """A session of which a worker holds a step, and the step's grant."""
+    session = engine.submit(loop()).session
+    ref = engine.store.ref(session)
+    assert ref is not None
+    answer = engine.claim(ref, "loop~1[1]/do", nonce="n", worker="w")
+    assert answer.word == "granted", answer
+    return session, answer.grants[0]
+
+
+def hand_back(engine: Engine, session: str, grant) -> None:
+    ref = engine.store.ref(session)
+    assert ref is not None
+    assert engine.release(ref, grant, why="asked to").word == "released"
+
+
+def is_gone(engine: Engine, session: str) -> bool:
+    try:
+        engine.session(session)
+    except SessionUnknown:
+        return True
+    return False
+
+
+def test_a_session_of_which_nothing_runs_is_deleted_by_force_at_once(engine):
+    session = engine.submit(loop()).session
+    with pytest.raises(SessionStillRuns):
+        engine.delete(session)
+    assert engine.delete(session, force=True) is None
+    assert is_gone(engine, session)
+
+
+def test_a_session_that_runs_is_aborted_first_and_goes_when_that_is_acknowledged(engine, clock):
+    session, grant = busy(engine)
+    for _ in range(2):
+        view = engine.delete(session, force=True)
+        assert view is not None
+        assert view.status == "aborting"
+        assert view.reason is not None
+        assert view.reason.code == "aborted"
+    clock.now += 1000
+    sweep(engine)
+    assert engine.session(session).status == "aborting"
+    hand_back(engine, session, grant)
+    clock.now += 1000
+    sweep(engine)
+    assert is_gone(engine, session)
+
+
+def test_a_forced_delete_whose_caller_died_is_carried_out_by_the_sweep(engine, clock, monkeypatch):
+    session, grant = busy(engine)
+    with monkeypatch.context() as dies:
+        dies.setattr(engine, "_end_for_good", lambda ref: None)
+        engine.delete(session, force=True)
+    assert engine.session(session).status == "active"
+    clock.now += 1000
+    sweep(engine)
+    assert engine.session(session).status == "aborting"
+    hand_back(engine, session, grant)
+    clock.now += 1000
+    sweep(engine)
+    assert is_gone(engine, session)
+    assert engine.store.due(every_ms=0, limit=9, grace_ms=0).errands == ()
+
+
+def test_a_session_that_is_gone_leaves_no_key(engine, redis_client):
+    session, grant = busy(engine)
+    engine.delete(session, force=True)
+    hand_back(engine, session, grant)
+    engine.run_errand(f"forget|{session}|{session}|")
+    assert [key for key in redis_client.scan_iter() if session in key] == []
+    assert redis_client.zrange("lh:errands", 0, -1) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "kept_s"), [("abort", 7200), ("exit", 600), ("stop", 1800)]
+)  # fmt: skip
+def test_each_status_is_kept_for_its_own_time(store_url, clock, verb, kept_s):
+    engine = silent_engine(
+        store_url, clock=clock, retention_s=7200, retention_exited_s=600, retention_stopped_s=1800
+    )
+    session = engine.submit(loop()).session
+    engine.control(session, verb, reason="enough")
+    clock.now += kept_s * 1000 - 1
+    sweep(engine)
+    assert not is_gone(engine, session)
+    clock.now += 1000
+    sweep(engine)
+    assert is_gone(engine, session)
+
+
+def test_a_stopped_session_that_is_resumed_is_kept_again(store_url, clock, redis_client):
+    engine = silent_engine(store_url, clock=clock, retention_stopped_s=1800)
+    session = engine.submit(loop()).session
+    engine.control(session, "stop")
+    assert redis_client.ttl(f"lh:{{{session}}}:{session}:session") > 1800
+    engine.control(session, "resume")
+    assert redis_client.ttl(f"lh:{{{session}}}:{session}:session") == -1
+    clock.now += 24 * HOUR
+    sweep(engine)
+    assert engine.session(session).status == "active"
+
+
+def test_a_time_that_cannot_be_kept_is_refused():
+    for value in ("59", "-1", "for ever", str(10**12)):
+        with pytest.raises(SettingInvalid) as caught:
+            Settings.from_env({"LEADHAND_RETENTION_FAILED_S": value})
+        assert caught.value.name == "LEADHAND_RETENTION_FAILED_S"
+    kept = Settings.from_env({"LEADHAND_RETENTION_S": "60", "LEADHAND_RETENTION_FAILED_S": "90"})
+    assert kept.retentions == {"retention": "60", "retention_failed": "90"}
+
+
+def seen(view: SessionView) -> Seen:
+    found = seen_in(etag(view.status, view.updated_at))
+    assert found is not None
+    return Seen(*found)
+
+
+def test_whoever_acts_on_what_he_saw_is_told_when_it_has_changed(engine, clock):
+    session = engine.submit(loop()).session
+    before = seen(engine.session(session))
+    clock.now += 5
+    engine.control(session, "stop", seen=before)
+    for act in (lambda: engine.control(session, "resume", seen=before),
+                lambda: engine.delete(session, seen=before),
+                lambda: engine.delete(session, force=True, seen=before)):  # fmt: skip
+        with pytest.raises(SessionChanged) as caught:
+            act()
+        assert caught.value.status == "stopped"
+    now = seen(engine.session(session))
+    assert engine.delete(session, seen=now) is None
+
+
+def test_what_changed_within_one_ms_has_changed_all_the_same(engine):
+    session = engine.submit(loop()).session
+    before = seen(engine.session(session))
+    engine.control(session, "stop")
+    with pytest.raises(SessionChanged):
+        engine.control(session, "abort", seen=before)

@@ -1,0 +1,171 @@
+"""Lists of sessions: the filters, the pages, and what is done to all that a filter means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app import bulk
+from app.engine import Engine
+from app.errors import InvalidDocument
+from app.filters import SessionFilter
+from app.listing import BATCH
+from app.reading import iso
+from tests.silent_engine import loop, silent_engine
+
+MINUTE = 60_000
+BEGAN = 1_700_000_000_000
+
+
+class Clock:
+    now = BEGAN
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(store_url, clock) -> Engine:
+    return silent_engine(store_url, clock=clock)
+
+
+def started(engine: Engine, clock: Clock, count: int, **more: object) -> list[str]:
+    """New sessions, a minute apart."""
+    made = []
+    for _ in range(count):
+        clock.now += MINUTE
+        made.append(engine.submit(loop(**more)).session)
+    return made
+
+
+def listed(engine: Engine, limit: int = 50, **wanted: object) -> list[str]:
+    """All that is listed, page by page."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        asked = SessionFilter.model_validate(wanted)
+        page = engine.sessions(asked, limit=limit, cursor=cursor)
+        found += [view.id for view in page.items]
+        if page.next is None:
+            return found
+        cursor = page.next
+
+
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def test_sessions_are_listed_newest_first_whatever_became_of_them(engine, clock):
+    made = started(engine, clock, 5)
+    engine.control(made[0], "abort")
+    engine.control(made[3], "stop")
+    assert listed(engine) == made[::-1]
+    assert listed(engine, status=["active"]) == [made[4], made[2], made[1]]
+    assert listed(engine, status=["aborted", "stopped"]) == [made[3], made[0]]
+    assert listed(engine, status=["stopped", "active", "aborted"], limit=2) == made[::-1]
+
+
+def test_sessions_of_one_ms_are_each_listed_once(engine):
+    made = {engine.submit(loop()).session for _ in range(25)}
+    for limit in (1, 4, 25):
+        found = listed(engine, limit=limit)
+        assert len(found) == len(set(found)) == 25
+        assert set(found) == made
+
+
+def test_more_sessions_of_one_ms_than_are_read_in_one_go(engine):
+    made = {engine.submit(loop()).session for _ in range(2 * BATCH + 3)}
+    assert set(listed(engine, limit=BATCH)) == made
+    assert set(listed(engine, limit=7, status=["active"])) == made
+
+
+def test_a_filter_means_what_is_all_of_it(engine, clock):
+    first, second = started(engine, clock, 2)
+    third, fourth = started(engine, clock, 2, label="nightly")
+    engine.control(third, "abort", reason="enough")
+    assert listed(engine, label="nightly") == [fourth, third]
+    assert listed(engine, label="nightly", status=["aborted"]) == [third]
+    assert listed(engine, label="other") == []
+    assert listed(engine, reason="aborted") == [third]
+    assert listed(engine, reason="user_stop") == []
+    assert listed(engine, kind="workflow") == []
+    assert listed(engine, kind="loop", name=engine.session(first).name) == [second, first]
+    assert listed(engine, parent="deadbeef") == []
+
+
+def test_times_bound_a_list_from_both_ends(engine, clock):
+    made = started(engine, clock, 4)
+    times = [BEGAN + MINUTE * n for n in (1, 2, 3, 4)]
+    assert engine.session(made[1]).created_at == iso(times[1])
+    assert listed(engine, created_after=at(times[1])) == made[:0:-1]
+    assert listed(engine, created_before=at(times[1])) == [made[0]]
+    assert listed(engine, created_after=at(times[1]), created_before=at(times[3])) == [
+        made[2],
+        made[1],
+    ]
+    assert listed(engine, created_after=at(times[1] + 1), status=["active"], limit=1) == [
+        made[3],
+        made[2],
+    ]
+
+
+def test_a_page_that_looked_at_enough_says_that_more_may_come(engine, monkeypatch):
+    monkeypatch.setattr("app.listing.LOOKED_AT", 3)
+    made = [engine.submit(loop(label="last")).session] + [
+        engine.submit(loop()).session for _ in range(7)
+    ]
+    page = engine.sessions(SessionFilter(name="nothing"), limit=5)
+    assert (page.items, page.next is None) == ([], False)
+    assert listed(engine, label="last") == [made[0]]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "e30=", "WzEsMl0=", "aW5m", "bmFu", "LTE=", "MWU0MDA=", "\udcff", "[" * 99]
+)
+def test_a_cursor_that_was_never_given_is_refused(engine, cursor):
+    session = engine.submit(loop()).session
+    for ask in (engine.sessions, lambda **p: engine.steps(session, **p),
+                lambda **p: engine.ledger(session, **p)):  # fmt: skip
+        with pytest.raises(InvalidDocument) as caught:
+            ask(cursor=cursor)
+        assert caught.value.field == "cursor"
+
+
+def test_a_preview_counts_and_does_nothing(engine, clock):
+    made = started(engine, clock, 30, label="nightly")
+    wanted = SessionFilter(label="nightly")
+    view = bulk.preview(engine, "abort", wanted)
+    assert (view.matched, view.done, view.dry_run) == (30, 0, True)
+    assert view.first == made[::-1][: bulk.NAMED]
+    assert listed(engine, status=["active"]) == made[::-1]
+
+
+def test_what_is_done_to_all_holds_for_those_that_do_not_refuse(engine, clock):
+    made = started(engine, clock, 4)
+    engine.control(made[1], "abort")
+    view = bulk.carry_out(engine, "stop", SessionFilter(kind="loop"))
+    assert (view.matched, view.done, view.refused, view.more) == (4, 3, 1, False)
+    assert [(r.session, r.status) for r in view.refusals] == [(made[1], "aborted")]
+    assert listed(engine, status=["stopped"]) == [made[3], made[2], made[0]]
+    assert bulk.carry_out(engine, "resume", SessionFilter(status=("stopped",))).done == 3
+    assert bulk.carry_out(engine, "delete", SessionFilter(status=("active",))).refused == 3
+    everything = SessionFilter(kind="loop")
+    assert bulk.carry_out(engine, "delete", everything, force=True).done == 4
+    assert listed(engine) == []
+
+
+def test_one_call_does_so_much_and_says_that_there_is_more(engine, clock, monkeypatch):
+    monkeypatch.setattr("app.bulk.DONE_AT_MOST", 2)
+    made = started(engine, clock, 5)
+    wanted = SessionFilter(status=("active",))
+    dones = []
+    while (view := bulk.carry_out(engine, "abort", wanted)).more:
+        dones.append(view.done)
+    assert [*dones, view.done] == [2, 2, 1]
+    assert listed(engine, status=["aborted"]) == made[::-1]

@@ -1,0 +1,196 @@
+"""What can be asked of sessions beyond one at a time: filters, bulk, tags, exports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from api import create_app
+from app.settings import Settings
+from leadhand.problems import Kind
+from tests.memory_engine import MemoryEngine
+
+TOKEN = "the operator's own"
+S = "/v1/sessions"
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    engine = MemoryEngine()
+    engine.put("00000a11", "active")
+    engine.put("00000b22", "active")
+    engine.put("00000e0d", "completed")
+    return engine
+
+
+@pytest.fixture
+def client(engine) -> FlaskClient:
+    client = create_app(Settings(api_token=TOKEN, secret="s"), engine).test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
+    return client
+
+
+def ids(client: FlaskClient, query: str) -> list[str]:
+    answer = client.get(f"{S}?{query}")
+    assert answer.status_code == 200, answer.text
+    return sorted(item["id"] for item in answer.json["items"])
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", 3),
+        ("status=active", 2),
+        ("status=active&status=completed", 3),
+        ("status=failed", 0),
+        ("kind=loop&name=loop", 3),
+        ("name=other", 0),
+        ("label=nightly", 0),
+        ("reason=aborted", 0),
+        ("parent=deadbeef", 0),
+        ("created_after=2026-11-21T12:00:00Z&created_before=2027-01-01T00:00:00.5%2B01:00", 3),
+    ],
+)
+def test_a_list_is_of_what_is_asked_for(client, query, found):
+    assert len(ids(client, query)) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("status=active&status=done", "status"),
+        ("kind=loop&kind=loop", "kind"),
+        ("name=", "name"),
+        ("reason=boredom", "reason"),
+        ("parent=me", "parent"),
+        ("created_after=yesterday", "created_after"),
+        ("created_after=1700000000", "created_after"),
+        ("created_after=2026-11-21", "created_after"),
+        ("created_after=2026-11-21T12:00:00", "created_after"),
+        ("created_after=2026-02-30T12:00:00Z", "created_after"),
+        ("limit=%2B5", "limit"),
+        ("limit=1_0", "limit"),
+        ("limit=5.0", "limit"),
+        ("limit=%205", "limit"),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_is_named(client, query, field):
+    answer = client.get(f"{S}?{query}")
+    assert (answer.status_code, answer.json["field"]) == (422, field)
+    assert answer.json["hint"]
+
+
+def bulk(client: FlaskClient, **body: Any) -> Any:
+    return client.post(f"{S}/bulk", json=body)
+
+
+def test_a_bulk_call_counts_first_unless_it_is_told_not_to(client, engine):
+    wanted = {"status": ["active", "waiting"]}
+    told = bulk(client, verb="abort", filter=wanted)
+    assert (told.status_code, told.json["dry_run"], told.json["matched"]) == (200, True, 2)
+    assert sorted(told.json["first"]) == ["00000a11", "00000b22"]
+    assert engine.controls == []
+    told = bulk(client, verb="abort", filter=wanted, dry_run=False, reason="enough")
+    assert (told.json["done"], told.json["refused"], told.json["more"]) == (2, 0, False)
+    assert [(verb, why) for _, verb, why, _, _ in engine.controls] == [("abort", "enough")] * 2
+
+
+def test_a_bulk_delete_passes_over_what_runs_unless_it_is_forced(client):
+    told = bulk(client, verb="delete", filter={"kind": "loop"}, dry_run=False).json
+    assert (told["matched"], told["done"], told["refused"]) == (3, 1, 2)
+    assert {refusal["status"] for refusal in told["refusals"]} == {"active"}
+    told = bulk(client, verb="delete", filter={"kind": "loop"}, dry_run=False, force=True).json
+    assert (told["done"], told["refused"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"verb": "abort"}, "filter"),
+        ({"verb": "abort", "filter": {}}, "filter"),
+        ({"verb": "exit", "filter": {"kind": "loop"}}, "verb"),
+        ({"verb": "abort", "filter": {"kind": "loop"}, "dry_run": "no"}, "dry_run"),
+        ({"verb": "abort", "filter": {"kind": "loop", "colour": "red"}}, "filter.colour"),
+        ({"verb": "abort", "filter": {"status": "active"}}, "filter.status"),
+        ({"verb": "abort", "filter": {"created_before": 17}}, "filter.created_before"),
+        ({"filter": {"kind": "loop"}}, "verb"),
+    ],
+)
+def test_a_bulk_call_that_cannot_be_meant_names_the_field(client, engine, body, field):
+    answer = bulk(client, **body)
+    assert (answer.status_code, answer.json["field"]) == (422, field)
+    assert engine.controls == []
+
+
+def test_what_a_reader_has_already_is_not_sent_again(client, engine):
+    first = client.get(f"{S}/00000a11")
+    tag = first.headers["ETag"]
+    assert tag.startswith('W/"active-')
+    for given in (tag, f'W/"other-1", {tag}', tag.removeprefix("W/"), "*"):
+        again = client.get(f"{S}/00000a11", headers={"If-None-Match": given})
+        assert (again.status_code, again.data, again.headers["ETag"]) == (304, b"", tag)
+    engine.put("00000a11", "stopped")
+    again = client.get(f"{S}/00000a11", headers={"If-None-Match": tag})
+    assert (again.status_code, again.json["status"]) == (200, "stopped")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", f"{S}/00000a11/stop", {}),
+        ("POST", f"{S}/00000a11/abort", {}),
+        ("POST", f"{S}/00000a11/exit", {"reason": "enough"}),
+        ("DELETE", f"{S}/00000a11?force=true", None),
+    ],
+)
+def test_what_has_changed_since_it_was_seen_is_not_touched(client, engine, method, path, body):
+    stale = 'W/"stopped-1"'
+    answer = client.open(path, method=method, json=body, headers={"If-Match": stale})
+    assert (answer.status_code, answer.json["type"]) == (412, Kind.SESSION_CHANGED.uri)
+    assert answer.json["session_status"] == "active"
+    assert client.get(f"{S}/00000a11").json["status"] == "active"
+    tag = client.get(f"{S}/00000a11").headers["ETag"]
+    answer = client.open(path, method=method, json=body, headers={"If-Match": tag})
+    assert answer.status_code == 202
+
+
+@pytest.mark.parametrize("given", ["active", '"', 'W/"x"', '"a-1", "b-2"', ""])
+def test_a_tag_that_is_none_of_ours_is_refused(client, given):
+    answer = client.post(f"{S}/00000a11/stop", headers={"If-Match": given})
+    assert (answer.status_code, answer.json["field"]) == (400, "If-Match")
+
+
+def test_any_tag_will_do_for_whoever_says_so(client):
+    assert client.post(f"{S}/00000a11/stop", headers={"If-Match": "*"}).status_code == 202
+
+
+def test_a_delete_says_whether_it_is_done_or_still_to_come(client):
+    assert client.delete(f"{S}/00000a11").status_code == 409
+    assert client.delete(f"{S}/00000a11?force=false").status_code == 409
+    answer = client.delete(f"{S}/00000a11?force=true")
+    assert (answer.status_code, answer.json["status"]) == (202, "aborting")
+    assert client.delete(f"{S}/00000e0d?force=true").status_code == 204
+    assert client.delete(f"{S}/00000e0d?force=true").status_code == 404
+    assert client.delete(f"{S}/00000a11?force=1").status_code == 422
+
+
+def test_bulk_is_no_session(client):
+    for method in ("GET", "DELETE", "PUT"):
+        answer = client.open(f"{S}/bulk", method=method)
+        assert (answer.status_code, "POST" in answer.headers["Allow"]) == (405, True)
+    assert client.get(f"{S}/bulk/events").status_code == 404
+
+
+def test_an_export_holds_everything_or_the_ledger_line_by_line(client):
+    whole = client.get(f"{S}/00000a11/export")
+    assert whole.headers["Content-Disposition"] == 'attachment; filename="00000a11.json"'
+    told = json.loads(whole.data)
+    assert (told["format"], told["session"]["id"]) == ("leadhand.export/1", "00000a11")
+    lines = client.get(f"{S}/00000a11/export?part=ledger")
+    assert lines.headers["Content-Type"] == "application/jsonl"
+    assert [json.loads(line) for line in lines.text.splitlines()] == told["ledger"]
+    assert client.get(f"{S}/00000a11/export?part=none").status_code == 422
+    assert client.get(f"{S}/deadbeef/export").status_code == 404
