@@ -1,0 +1,82 @@
+"""The docs keep up with the code: no setting is left out, examples can be read, links lead on."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from app import settings as server_settings
+from leadhand import settings as client_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *ROOT.glob("docs/**/*.md"),
+    ]
+)
+READERS: dict[str, Callable[[str], Any]] = {
+    "python": ast.parse,
+    "json": json.loads,
+    "toml": tomllib.loads,
+}
+_FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r'"(LEADHAND_[A-Z_]+)"')
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    language: str
+    text: str
+
+
+def blocks() -> Iterator[Block]:
+    """Every block of a language that can be read here."""
+    for page in PAGES:
+        whole = page.read_text(encoding="utf-8")
+        for found in _FENCE.finditer(whole):
+            _, language, text = found.groups()
+            if language in READERS:
+                line = whole.count("\n", 0, found.start()) + 1
+                yield Block(page.name, line, language, text)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as readers of Markdown make them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("module", [server_settings, client_settings], ids=lambda m: m.__name__)
+def test_every_setting_is_told_of(module: Any) -> None:
+    named = set(_VARIABLE.findall(Path(module.__file__).read_text(encoding="utf-8")))
+    told = set(re.findall(r"`(LEADHAND_[A-Z_]+)`", (ROOT / "docs/settings.md").read_text("utf-8")))
+    assert named
+    assert not named - told, "tell of them in docs/settings.md"
+
+
+@pytest.mark.parametrize("block", list(blocks()), ids=lambda b: f"{b.page}:{b.line}")
+def test_what_the_docs_show_can_be_read(block: Block) -> None:
+    READERS[block.language](block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert not anchor or anchor in headings(target), f"{link} names no heading"
