@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from api.application import Api, create_app
-from api.server import SPARE_THREADS, THREADS, Server, log_to_stderr
+from api.server import SPARE_THREADS, THREADS, Server
 from app.engine import Engine
 from app.errors import SettingInvalid
+from app.logs import log_to_stderr
 from app.settings import Settings
 from tasks.sweep import Sweeper
 from tasks.wiring import make_engine
@@ -20,7 +21,7 @@ def main() -> None:
         engine, _ = make_engine(settings)
     except SettingInvalid as error:
         sys.exit(f"leadhand api: {error}")
-    log_to_stderr()
+    log_to_stderr(settings.log)
     Server(lambda: build(settings, engine), bind=settings.api_bind).run()
 
 

@@ -1,40 +1,20 @@
-"""One line of JSON for each request: ids and times, never what was sent."""
+"""One line of the log for each request: ids and times, never what was sent."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
 import uuid
-from datetime import UTC, datetime
 
-from flask import Flask, Response, g, has_request_context, request
+from flask import Flask, Response, g, request
+
+from app import logs
 
 log = logging.getLogger("leadhand.api")
 
 HEADER = "X-Request-ID"
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-#: What a record holds without our doing; all else was given as `extra`.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class JsonLines(logging.Formatter):
-    """A record as one line of JSON, its fields beside its message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if has_request_context():
-            told["request_id"] = request_id()
-        told |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
-        if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str, ensure_ascii=False)
 
 
 def install(flask: Flask) -> None:
@@ -54,6 +34,8 @@ def request_id() -> str:
 
 def _begin() -> None:
     g.begun_s = time.monotonic()
+    session = (request.view_args or {}).get("session")
+    logs.begin(request_id=request_id(), **({"session": session} if session else {}))
 
 
 def _tell(response: Response) -> Response:
@@ -65,7 +47,6 @@ def _tell(response: Response) -> Response:
             "method": request.method,
             "path": request.path[:200],
             "status": response.status_code,
-            "session": (request.view_args or {}).get("session"),
             "ms": None if since_s is None else round((time.monotonic() - since_s) * 1000, 1),
         },
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.config import Config
+from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
 from api.application import Api
-from api.request_log import JsonLines
 
 THREADS = 64
 #: Threads that event streams never take, so that calls are answered whoever watches.
@@ -41,6 +40,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "graceful_timeout": GRACE_S,
             "keepalive": 15,
             "accesslog": None,
+            "logger_class": OurLog,
             "loglevel": "warning",
             "control_socket_disable": True,
         }
@@ -54,6 +54,15 @@ class Server(BaseApplication):  # type: ignore[misc]
         return self._build()
 
 
+class OurLog(Logger):  # type: ignore[misc]
+    """gunicorn's own lines, written as all others are."""
+
+    def setup(self, cfg: Config) -> None:
+        super().setup(cfg)
+        self.error_log.handlers = []
+        self.error_log.propagate = True
+
+
 class StreamingWorker(ThreadWorker):  # type: ignore[misc]
     """A worker that ends its event streams when it is asked to go, so that it can."""
 
@@ -63,10 +72,3 @@ class StreamingWorker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
         if hasattr(self, "wsgi"):  # it may be asked to go before it has an application
             self.wsgi.fanout.close()
-
-
-def log_to_stderr() -> None:
-    """Our own lines as JSON, one each."""
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(JsonLines())
-    logging.basicConfig(handlers=[lines], level=logging.INFO)

@@ -11,10 +11,17 @@ import sys
 from pathlib import Path
 
 from celery import Celery
-from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import (
+    setup_logging,
+    worker_process_init,
+    worker_ready,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 from app.engine import Engine
 from app.errors import LeadhandError
+from app.logs import log_to_stderr
 from app.settings import Settings
 from tasks.steps import BOUND
 from tasks.sweep import Sweeper
@@ -34,9 +41,6 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> int:
     """Work until TERM; the exit code is Celery's."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     try:
         settings = Settings.from_env()
         engine, celery = make_engine(settings, tries=TRIES)
@@ -44,6 +48,9 @@ def main() -> int:
     except LeadhandError as error:
         sys.stderr.write(f"worker cannot start: {error}\n")
         return 1
+    # Celery is told that the log is set up, and keeps its hands off it.
+    setup_logging.connect(lambda **_: log_to_stderr(settings.log), weak=False)
+    log_to_stderr(settings.log)
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
     drain = Drain()
@@ -62,6 +69,7 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
         task_events=True,
         without_gossip=True,
         without_mingle=True,
+        quiet=settings.log == "json",
     )
     worker.start()
     return int(worker.exitcode or 0)

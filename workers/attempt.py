@@ -13,6 +13,7 @@ from app import capabilities
 from app.engine import Engine, Work
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.keys import SessionRef
+from app.logs import about
 from app.outcomes import Outcome
 from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
@@ -70,12 +71,13 @@ class Attempts:
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
         sent = time.monotonic()
-        answer = self._claim(ref, address)
-        if answer is None:
-            return None
-        if answer.word != "granted":
-            log.info("claim refused", extra={"session": ref.id, "step": address, "why": answer.why})
-            return None
+        with about(session=ref.id, step=address):
+            answer = self._claim(ref, address)
+            if answer is None:
+                return None
+            if answer.word != "granted":
+                log.info("claim refused", extra={"why": answer.why})
+                return None
         return self._stretch(ref, _Held(answer.grants[0], sent))
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
@@ -91,7 +93,7 @@ class Attempts:
             return self._engine.claim(ref, address, nonce=nonce, worker=self._worker)
         except (SessionUnknown, StoreAway) as error:
             # A hint to something deleted, or one that the sweep will send again.
-            log.info("claim not made", extra={"session": ref.id, "why": str(error)})
+            log.info("claim not made", extra={"why": str(error)})
             return None
 
     def _stretch(self, ref: SessionRef, first: _Held) -> list[Hint]:
@@ -102,7 +104,9 @@ class Attempts:
             steps += 1
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
-            settled = self._carry_out(ref, held, take)
+            attempt = str(held.grant.attempt)
+            with about(session=ref.id, step=held.grant.address, attempt=attempt):
+                settled = self._carry_out(ref, held, take)
             if settled is not None:
                 hints += settled.answer.hints
                 todo.extend(_Held(grant, settled.sent) for grant in settled.answer.grants)
@@ -121,6 +125,7 @@ class Attempts:
                 return self._refuse(ref, held.grant, str(error), lease)
             if work is None:
                 return None
+            log.info("step begun", extra={"action": work.step.action.value})
             outcome = self._outcome(work, lease)
             if outcome is None:
                 return None
@@ -138,6 +143,7 @@ class Attempts:
 
     def _hand_back(self, ref: SessionRef, grant: Grant, lease: Lease) -> _Settled | None:
         why = str(lease.why)
+        log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
         answer = _patiently(lambda: self._engine.release(ref, grant, why=why), lease)
         return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
@@ -176,13 +182,15 @@ class Attempts:
 
         answer = _patiently(settle, lease)
         if answer is None:
-            step = work.grant.address
-            log.warning("outcome given up", extra={"session": work.ref.id, "step": step})
+            log.warning("outcome given up", extra={"word": outcome.word})
+        else:
+            told = {"word": outcome.word, "verdict": outcome.verdict, "answer": answer.word}
+            log.info("step settled", extra=told)
         return None if answer is None else _Settled(answer, sent)
 
     def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
         """Fail a step that nobody signed; nothing of it is executed."""
-        log.error("step refused", extra={"session": ref.id, "step": grant.address, "why": why})
+        log.error("step refused", extra={"why": why})
         sent = time.monotonic()
         answer = _patiently(lambda: self._engine.refuse(ref, grant, why=why), lease)
         return None if answer is None else _Settled(answer, sent)

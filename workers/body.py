@@ -37,7 +37,7 @@ def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
         where = ".".join(str(part) for part in first["loc"])
         outcome = _failed(task, f"the step's input {where!r} cannot be used: {first['msg']}")
     except Exception as error:  # noqa: BLE001 - the edge of a task: nothing may take the worker with it
-        _log.exception("body failed", extra={"session": task.session, "address": task.address})
+        _log.exception("body failed", extra={"session": task.session, "step": task.address})
         outcome = _failed(task, f"our fault: {type(error).__name__}: {error}")
     if outcome.started_ms is not None:
         return outcome

@@ -115,7 +115,7 @@ class Heart:
         except LeadhandError as error:
             # The store is away: the attempt goes on until its lease is over.
             lease.due = sent + 1.0
-            log.warning("beat failed", extra={"session": lease.ref.id, "why": str(error)})
+            log.warning("beat failed", extra=_ids(lease) | {"why": str(error)})
             return
         match word:
             case "ok":
@@ -124,4 +124,8 @@ class Heart:
                 lease.good = sent
                 lease.end(word)
             case _:
-                log.warning("beat answered %s", word)
+                log.warning("beat not understood", extra=_ids(lease) | {"word": word})
+
+
+def _ids(lease: Lease) -> dict[str, str]:
+    return {"session": lease.ref.id, "step": lease.grant.address}

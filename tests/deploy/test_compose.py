@@ -1,0 +1,130 @@
+"""The fleet of docker-compose.yml at work: submitted to over HTTP, killed, drained, watched."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.deploy.compose import Container, Topology, new_environment
+from tests.waiting import wait_until
+
+#: Runs until somebody writes the file that it is told of, and leaves a mark of each start.
+WAITS = """
+import os, pathlib, sys, time, uuid
+pathlib.Path(f"started.{uuid.uuid4().hex}").touch()
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+print("went on at", sys.argv[1])
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Topology]:
+    topology = Topology(tmp_path, new_environment(LEADHAND_LEASE_S="2", LEADHAND_DRAIN_S="1"))
+    (topology.work / "waits.py").write_text(WAITS)
+    (topology.folder / "agents.toml").write_text("")
+    try:
+        topology.up()
+        yield topology
+    finally:
+        topology.close()
+
+
+def call(fleet: Topology, method: str, path: str, body: object = None) -> Any:
+    token = fleet.environment["LEADHAND_API_TOKEN"]
+    answer = httpx2.request(
+        method,
+        fleet.url("8765") + path,
+        json=body,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=10,
+    )
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def submit(fleet: Topology, go: str) -> str:
+    document = {
+        "kind": "loop",
+        "task": "wait for word",
+        "doer": {"command": f"python3 waits.py {go}"},
+        "checkers": [f"test -f {go}"],
+        "cwd": str(fleet.work),
+        "place": "compose",
+    }
+    return str(call(fleet, "POST", "/v1/sessions", document)["id"])
+
+
+def running(fleet: Topology, session: str) -> list[str]:
+    """The workers, by name and pool process, at which a step runs."""
+    view = call(fleet, "GET", f"/v1/sessions/{session}")
+    return [str(step["worker"]) for step in view["progress"]["running"]]
+
+
+def at_work(fleet: Topology, session: str, but: str = "") -> str:
+    """The worker that has the session's one running step."""
+    (worker,) = wait_until(
+        lambda: [w for w in running(fleet, session) if w.partition("/")[0] != but], timeout=20
+    )
+    return str(worker).partition("/")[0]
+
+
+def container_of(fleet: Topology, worker: str) -> Container:
+    (found,) = [
+        c for c in fleet.containers["worker"] if worker.endswith(f"-{c.process.pid}")
+    ]  # a worker without a name is called by its host and process
+    return found
+
+
+def ended(fleet: Topology, session: str) -> Any:
+    def over() -> bool:
+        view = call(fleet, "GET", f"/v1/sessions/{session}")
+        return view["status"] in ("completed", "failed")
+
+    wait_until(over, timeout=20)
+    return call(fleet, "GET", f"/v1/sessions/{session}/result")
+
+
+def marks(fleet: Topology) -> int:
+    return len(list(fleet.work.glob("started.*")))
+
+
+@pytest.mark.timeout(120)
+def test_the_fleet_bears_a_killed_worker_and_hands_back_what_a_drained_one_runs(
+    fleet: Topology,
+) -> None:
+    first = submit(fleet, "one")
+    victim = at_work(fleet, first)
+    wait_until(lambda: marks(fleet) == 1)
+    container_of(fleet, victim).kill()
+    survivor = at_work(fleet, first, but=victim)
+    wait_until(lambda: marks(fleet) == 2)
+    (fleet.work / "one").touch()
+    result = ended(fleet, first)
+    assert (result["verdict"], result["iterations"]) == ("accept", 1)
+    view = call(fleet, "GET", f"/v1/sessions/{first}")
+    assert view["counters"]["attempts_lost"] == 1
+
+    second = submit(fleet, "two")
+    assert at_work(fleet, second) == survivor
+    container_of(fleet, victim).restart()
+    assert container_of(fleet, survivor).terminate(within_s=60) == 0
+    (fleet.work / "two").touch()
+    assert ended(fleet, second)["verdict"] == "accept"
+    assert call(fleet, "GET", f"/v1/sessions/{second}")["counters"]["attempts_lost"] == 0
+    assert _seen_by_flower(fleet) >= {f"leadhand.agent {first}", f"leadhand.agent {second}"}
+
+
+def _seen_by_flower(fleet: Topology) -> set[str]:
+    """The tasks that Flower lists: names, and the sessions among their arguments."""
+    login = base64.b64encode(fleet.environment["FLOWER_BASIC_AUTH"].encode()).decode()
+    tasks = httpx2.get(
+        fleet.url("5555") + "/api/tasks", headers={"Authorization": f"Basic {login}"}, timeout=10
+    )
+    assert tasks.is_success, tasks.text
+    return {f"{task['name']} {str(task['args'])[2:10]}" for task in tasks.json().values()}
