@@ -153,11 +153,18 @@ class Tokens:
     """All tokens but the operator's own, which is a setting."""
 
     def __init__(
-        self, shelf: Shelf, *, secret: str, clock: Callable[[], float] = time.time
+        self,
+        shelf: Shelf,
+        *,
+        secret: str,
+        clock: Callable[[], float] = time.time,
+        passed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shelf = shelf
         self._secret = secret
         self._clock = clock
+        #: Seconds that only ever grow, for what is kept for a while.
+        self._passed = passed
         self._kept: dict[str, _Kept] = {}
         self._told: dict[str, float] = {}
 
@@ -214,9 +221,9 @@ class Tokens:
 
     def _token(self, id_: str) -> Token | None:
         kept = self._kept.get(id_)
-        if kept is not None and time.monotonic() - kept.read_s < KEEP_S:
+        if kept is not None and self._passed() - kept.read_s < KEEP_S:
             return kept.token
-        read_s = time.monotonic()
+        read_s = self._passed()
         token = self._opened(self._shelf.get(id_), id_)
         if token is None:
             self._kept.pop(id_, None)
@@ -241,7 +248,7 @@ class Tokens:
         return seal(_KIND, fields, secret=self._secret)
 
     def _tell_of_use(self, id_: str) -> None:
-        now = time.monotonic()
+        now = self._passed()
         if now - self._told.get(id_, -USED_S) >= USED_S:
             self._told[id_] = now
             with suppress(StoreAway):

@@ -10,14 +10,13 @@ from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
-from api import create_app
+from api import create_app, events
 from api.application import Api
 from api.scopes import BODY_NEEDED, NEEDED, PUBLIC
-from app import tokens as tokens_module
 from app.capabilities import Caller, mint
 from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
 from app.settings import Settings
-from app.tokens import Quotas, Scope, Tokens
+from app.tokens import KEEP_S, Quotas, Scope, Tokens
 from leadhand.problems import Kind
 from tests.memory_engine import MemoryEngine, MemoryShelf
 
@@ -317,13 +316,10 @@ def test_a_token_ends_at_its_time(shelf):
     assert [view.expired for view in tokens.views()] == [True]
 
 
-def test_a_token_is_read_once_in_a_while_and_a_revoked_one_lives_no_longer(
-    shelf, tokens, monkeypatch
-):
+def test_a_token_is_read_once_in_a_while_and_a_revoked_one_lives_no_longer(shelf, tokens):
     now = [100.0]
-    monkeypatch.setattr(tokens_module.time, "monotonic", lambda: now[0])
     made = tokens.create("ci", READ)
-    elsewhere = Tokens(shelf, secret=SECRET, clock=Clock())
+    elsewhere = Tokens(shelf, secret=SECRET, clock=Clock(), passed=lambda: now[0])
     for _ in range(100):
         elsewhere.recognise(made.token)
     assert shelf.reads == 1
@@ -331,7 +327,7 @@ def test_a_token_is_read_once_in_a_while_and_a_revoked_one_lives_no_longer(
     with pytest.raises(CapabilityRefused):
         tokens.recognise(made.token)
     elsewhere.recognise(made.token)  # for KEEP_S at most
-    now[0] += tokens_module.KEEP_S
+    now[0] += KEEP_S
     with pytest.raises(CapabilityRefused):
         elsewhere.recognise(made.token)
     with pytest.raises(TokenUnknown):
@@ -345,3 +341,20 @@ def test_a_token_in_the_wrong_place_is_not_told_again(client, engine, where):
     answer = ask(client, "POST", path, made, body)
     assert answer.status_code == 422
     assert made not in answer.get_data(as_text=True)
+
+
+def test_a_stream_ends_with_the_token_that_opened_it(client, engine, monkeypatch):
+    monkeypatch.setattr(events, "RECHECK_S", 0.0)
+    made = engine.tokens.create("watcher", frozenset({Scope.READ}))
+    headers = {"Authorization": f"Bearer {made.token}", "Accept": "text/event-stream"}
+    answer = client.get(f"{S}/00000a11/events", headers=headers, buffered=False)
+    stream = answer.iter_encoded()
+    assert next(stream).startswith(b"retry:")
+    engine.tell("00000a11", "step.ready")
+    assert b"step.ready" in next(stream)
+    engine.tell("00000a11", "step.claimed")
+    assert b"step.claimed" in next(stream)
+    engine.tokens.revoke(made.id)
+    engine.tell("00000a11", "step.settled")
+    assert list(stream) == []
+    answer.close()

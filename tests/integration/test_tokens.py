@@ -1,0 +1,274 @@
+"""Tokens and their quotas over a real Redis, asked for as programs ask: over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+from flask.testing import FlaskClient
+from pydantic import JsonValue
+
+from api import create_app
+from app import capabilities
+from app.engine import About, Engine
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action, Program, Step
+from app.settings import Settings
+from app.tokens import DAY_MS, EVERYTHING, NewToken, Quotas, Scope, Tokens
+from tests.silent_engine import silent_engine
+from workers.agents.book import AgentBook
+from workers.attempt import Attempts
+from workers.lease import Heart
+
+SECRET = "of the test"
+S = "/v1/sessions"
+LOOP = {"kind": "loop", "task": "write it", "checker": "true", "doer": {"command": "true"}}
+DO = "loop~1[1]/do"
+
+
+@pytest.fixture
+def engine(store_url: str) -> Engine:
+    return silent_engine(store_url, secret=SECRET)
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[FlaskClient]:
+    app = create_app(Settings(api_token="the operator's", secret=SECRET), engine)
+    yield app.test_client()
+    app.fanout.close()
+
+
+def made(engine: Engine, **quotas: int) -> NewToken:
+    return engine.tokens.create("ci", EVERYTHING, quotas=Quotas(**quotas))
+
+
+def submit(client: FlaskClient, token: NewToken, *, key: str = "", **more: object) -> Any:
+    headers = {"Authorization": f"Bearer {token.token}"}
+    if key:
+        headers["Idempotency-Key"] = key
+    return client.post(S, json={**LOOP, **more}, headers=headers)
+
+
+def session_of(answer: Any) -> str:
+    assert answer.status_code == 202, answer.data
+    return str(answer.json["id"])
+
+
+def spent(engine: Engine, token: NewToken) -> tuple[int, int, int]:
+    [view] = [view for view in engine.tokens.views() if view.id == token.id]
+    return view.spent.sessions, view.spent.steps, view.spent.bytes
+
+
+def carry_out(engine: Engine, session: str, *addresses: str) -> None:
+    attempts = Attempts(
+        engine, worker="w/1", agents=lambda: AgentBook.load([]), heart=Heart(engine)
+    )
+    for address in addresses:
+        attempts(SessionRef(session, session), address)
+
+
+# What is kept
+
+
+def test_no_secret_lies_in_redis(engine, client, redis_client):
+    token = made(engine)
+    session_of(submit(client, token))
+    secret = token.token.split("_", 2)[2]
+    found: list[object] = []
+    for key in redis_client.scan_iter("*"):
+        read = {"hash": redis_client.hgetall, "string": redis_client.get,
+                "set": redis_client.smembers, "list": lambda k: redis_client.lrange(k, 0, -1),
+                "zset": lambda k: redis_client.zrange(k, 0, -1), "stream": redis_client.xrange,
+                }[redis_client.type(key)]  # fmt: skip
+        found.append((key, read(key)))
+    assert token.id in str(found)
+    assert secret not in str(found)
+    assert SECRET not in str(found)
+
+
+def test_a_token_written_into_redis_opens_nothing(engine, client, redis_client, store_url):
+    mine = silent_engine(store_url, secret="a guess").tokens.create("root", EVERYTHING)
+    assert redis_client.hexists("lh:tokens", mine.id)
+    assert submit(client, mine).status_code == 401
+    ours = made(engine)
+    text = json.loads(redis_client.hget("lh:tokens", ours.id))
+    text["token"]["quotas"]["max_sessions"] = 1000
+    redis_client.hset("lh:tokens", ours.id, json.dumps(text))
+    assert submit(client, ours).status_code == 401
+
+
+def test_what_one_process_revokes_opens_nothing_in_another(engine, client, store_url):
+    other = silent_engine(store_url, secret=SECRET).tokens
+    token = other.create("ci", frozenset({Scope.READ}))
+    headers = {"Authorization": f"Bearer {token.token}"}
+    other.revoke(token.id)
+    assert client.get(S, headers=headers).status_code == 401
+    assert [view.id for view in engine.tokens.views()] == []
+
+
+def test_when_a_token_was_used_last_is_told_to_all(engine, client, store_url):
+    token = made(engine)
+    session_of(submit(client, token))
+    [view] = Tokens(engine.store.tokens(), secret=SECRET).views()
+    assert view.last_used_at is not None
+
+
+# Quotas
+
+
+def test_sessions_that_have_not_ended_are_counted(engine, client, redis_client):
+    token = made(engine, max_sessions=2)
+    first = session_of(submit(client, token, key="one"))
+    session_of(submit(client, token))
+    refused = submit(client, token)
+    assert refused.status_code == 429
+    assert "2 sessions that have not ended" in refused.json["detail"]
+    assert "Retry-After" not in refused.headers
+    assert session_of(submit(client, token, key="one")) == first
+    session_of(submit(client, made(engine)))  # others have quotas of their own
+    engine.control(first, "abort")
+    session_of(submit(client, token))
+    assert submit(client, token).status_code == 429
+    for session in redis_client.smembers(f"lh:owned:{token.id}"):
+        engine.control(session, "abort")
+    assert not redis_client.exists(f"lh:owned:{token.id}")
+
+
+def test_of_many_at_once_no_more_get_in_than_the_quota_has_room_for(engine, client):
+    token = made(engine, max_sessions=5)
+    app = client.application
+    with ThreadPoolExecutor(16) as pool:
+        calls = [pool.submit(submit, app.test_client(), token) for _ in range(40)]
+    codes = [call.result().status_code for call in calls]
+    assert (codes.count(202), codes.count(429)) == (5, 35)
+    assert len(engine.sessions(limit=50).items) == 5
+
+
+def test_a_session_that_was_stopped_counts_until_it_is_deleted(engine, client):
+    token = made(engine, max_sessions=1)
+    session = session_of(submit(client, token))
+    engine.control(session, "stop")
+    assert engine.session(session).status == "stopped"
+    assert submit(client, token).status_code == 429
+    engine.delete(session)
+    session_of(submit(client, token))
+
+
+def test_a_failed_session_that_is_resumed_counts_again(engine, client):
+    token = made(engine)
+    session = session_of(submit(client, token, max_iterations=1, checker="false"))
+    carry_out(engine, session, DO, "loop~1[1]/check.false", "loop~1[1]/judge")
+    assert engine.session(session).status == "failed"
+    assert spent(engine, token)[0] == 0
+    engine.control(session, "resume", max_iterations=2)
+    assert spent(engine, token)[0] == 1
+
+
+def test_a_day_s_steps_are_counted_and_then_no_session_can_follow(engine, client, redis_client):
+    token = made(engine, steps_per_day=3)
+    session = session_of(submit(client, token))
+    session_of(submit(client, token))
+    assert spent(engine, token)[1] == 0
+    carry_out(engine, session, DO, "loop~1[1]/check.true", "loop~1[1]/judge")
+    assert engine.session(session).status == "completed"
+    assert spent(engine, token)[1] == 3
+    refused = submit(client, token)
+    assert refused.status_code == 429
+    assert "3 steps a day" in refused.json["detail"]
+    assert 0 < int(refused.headers["Retry-After"]) <= DAY_MS / 1000
+    [key] = redis_client.keys("lh:spent:*")
+    assert 0 < redis_client.ttl(key) <= 2 * DAY_MS / 1000
+
+
+def test_a_day_is_over_at_midnight(store_url):
+    at = [DAY_MS * 20_000 - 1000]
+    engine = silent_engine(store_url, clock=lambda: at[0], secret=SECRET)
+    client = create_app(Settings(secret=SECRET), engine).test_client()
+    token = engine.tokens.create("ci", EVERYTHING, quotas=Quotas(bytes_per_day=1500))
+    session_of(submit(client, token, task="x" * 900))
+    refused = submit(client, token, task="x" * 900)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+    assert "1500 bytes a day" in refused.json["detail"]
+    at[0] += 1000
+    session_of(submit(client, token, task="x" * 900))
+
+
+def test_a_refused_session_leaves_nothing_behind_and_costs_nothing(engine, client, redis_client):
+    token = made(engine, max_sessions=0)
+    before = set(redis_client.keys("*"))
+    assert submit(client, token, key="one").status_code == 429
+    assert {k for k in set(redis_client.keys("*")) - before if "token-uses" not in k} == set()
+    assert spent(engine, token) == (0, 0, 0)
+
+
+def test_a_child_is_its_parent_s_token_s(engine, redis_client):
+    token = made(engine)
+    document = {**{k: v for k, v in LOOP.items() if k != "checker"}, "checkers": ["true"]}
+    inputs: dict[str, JsonValue] = {"document": cast("JsonValue", document)}
+    program = Program(body=(Step(id="child", action=Action.CHILD, inputs=inputs),))
+    parent = engine.start(program, About(kind="loop", name="x"), owner=token_owner(engine, token))
+    carry_out(engine, parent.session, "child")
+    [child] = redis_client.smembers(f"lh:{{{parent.session}}}:{parent.session}:children")
+    assert redis_client.smembers(f"lh:owned:{token.id}") == {parent.session, child}
+    assert spent(engine, token)[0] == 2
+
+
+def token_owner(engine: Engine, token: NewToken) -> Any:
+    return engine.tokens.recognise(token.token).owner
+
+
+def test_the_operator_s_sessions_are_nobody_s(engine, client, redis_client):
+    answer = client.post(S, json=LOOP, headers={"Authorization": "Bearer the operator's"})
+    session_of(answer)
+    assert redis_client.keys("lh:owned:*") == []
+
+
+# A body's token
+
+
+def test_a_body_s_token_opens_nothing_once_its_step_has_ended(engine, client):
+    session = session_of(submit(client, made(engine)))
+    ref = SessionRef(session, session)
+    first = engine.claim(ref, DO, nonce="a", worker="w").grants[0]
+    token = body_token(session, first.fence)
+    assert read(client, session, token) == 200
+    assert read(client, session, body_token(session, first.fence + 1)) == 401
+    assert read(client, session, body_token(session, 0)) == 401
+    engine.release(ref, first, why="drain")
+    assert read(client, session, token) == 401
+    second = engine.claim(ref, DO, nonce="b", worker="w").grants[0]
+    assert read(client, session, token) == 401
+    token = body_token(session, second.fence)
+    assert read(client, session, token) == 200
+    work = engine.work(ref, second)
+    engine.settle(work, Outcome(word="succeeded", text="done"), take=[], worker="w")
+    assert read(client, session, token) == 401
+    headers = {"Authorization": f"Bearer {token}"}
+    assert (
+        client.post(f"{S}/{session}/exit", json={"reason": "x"}, headers=headers).status_code == 401
+    )
+    assert engine.session(session).status == "active"
+
+
+def test_a_body_s_token_opens_nothing_once_its_session_is_forgotten(engine, client):
+    session = session_of(submit(client, made(engine)))
+    grant = engine.claim(SessionRef(session, session), DO, nonce="a", worker="w").grants[0]
+    token = body_token(session, grant.fence)
+    engine.control(session, "abort")
+    engine.release(SessionRef(session, session), grant, why="cancel")
+    engine.delete(session)
+    assert read(client, session, token) == 401
+
+
+def body_token(session: str, fence: int) -> str:
+    caller = capabilities.Caller(session, DO, fence, capabilities.BODY_SCOPES)
+    return capabilities.mint(caller, secret=SECRET)
+
+
+def read(client: FlaskClient, session: str, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    return int(client.get(f"{S}/{session}", headers=headers).status_code)
