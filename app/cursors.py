@@ -37,6 +37,14 @@ def number_of(cursor: str | None) -> int:
     return place
 
 
+def address_of(cursor: str) -> str:
+    """The address that was encoded. Raises InvalidDocument."""
+    place = place_of(cursor)
+    if not isinstance(place, str):
+        raise not_ours(cursor)
+    return place
+
+
 def not_ours(cursor: str) -> InvalidDocument:
     """The error that says so."""
     return InvalidDocument("cursor", cursor, "use the `next` of the page before")

@@ -76,7 +76,7 @@ class Step(Frozen):
     #: Whether its failure ends the block around it.
     critical: bool = True
     #: The queue that its message travels on, before the place is added.
-    queue: str = ""
+    queue: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_.-]{0,63})?$")] = ""
     #: Quick steps may run in the worker that released them, without a message of their own.
     quick: bool = False
     label: str | None = None
@@ -178,6 +178,16 @@ def path_of(address: str) -> str:
     'fetch'
     """
     return _DECORATION.sub("", address)
+
+
+def by_number(address: str) -> list[tuple[int, str]]:
+    """What addresses are ordered by, so that the tenth iteration comes after the ninth.
+
+    >>> sorted(["a~1[10]/x", "a~1[9]/x"], key=by_number)
+    ['a~1[9]/x', 'a~1[10]/x']
+    """
+    parts = re.findall(r"\d+|\D+", address)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def block_of(address: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from app.cursors import encoded, number_of
+from app.cursors import address_of, encoded, number_of
+from app.decide import queue_of
 from app.errors import SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.keys import SessionRef
 from app.listing import Listing
-from app.program import Loop, Program, Step, path_of
+from app.program import Loop, Program, Step, by_number, path_of
 from app.reasons import Reason
 from app.results import result_of
 from app.states import ENDED, SessionStatus
@@ -79,12 +81,18 @@ class Reader:
         return result_of(session, fields, reason, program, turns, ledger, texts, warnings)
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
-        """All steps that ever became ready, in no order."""
+        """All steps that ever became ready, by address; each comes once."""
         ref = self._ref(session)
-        program = self._program(self._fields(ref)["program"])
-        following, records = self._store.scan_steps(ref, number_of(cursor), limit)
-        items = [_step_view(program, a, r) for a, r in sorted(records.items())]
-        return Page(items=items, next=encoded(following) if following else None)
+        fields = self._fields(ref)
+        program = self._program(fields["program"])
+        after = by_number(address_of(cursor)) if cursor is not None else None
+        known = sorted(self._store.names(ref, "steps"), key=by_number)
+        ahead = known if after is None else known[bisect_right(known, after, key=by_number) :]
+        shown = ahead[:limit]
+        records = self._store.steps(ref, shown)
+        place = fields["place"]
+        items = [_step_view(program, a, records[a], place) for a in shown if a in records]
+        return Page(items=items, next=encoded(shown[-1]) if len(ahead) > limit else None)
 
     def ledger(
         self, session: str, *, limit: int = 50, cursor: str | None = None
@@ -125,7 +133,7 @@ class Reader:
             session=self._view(ref, fields),
             program=program.model_dump(mode="json"),
             result=self.result(session) if fields["status"] in ENDED else None,
-            steps=self._all_steps(ref, program),
+            steps=self._all_steps(session),
             outcomes=dict(sorted(outcomes.items())),
             ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
             events=self._all_events(ref),
@@ -210,14 +218,13 @@ class Reader:
             nodes=nodes, running=[_running(program, a, r) for a, r in sorted(records.items())]
         )
 
-    def _all_steps(self, ref: SessionRef, program: Program) -> list[StepView]:
-        found: dict[str, StepRecord] = {}
-        cursor = 0
-        while True:
-            cursor, records = self._store.scan_steps(ref, cursor, _MANY)
-            found |= records
-            if not cursor:
-                return [_step_view(program, a, r) for a, r in sorted(found.items())]
+    def _all_steps(self, session: str) -> list[StepView]:
+        page = self.steps(session, limit=_MANY)
+        found = page.items
+        while page.next is not None:
+            page = self.steps(session, limit=_MANY, cursor=page.next)
+            found += page.items
+        return found
 
     def _all_events(self, ref: SessionRef) -> list[Event]:
         found: list[Event] = []
@@ -302,8 +309,9 @@ def _running(program: Program, address: str, record: StepRecord) -> RunningStep:
     )
 
 
-def _step_view(program: Program, address: str, record: StepRecord) -> StepView:
+def _step_view(program: Program, address: str, record: StepRecord, place: str) -> StepView:
     step = program.step(address)
+    queue = queue_of(step)
     return StepView(
         address=address,
         node=path_of(address),
@@ -314,6 +322,7 @@ def _step_view(program: Program, address: str, record: StepRecord) -> StepView:
         lost=record.lost,
         failed=record.failed,
         worker=record.owner,
+        queue=f"{queue}@{place}" if place else queue,
         started_at=iso(record.since) if record.since else None,
         ended_at=iso(record.ended) if record.ended else None,
         verdict=record.verdict,

@@ -290,14 +290,10 @@ class Store:
         found = self.values(ref, "steps", addresses)
         return {a: StepRecord.model_validate_json(text) for a, text in found.items()}
 
-    def scan_steps(
-        self, ref: SessionRef, cursor: int, count: int
-    ) -> tuple[int, dict[str, StepRecord]]:
-        """Some steps and the cursor for more; 0 ends. Steps may come twice, none is left out."""
+    def names(self, ref: SessionRef, part: str) -> list[str]:
+        """The names of all fields of one of the session's hashes."""
         with self._away():
-            following, found = self._redis.hscan(self.keys.part(ref, "steps"), cursor, count=count)
-        records = {a: StepRecord.model_validate_json(text) for a, text in _map(found).items()}
-        return int(following), records
+            return _texts(self._redis.hkeys(self.keys.part(ref, part)))
 
     def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
         """The records of these turns, without those that never opened."""

@@ -69,7 +69,7 @@ local function iteration_done(id, iteration)
   local turn = load('turns', id)
   record_iteration(id, iteration, 'retry')
   if iteration >= turn.max then
-    local text = 'not accepted within ' .. turn.max .. ' iterations'
+    local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
     return close_turn(id, 'max_iterations', {code = 'max_iterations', text = text, at = id})
   end
   turn.iteration = iteration + 1
