@@ -1,7 +1,6 @@
 """Faults that somebody might make, each as the text that it changes.
 
-The suite must notice them all: `walk` faults by the model alone, `programs` faults by the programs
-written by hand.
+The suite must notice them all, most of them in random walks beside the model.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib import resources
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -22,7 +21,8 @@ class Fault(NamedTuple):
     file: str
     old: str
     new: str
-    found_by: Literal["walk", "programs"] = "walk"
+    #: `walk`, or the test among the programs written by hand.
+    found_by: str = "walk"
 
     def text(self) -> str:
         """The file as it is, without the fault."""
@@ -72,14 +72,18 @@ FAULTS = [
         "parking grants no new fence", "park", "step.fence + 1, nil, nil", "step.fence, nil, nil"
     ),
     Fault(
-        "an answer needs no fence", "answer", " or step.fence ~= A.fence then", " then", "programs"
+        "an answer needs no fence",
+        "answer",
+        " or step.fence ~= A.fence then",
+        " then",
+        "test_parking_twice_is_parking_once",
     ),
     Fault(
         "an exit needs no fence",
         "control",
         "step.state ~= 'running' or step.fence ~= A.fence then",
         "step.state ~= 'running' then",
-        "programs",
+        "test_exit_by_a_step_that_is_not_held_is_refused",
     ),
     # Repetition
     Fault("settle forgets that it settled", "settle", "step.settled = A.fence\n", "\n"),
@@ -101,6 +105,7 @@ FAULTS = [
         "claim",
         "if step.state ~= 'running' or step.lease <= now then",
         "if step.state ~= 'running' then",
+        "test_late_claim_of_a_lease_that_passed_is_superseded",
     ),
     Fault(
         "parking twice hands the step over",
@@ -119,14 +124,14 @@ FAULTS = [
         "create",
         "made_by and made_by == A.fields.nonce",
         "false",
-        "programs",
+        "test_create_whose_reply_was_lost_finds_its_own_session",
     ),
     Fault(
         "create takes any body for a key",
         "create",
         "known:match('|(.*)$') == A.body and 'exists' or 'conflict'",
         "'exists'",
-        "programs",
+        "test_key_of_another_body_is_refused",
     ),
     # Claims
     Fault(
@@ -189,12 +194,19 @@ FAULTS = [
     Fault(
         "a loss counts as a failure", "expire", "count('attempts_lost')", "count('attempts_failed')"
     ),
-    Fault("no step is ever poison", "expire", "step.lost > LOST_MAX", "false", "programs"),
+    Fault(
+        "no step is ever poison",
+        "expire",
+        "step.lost > LOST_MAX",
+        "false",
+        "test_step_that_kills_its_workers_is_poison",
+    ),
     Fault(
         "a question is closed before its time",
         "expire",
         "if wait.until_ms > now then",
         "if false then",
+        "test_question_that_nobody_answers_fails_at_its_deadline",
     ),
     Fault(
         "a restart has no grace", "due", "now >= grace and batch(G.leases) or {}", "batch(G.leases)"
@@ -229,7 +241,7 @@ FAULTS = [
         "  if redis.call('ZADD', K.arrived, 'NX', 0, join .. '<' .. name) == 0 then return",
         "  do return redis.call('HINCRBY', K.session, 'joined:' .. join, 1) >= needed end\n"
         "  if true then return",
-        "programs",
+        "test_late_success_in_a_failing_session_counts_when_it_is_resumed",
     ),
     Fault(
         "joins of all runs are one",
@@ -283,7 +295,7 @@ FAULTS = [
         "_turns",
         "  if ended(block) then return end\n  local r, run",
         "  local r, run",
-        "programs",
+        "test_nothing_starts_beside_a_loop_that_fails_at_once",
     ),
     Fault("a retried loop spends no retry", "_turns", "turn.left - 1", "turn.left"),
     Fault(
@@ -297,7 +309,7 @@ FAULTS = [
         "park",
         "  dispatch()\n",
         "",
-        "programs",
+        "test_park_in_a_closing_loop_hands_the_step_back_and_goes_on",
     ),
     # What is told
     Fault(
@@ -356,13 +368,14 @@ FAULTS = [
         "decide.py",
         "for n in needs if n not in done}",
         "for n in needs if n in set(names)}",
+        "test_late_success_in_a_failing_session_counts_when_it_is_resumed",
     ),
     Fault(
         "exit loses to a failure",
         "control",
         "  end_root('exit')\n",
         "  end_turn('', 'exit', A.reason)\n",
-        "programs",
+        "test_exit_of_a_session_that_is_failing_ends_it_exited",
     ),
     # The window
     Fault(
@@ -397,14 +410,14 @@ FAULTS = [
         "_session",
         "  for _, key in pairs(K) do redis.call('PERSIST', key) end\n",
         "",
-        "programs",
+        "test_resumed_session_is_kept_until_it_ends_again",
     ),
     Fault(
         "delete leaves the program",
         "delete",
         "== 0 then redis.call('DEL', PROGRAM) end",
         "== 0 then end",
-        "programs",
+        "test_delete_frees_everything",
     ),
 ]
 
