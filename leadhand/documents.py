@@ -6,7 +6,14 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 #: How often a loop turns unless it says otherwise.
 DEFAULT_MAX_ITERATIONS = 3
@@ -117,13 +124,16 @@ class _Loop(Document):
             value["checkers"] = checker if isinstance(checker, (list, tuple)) else [checker]
         return value
 
-    @model_validator(mode="after")
-    def _rule_can_be_met(self) -> _Loop:
-        if isinstance(self.rule, int) and self.rule > len(self.checkers):
+    @field_validator("rule")
+    @classmethod
+    def _can_be_met(cls, value: Rule, info: ValidationInfo) -> Rule:
+        checkers = info.data.get("checkers")
+        if isinstance(value, int) and checkers is not None and value > len(checkers):
             raise ValueError(
-                f"rule asks for {self.rule} checkers to accept, but there are {len(self.checkers)}"
+                f"rule asks for {value} checkers to accept, but there are {len(checkers)};"
+                " ask for fewer, or name more checkers"
             )
-        return self
+        return value
 
 
 class LoopDocument(_Loop):
@@ -196,10 +206,11 @@ class WorkflowDocument(Document):
     def _absolute(cls, value: str | None) -> str | None:
         return _absolute(value)
 
-    @model_validator(mode="after")
-    def _phases_fit_together(self) -> WorkflowDocument:
+    @field_validator("phases")
+    @classmethod
+    def _fit_together(cls, value: tuple[PhaseDocument, ...]) -> tuple[PhaseDocument, ...]:
         seen: set[str] = set()
-        for phase in self.phases:
+        for phase in value:
             if phase.name in seen:
                 raise ValueError(f"Duplicate phase name: {phase.name!r}; names must differ")
             unknown = [source for source in phase.pipe_from if source not in seen]
@@ -209,7 +220,7 @@ class WorkflowDocument(Document):
                     " pipe only from a phase that stands before it"
                 )
             seen.add(phase.name)
-        return self
+        return value
 
 
 AnyDocument = Annotated[LoopDocument | WorkflowDocument, Field(discriminator="kind")]
