@@ -1,4 +1,4 @@
-"""Gives each test a folder of its own, and takes the folder's services away at its end."""
+"""Gives each test a folder; most use the services of one other folder, some have their own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.project import Project
+from leadhand.embedded import ensure
+from tests.acceptance.project import Guest, Project
 
 MakeProject = Callable[..., Project]
 
 
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A folder whose services stay up; they leave by themselves when this process is gone."""
+    host = Project(tmp_path_factory.mktemp("host"))
+    try:
+        with ensure(host.folder, env=host.env, linger_s=0.2):
+            yield host
+    finally:
+        host.close()
+
+
+@pytest.fixture
+def project(host: Project, tmp_path: Path) -> Iterator[Project]:
+    """A folder that shares its services with those of other tests, and nothing else."""
+    guest = Guest(tmp_path / "a project", host)
+    yield guest
+    guest.close()
+
+
 @pytest.fixture
 def make_project(tmp_path: Path) -> Iterator[MakeProject]:
-    """Makes a folder whose commands get these variables too."""
+    """Makes a folder whose own services and commands get these variables too."""
     made: list[Project] = []
 
     def make(**env: str) -> Project:
@@ -27,5 +47,6 @@ def make_project(tmp_path: Path) -> Iterator[MakeProject]:
 
 
 @pytest.fixture
-def project(make_project: MakeProject) -> Project:
+def alone(make_project: MakeProject) -> Project:
+    """A folder with services of its own, which may be killed."""
     return make_project()

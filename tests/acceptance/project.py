@@ -52,7 +52,7 @@ class Project:
 
     def __init__(self, folder: Path, **env: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        self.folder = self.home = folder
         kept = {name: text for name, text in os.environ.items() if "LEADHAND" not in name}
         self.env = {
             **kept,
@@ -110,14 +110,15 @@ class Project:
         return ended.out.strip()
 
     def sessions(self) -> list[dict[str, Any]]:
+        """What `ls` lists of this folder."""
         found: list[dict[str, Any]] = self.leadhand("ls", "--json").json()["items"]
-        return found
+        return [session for session in found if session["cwd"] == str(self.folder)]
 
     @property
     def run(self) -> dict[str, Any]:
         """Where the folder's services are; empty where they are not up."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / ".leadhand/run.json").read_text())
+            found: dict[str, Any] = json.loads((self.home / ".leadhand/run.json").read_text())
         except FileNotFoundError:
             return {}
         return found
@@ -140,18 +141,19 @@ class Project:
 
     def close(self) -> None:
         """End every process that this folder began, as a power cut would: it is the fastest."""
-        for pid in [*self._supervisors(), *(one.pid for one in self._begun if one.poll() is None)]:
-            family = _family(pid)
-            for process in family:
-                process.kill()
-            _, left = psutil.wait_procs(family, timeout=10)
-            assert not left
-        for begun in self._begun:
-            begun.communicate(timeout=10)
+        for pid in self._supervisors():
+            _cut(pid)
+        self.close_commands()
+
+    def close_commands(self) -> None:
+        for process in self._begun:
+            if process.poll() is None:
+                _cut(process.pid)
+            process.communicate(timeout=10)
 
     def _supervisors(self) -> Iterator[int]:
         """The processes that supervise this very folder."""
-        home = str(self.folder / ".leadhand")
+        home = str(self.home / ".leadhand")
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             if "leadhand.supervisor" in words and home in words:
@@ -159,6 +161,21 @@ class Project:
         pid = self.run.get("pid")
         if pid in [process.pid for process in self._begun if process.poll() is None]:
             yield int(pid)
+
+
+class Guest(Project):
+    """A working folder whose commands use the services of another one."""
+
+    def __init__(self, folder: Path, host: Project) -> None:
+        super().__init__(folder, LEADHAND_HOME=str(host.home))
+        self.home = host.home
+
+    def close(self) -> None:
+        """Leave nothing running of what was begun here."""
+        self.close_commands()
+        with self.api() as client:
+            for session in client.get("/v1/sessions?status=active").json()["items"]:
+                client.post(f"/v1/sessions/{session['id']}/abort", json={})
 
 
 def outcomes(client: httpx2.Client, session: str) -> dict[str, int]:
@@ -179,6 +196,14 @@ def pages(client: httpx2.Client, path: str, *, by: str = "cursor") -> Iterator[d
         if page["next"] is None:
             return
         query[by] = page["next"]
+
+
+def _cut(pid: int) -> None:
+    family = _family(pid)
+    for process in family:
+        process.kill()
+    _, left = psutil.wait_procs(family, timeout=15)
+    assert not left
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -82,7 +82,6 @@ def test_exit_outside_a_session_says_that_it_is_none(project: Project):
     ended = project.leadhand("exit", "because")
     assert ended.code == 1
     assert "LEADHAND_SESSION not set" in ended.err
-    project.up()
     ended = project.ended(
         project.start(["leadhand", "exit", "because"], LEADHAND_SESSION="deadbeef")
     )

@@ -56,66 +56,66 @@ def require_whole(project: Project, session: str, *, lost: int) -> None:
     assert (waited["attempt"], waited["lost"]) == (1 + lost, lost)
 
 
-def test_a_session_outlives_its_killed_worker(project: Project):
-    session = begin(project)
-    with project.api() as client:
+def test_a_session_outlives_its_killed_worker(alone: Project):
+    session = begin(alone)
+    with alone.api() as client:
         (worker,) = client.get("/v1/workers").json()["items"]
     os.kill(worker["pid"], signal.SIGKILL)
-    wait_until(lambda: len(project.lines("starts")) == 2, timeout=20)
-    require_whole(project, session, lost=1)
+    wait_until(lambda: len(alone.lines("starts")) == 2, timeout=20)
+    require_whole(alone, session, lost=1)
 
 
-def test_a_session_outlives_the_whole_killed_stack(project: Project):
-    session = begin(project)
-    family = project.tree()
+def test_a_session_outlives_the_whole_killed_stack(alone: Project):
+    session = begin(alone)
+    family = alone.tree()
     assert len(family) > 5
     for process in family:
         process.kill()
     psutil.wait_procs(family, timeout=5)
-    project.up()
-    wait_until(lambda: len(project.lines("starts")) == 2, timeout=20)
-    require_whole(project, session, lost=1)
+    alone.up()
+    wait_until(lambda: len(alone.lines("starts")) == 2, timeout=20)
+    require_whole(alone, session, lost=1)
 
 
-def test_any_command_brings_a_killed_stack_back(project: Project):
-    session = begin(project)
-    supervisor, *family = project.tree()
+def test_any_command_brings_a_killed_stack_back(alone: Project):
+    session = begin(alone)
+    supervisor, *family = alone.tree()
     supervisor.kill()
     gone, left = psutil.wait_procs(family, timeout=5)
     assert gone
     assert not left
-    (project.folder / "go").touch()
-    assert [one["status"] for one in project.sessions()] == ["active"]
-    require_whole(project, session, lost=1)
+    (alone.folder / "go").touch()
+    assert [one["status"] for one in alone.sessions()] == ["active"]
+    require_whole(alone, session, lost=1)
 
 
-def test_a_killed_command_leaves_its_session_to_the_next_one(project: Project):
-    project.write("doer.py", WAITS)
-    command = project.begin("spawn", "t", "--doer", "python3 doer.py", "--checker", "true")
-    wait_until(lambda: project.lines("starts"), timeout=15)
+def test_a_killed_command_leaves_its_session_to_the_next_one(alone: Project):
+    alone.write("doer.py", WAITS)
+    command = alone.begin("spawn", "t", "--doer", "python3 doer.py", "--checker", "true")
+    wait_until(lambda: alone.lines("starts"), timeout=15)
     command.kill()
-    (session,) = project.sessions()
+    (session,) = alone.sessions()
     assert session["status"] == "active"
-    (project.folder / "go").touch()
-    assert project.leadhand("wait", session["id"]).code == 0
-    assert len(project.lines("starts")) == 1
+    (alone.folder / "go").touch()
+    assert alone.leadhand("wait", session["id"]).code == 0
+    assert len(alone.lines("starts")) == 1
 
 
-def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(project: Project):
-    project.write("doer.py", WAITS)
-    command = project.begin(
+def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(alone: Project):
+    alone.write("doer.py", WAITS)
+    command = alone.begin(
         "spawn", "t", "--doer", f"{sys.executable} doer.py", "--checker", "true", "--json"
     )
-    wait_until(lambda: project.lines("starts"), timeout=15)
-    servers = [one for one in project.tree() if is_server(" ".join(one.cmdline()))]
+    wait_until(lambda: alone.lines("starts"), timeout=15)
+    servers = [one for one in alone.tree() if is_server(" ".join(one.cmdline()))]
     assert len(servers) >= 2
     for server in servers:
         server.kill()
-    (project.folder / "go").touch()
-    ended = project.ended(command)
+    (alone.folder / "go").touch()
+    ended = alone.ended(command)
     assert ended.code == 0, ended.err
     assert ended.json()["verdict"] == "accept"
-    with project.api() as client:
+    with alone.api() as client:
         assert set(outcomes(client, ended.json()["session_id"]).values()) == {1}
 
 

@@ -36,11 +36,11 @@ def ran_side_by_side(checks: list[dict[str, Any]]) -> bool:
     return bool(max(c["started_ms"] for c in checks) < min(c["ended_ms"] for c in checks))
 
 
-def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(project: Project):
-    project.write("doer.py", DOER)
-    project.write("calc.py", "")
-    project.write("test_calc.py", TESTS)
-    ended = project.leadhand(
+def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(alone: Project):
+    alone.write("doer.py", DOER)
+    alone.write("calc.py", "")
+    alone.write("test_calc.py", TESTS)
+    ended = alone.leadhand(
         *("spawn", "make it pass", "--doer", "python doer.py"),
         *("--checker", "pytest -q", "--checker", "ruff check .", "--json"),
     )
@@ -72,11 +72,11 @@ def test_in_a_pipe_the_progress_reads_as_plain_lines(project: Project):
     assert "accept after 2 iterations" in ended.out
 
 
-def test_a_second_command_joins_the_services_of_the_first(project: Project):
-    project.detached("--doer", "true", "--checker", "true")
-    run = project.run
-    (session,) = project.sessions()
-    assert project.run == run
-    assert project.leadhand("wait", session["id"]).code == 0
-    shown = project.leadhand("show", session["id"], "--json").json()
+def test_a_second_command_joins_the_services_of_the_first(alone: Project):
+    alone.detached("--doer", "true", "--checker", "true")
+    run = alone.run
+    (session,) = alone.sessions()
+    assert alone.run == run
+    assert alone.leadhand("wait", session["id"]).code == 0
+    shown = alone.leadhand("show", session["id"], "--json").json()
     assert [entry["verdict"] for entry in shown["ledger"]] == ["accept"]
