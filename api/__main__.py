@@ -10,6 +10,7 @@ from app.engine import Engine
 from app.errors import SettingInvalid
 from app.logs import log_to_stderr
 from app.settings import Settings
+from tasks.deliver import Deliverer
 from tasks.sweep import Sweeper
 from tasks.wiring import make_engine
 
@@ -26,8 +27,9 @@ def main() -> None:
 
 
 def build(settings: Settings, engine: Engine) -> Api:
-    """What one process serves, with the sweeper beside it."""
+    """What one process serves, with the sweeper and the deliverer beside it."""
     Sweeper(engine).start()
+    Deliverer(engine).start()
     return create_app(settings, engine, streams=THREADS - SPARE_THREADS)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from app.addresses import PORTS, destination, refusal
 from app.errors import InvalidDocument
 from app.settings import Settings
 from app.views import WorkerView
@@ -33,6 +34,7 @@ def admit(
     document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> Where:
     """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
+    _check_webhook(document, settings)
     place = _place(document, settings, workers)
     here = [worker for worker in workers if place in ("", worker.place)]
     if workers and not here:
@@ -49,6 +51,18 @@ def admit(
         for number, checker in enumerate(loop.checkers):
             _check_checker(f"{where}checkers[{number}]", checker, agents, folder)
     return Where(place, str(folder or document.cwd or ""))
+
+
+def _check_webhook(document: LoopDocument | WorkflowDocument, settings: Settings) -> None:
+    if document.webhook is None:
+        return
+    to = destination(document.webhook.url)
+    why = refusal(to, settings.webhook_hosts)
+    if why is not None:
+        ports = " or ".join(map(str, PORTS))
+        hint = f"{why}; give https to a public address at port {ports}, or let the operator name"
+        shown = f"{to.scheme}://{to.authority}"  # the rest may hold what only its owner may know
+        raise InvalidDocument("webhook.url", shown, f"{hint} the host in LEADHAND_WEBHOOK_HOSTS")
 
 
 def _place(

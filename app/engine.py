@@ -91,6 +91,9 @@ class About(NamedTuple):
     #: The real path of `cwd` where it is known: two names of a folder are one lock.
     folder: str = ""
     priority: int = 5
+    #: Who is told of what becomes of it (JSON), and of which events.
+    webhook: str = ""
+    rings: str = ""
 
 
 class Seen(NamedTuple):
@@ -183,6 +186,8 @@ class Engine:
             place=where.place,
             folder=where.folder,
             priority=PRIORITIES[document.priority],
+            webhook=document.webhook.model_dump_json() if document.webhook else "",
+            rings=",".join(document.webhook.events) if document.webhook else "",
         )
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         key = idempotency_key

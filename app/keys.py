@@ -24,6 +24,7 @@ events     stream  what happened, in order
 warnings   list    what went wrong without ending the session
 children   set     child sessions
 holding    set     ``lock<owner``: the locks that it holds
+hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
 
 They get a TTL when the session ends; until then the session itself is the reason.
@@ -43,6 +44,7 @@ tokens       hash    API tokens by id: a hash of the secret, scopes, quotas, sea
 token-uses   hash    when each was used last; goes with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
 spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
+hooks        zset    ``session|root|delivery`` by when a webhook is tried (again)
 sessions     zset    session ids by creation
 status:X     zset    session ids of one status by creation
 id:X         string  a session's root; reserves the id (TTL when the session ends)
@@ -63,12 +65,12 @@ from typing import NamedTuple
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
-    "holding",
+    "holding", "hooks",
 )  # fmt: skip
 #: What belongs to all sessions.
 GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "workers", "swept", "epoch",
-    "holds", "tickets", "called", "limits", "rates",
+    "holds", "tickets", "called", "limits", "rates", "hooks",
 )  # fmt: skip
 
 

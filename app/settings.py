@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,6 +14,11 @@ from app.errors import SettingInvalid
 
 #: Nothing is kept for ever.
 RETENTION_MAX_S = 10 * 365 * 24 * 3600
+
+
+Host = Annotated[
+    str, Field(pattern=r"^(\[[0-9a-f:]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[1-9][0-9]{0,4})?$")
+]
 
 
 class Settings(BaseModel):
@@ -54,6 +59,9 @@ class Settings(BaseModel):
     retention_exited_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_aborted_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_stopped_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
+    #: at any port.
+    webhook_hosts: tuple[Host, ...] = ()
     #: How long running attempts may go on after TERM, before they are handed back.
     drain_s: float = Field(default=10.0, ge=0, le=3600)
     worker_name: str = ""
@@ -82,12 +90,14 @@ class Settings(BaseModel):
         for field, name in _PATHS.items():
             if env.get(name):
                 given[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
+        if env.get(_HOSTS):
+            given["webhook_hosts"] = tuple(h.strip() for h in env[_HOSTS].split(",") if h.strip())
         given.setdefault("broker_url", given.get("redis_url", ""))
         try:
             return cls.model_validate(given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = {**_PLAIN, **_PATHS}[str(first["loc"][0])]
+            name = {**_PLAIN, **_PATHS, "webhook_hosts": _HOSTS}[str(first["loc"][0])]
             raise SettingInvalid(name, env.get(name, ""), first["msg"]) from None
 
 
@@ -116,4 +126,5 @@ _PLAIN = {
     "log": "LEADHAND_LOG",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
 }
+_HOSTS = "LEADHAND_WEBHOOK_HOSTS"
 _PATHS = {"roots": "LEADHAND_ROOTS", "agents_files": "LEADHAND_AGENTS"}

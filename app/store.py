@@ -22,16 +22,16 @@ from app.views import Event
 
 #: The files that every transition is built on, in this order.
 _FOUNDATION = (
-    "_begin", "_address", "_quota", "_locks", "_ready", "_turns", "_session", "_outcome",
+    "_begin", "_address", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session", "_outcome",
 )  # fmt: skip
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
-    "rehint", "due", "delete",
+    "rehint", "due", "delete", "take_hook", "settle_hook",
 )  # fmt: skip
 
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
-    "rehint", "due", "delete",
+    "rehint", "due", "delete", "take_hook", "settle_hook",
 ]  # fmt: skip
 
 
@@ -68,6 +68,19 @@ class Grant(BaseModel):
     failed: int
 
 
+class Delivery(BaseModel):
+    """One thing that a webhook is told, and how often that was tried."""
+
+    model_config = ConfigDict(frozen=True)
+
+    event: str
+    #: When it happened, and what the session was then.
+    at: int
+    status: str
+    reason: Reason | None = None
+    tries: int
+
+
 class Answer(BaseModel):
     """What a transition answered: one word, and what the caller has to do with it."""
 
@@ -93,6 +106,8 @@ class Answer(BaseModel):
     fence: int | None = None
     lease: int | None = None
     child: str | None = None
+    #: What a webhook is to be told.
+    delivery: Delivery | None = None
     leases: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     errands: tuple[str, ...] = ()
@@ -248,6 +263,12 @@ class Store:
         """Take an errand off the list."""
         with self._away():
             self._redis.zrem(self.keys.everywhere("errands"), errand)
+
+    def due_hooks(self, limit: int) -> list[str]:
+        """Webhooks whose time has come, each as ``session|root|delivery``."""
+        key, now = self.keys.everywhere("hooks"), self.now_ms()
+        with self._away():
+            return _texts(self._redis.zrangebyscore(key, "-inf", now, start=0, num=limit))
 
     # Reading
 

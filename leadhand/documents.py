@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -35,6 +36,9 @@ Priority = Literal["high", "normal", "low"]
 Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 
 _ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
+_URL = re.compile(
+    r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?][\x21\x22\x24-\x7e]*)?$"
+)
 _PREFIXED = re.compile(r"^(agent|callable)\s*:\s*(.*)$", re.DOTALL)
 
 
@@ -97,6 +101,31 @@ class Checker(Document):
         return self
 
 
+class Webhook(Document):
+    """Who is told over HTTP of what becomes of the session."""
+
+    url: str = Field(max_length=2000, repr=False)
+    #: ended: whatever its end; failed: ended as failed; waiting: all of it waits for people.
+    events: Annotated[
+        tuple[Literal["ended", "failed", "waiting"], ...], Field(min_length=1, max_length=3)
+    ] = ("ended",)
+    #: Signs what is told, so that its receiver knows who told it; without one nothing is signed.
+    secret: str | None = Field(default=None, min_length=16, max_length=200, repr=False)
+
+    @field_validator("url")
+    @classmethod
+    def _leads_somewhere(cls, value: str) -> str:
+        try:
+            if not _URL.match(value) or urlsplit(value).port == 0:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                "it cannot be called; give https://HOST/PATH in plain ASCII,"
+                " without user, password or fragment"
+            ) from None
+        return value
+
+
 class _Loop(Document):
     task: Text
     checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)]
@@ -144,6 +173,7 @@ class LoopDocument(_Loop):
     priority: Priority = "normal"
     cwd: str | None = None
     place: Name | None = None
+    webhook: Webhook | None = None
 
     @field_validator("cwd")
     @classmethod
@@ -200,6 +230,7 @@ class WorkflowDocument(Document):
     priority: Priority = "normal"
     cwd: str | None = None
     place: Name | None = None
+    webhook: Webhook | None = None
 
     @field_validator("cwd")
     @classmethod

@@ -23,6 +23,7 @@ from app.engine import Engine
 from app.errors import LeadhandError
 from app.logs import log_to_stderr
 from app.settings import Settings
+from tasks.deliver import Deliverer
 from tasks.steps import BOUND
 from tasks.sweep import Sweeper
 from tasks.wiring import make_engine
@@ -97,8 +98,8 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
 def _beside_the_pool(
     engine: Engine, settings: Settings, name: str, queues: tuple[str, ...], drain: Drain
 ) -> None:
-    """What the host does beside its pool: sweep, and tell what it is."""
-    sweeper = Sweeper(engine)
+    """What the host does beside its pool: sweep, deliver webhooks, and tell what it is."""
+    sweeper, deliverer = Sweeper(engine), Deliverer(engine)
     books = _Books(settings)
     inventory = Inventory(
         engine, name=name, queues=queues, agents=lambda: tuple(books.current().agents)
@@ -106,10 +107,12 @@ def _beside_the_pool(
 
     def begin(**_: object) -> None:
         sweeper.start()
+        deliverer.start()
         inventory.start()
 
     def end(**_: object) -> None:
         sweeper.stop()
+        deliverer.stop()
         inventory.stop()
 
     worker_ready.connect(begin, weak=False)

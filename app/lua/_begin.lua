@@ -23,7 +23,8 @@ local freed = {}              -- queues in whose window a slot came free
 local keep_s                  -- set when the session ends: how long its keys are kept
 
 local function session()
-  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority'}
+  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',
+    'rings', 'rung'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   return S.status ~= ''

@@ -101,4 +101,5 @@ local function dispatch()
       end
     end
   end
+  ring_if_waiting()
 end

@@ -49,6 +49,8 @@ function end_session(status, reason)
   emit('session.ended', '', {status = status, reason = reason})
   answer.ended = status
   owner_rests()
+  ring('ended', status, reason)
+  if status == 'failed' then ring('failed', status, reason) end
   free_all_locks()
   owe_children('abort')
   keep_until_deleted()

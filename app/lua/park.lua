@@ -28,6 +28,7 @@ redis.call('ZADD', K.parked, 0, address)
 redis.call('ZADD', G.leases, step.parked.until_ms, member(address))
 emit('step.parked', address, {on = A.on, until_ms = step.parked.until_ms, fence = step.fence})
 stop_if_idle()
+ring_if_waiting()
 flush()
 answer.fence = step.fence
 return reply('parked')
