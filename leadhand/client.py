@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,11 +18,14 @@ from leadhand.errors import (
     ControlRefused,
     SessionStillRuns,
     SessionUnknown,
+    TokenUnknown,
     WaitTimedOut,
 )
 from leadhand.following import BEGINNING, follow
 from leadhand.paths import session_path
 from leadhand.settings import ClientSettings
+from leadhand.tokens import PATH as TOKENS
+from leadhand.tokens import NewToken, Quotas, TokenView, creation, revocation
 from leadhand.transport import Call, Transport
 from leadhand.views import (
     Event,
@@ -163,6 +166,30 @@ class Client:
     def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately."""
         return self._read(Page[WorkerView], Call("GET", "/v1/workers")).items
+
+    def tokens(self) -> list[TokenView]:
+        """All tokens but the API's own, the newest first."""
+        return self._read(Page[TokenView], Call("GET", TOKENS)).items
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        expires_s: int | None = None,
+        quotas: Quotas | None = None,
+    ) -> NewToken:
+        """Make a token; its text is in the answer and nowhere else."""
+        return self._read(NewToken, creation(name, scopes, expires_s=expires_s, quotas=quotas))
+
+    def revoke_token(self, token: str) -> None:
+        """Let nobody in with a token any more, by its id. Raises TokenUnknown."""
+        answer = self._transport.send(revocation(token))
+        try:
+            answer.checked()
+        except TokenUnknown:
+            if not answer.repeated:
+                raise
 
     def ping(self) -> None:
         """Return once the API and its Redis answer. Raises ApiAway or Unavailable."""

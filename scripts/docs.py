@@ -46,6 +46,9 @@ def cli_page() -> str:
         assert command is not None
         below = _context(command, name, context)
         blocks += [f"## leadhand {name}", _help(command, below)]
+        parts = command.commands if isinstance(command, click.Group) else {}
+        for inner, part in parts.items():
+            blocks += [f"### leadhand {name} {inner}", _help(part, _context(part, inner, below))]
     return "\n\n".join(blocks) + "\n"
 
 

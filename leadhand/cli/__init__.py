@@ -26,6 +26,7 @@ _COMMANDS = {
     "worker": "leadhand.cli.servers",
     "api": "leadhand.cli.servers",
     "doctor": "leadhand.cli.doctor",
+    "token": "leadhand.cli.token",
 }
 
 

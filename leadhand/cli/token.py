@@ -1,0 +1,161 @@
+"""`leadhand token`: makes, lists and revokes the API's tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.tables import echo_json, table
+
+if TYPE_CHECKING:
+    from leadhand.tokens import TokenView
+
+SCOPES = ("read", "submit", "control", "exec:free", "admin")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+_SPAN = re.compile(r"([1-9][0-9]{0,9})([smhdw])")
+
+
+class Span(click.ParamType[int]):
+    """A length of time such as 12h or 30d, in seconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Seconds; what is a number already stays one.
+
+        >>> Span().convert("30d", None, None)
+        2592000
+        """
+        if isinstance(value, int):
+            return value
+        match = _SPAN.fullmatch(value)
+        if match is None:
+            self.fail(
+                f"{value!r} is no span; give a number and s, m, h, d or w, as 30d", param, ctx
+            )
+        return int(match.group(1)) * _UNITS[match.group(2)]
+
+
+@click.group("token", context_settings={"max_content_width": 100})
+def token_command() -> None:
+    """Make, list and revoke the API's tokens.
+
+    This needs a token with the scope admin, such as the API's own.
+
+    \b
+    read       look at sessions, events, workers, queues and limits
+    submit     start sessions of named agents
+    control    stop, resume, exit, abort, move and delete sessions; set limits
+    exec:free  bring commands and callables of one's own: runs anything on a worker
+    admin      make and revoke tokens, and with that: everything
+    """  # noqa: D301 - click takes the character itself for "leave these lines as they are"
+
+
+@token_command.command("create")
+@click.argument("name")
+@click.option(
+    "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES),
+    help="What it may be used for; may be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--expires", type=Span(), metavar="SPAN", help="It ends after so long, as 12h or 30d."
+)
+@click.option(
+    "--max-sessions", type=click.IntRange(0), metavar="N",
+    help="At most so many of its sessions that have not ended.",
+)  # fmt: skip
+@click.option(
+    "--steps-per-day", type=click.IntRange(0), metavar="N",
+    help="After so many steps in a day (UTC) it starts no more sessions.",
+)  # fmt: skip
+@click.option(
+    "--bytes-per-day", type=click.IntRange(0), metavar="N",
+    help="At most so many bytes of documents in a day (UTC).",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def create(
+    *,
+    name: str,
+    scopes: tuple[str, ...],
+    expires: int | None,
+    as_json: bool,
+    **quotas: int | None,
+) -> int:
+    """Make a token called NAME and print it, this once.
+
+    The token alone goes to standard output, so that it can be kept:
+    leadhand token create ci --scope read --scope submit > token
+    """
+    from leadhand.cli.connecting import connected, tell
+    from leadhand.tokens import Quotas
+
+    given = Quotas(**quotas) if any(value is not None for value in quotas.values()) else None
+    with connected() as client:
+        made = client.create_token(
+            name, list(dict.fromkeys(scopes)), expires_s=expires, quotas=given
+        )
+    if as_json:
+        echo_json(made)
+        return 0
+    tell(f"token {made.id} is made; it is shown this once, keep it where others cannot read it")
+    click.echo(made.token)
+    return 0
+
+
+@token_command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def list_(*, as_json: bool) -> int:
+    """List tokens, the newest first; none is shown."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        found = client.tokens()
+    if as_json:
+        echo_json({"items": [view.model_dump(mode="json") for view in found], "next": None})
+        return 0
+    head = ["ID", "NAME", "SCOPES", "SESSIONS", "STEPS", "BYTES", "EXPIRES", "LAST USED"]
+    rows = [_row(view) for view in found]
+    for line in table(head, rows) if rows else ["no tokens but the API's own"]:
+        click.echo(line)
+    return 0
+
+
+@token_command.command("revoke")
+@click.argument("tokens", metavar="ID...", nargs=-1, required=True)
+def revoke(*, tokens: tuple[str, ...]) -> int:
+    """Let nobody in with these tokens any more; each API process knows within 3 seconds."""
+    from leadhand.cli.connecting import connected
+
+    with connected() as client:
+        for token in dict.fromkeys(tokens):
+            client.revoke_token(token)
+            click.echo(f"token {token} is revoked")
+    return 0
+
+
+def _row(view: TokenView) -> list[object]:
+    quotas, spent = view.quotas, view.spent
+    expires = "expired" if view.expired else view.expires_at or "never"
+    return [
+        view.id,
+        view.name,
+        ",".join(view.scopes),
+        _of(spent.sessions, quotas.max_sessions),
+        _of(spent.steps, quotas.steps_per_day),
+        _of(spent.bytes, quotas.bytes_per_day),
+        expires,
+        view.last_used_at or "never",
+    ]
+
+
+def _of(spent: int, quota: int | None) -> str:
+    """What was spent, and of how much.
+
+    >>> _of(3, 10), _of(3, None)
+    ('3/10', '3')
+    """
+    return str(spent) if quota is None else f"{spent}/{quota}"
