@@ -5,9 +5,20 @@ from __future__ import annotations
 import re
 
 from flask import Flask, request
-from werkzeug.exceptions import MethodNotAllowed
+from werkzeug.routing import BaseConverter
 
-from api import auth, events, health, limits, problems, request_log, sessions, tokens, workers
+from api import (
+    auth,
+    description,
+    events,
+    health,
+    limits,
+    problems,
+    request_log,
+    sessions,
+    tokens,
+    workers,
+)
 from api.bodies import MAX_BODY_BYTES
 from api.fanout import Fanout
 from api.port import Engine
@@ -18,6 +29,12 @@ from app.settings import Settings
 STREAMS = 48
 
 _SESSION_ID = re.compile(r"[0-9a-f]{8}")
+
+
+class Session(BaseConverter):
+    """What stands where a session's id would; `bulk` is for all of them."""
+
+    regex = "(?!bulk$)[^/]+"
 
 
 class Api(Flask):
@@ -36,6 +53,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.url_map.strict_slashes = True
     # A path with too many slashes is unknown; there is nothing to be sent on to.
     flask.url_map.merge_slashes = False
+    flask.url_map.converters["session"] = Session
     request_log.install(flask)
     auth.install(flask, settings, engine)
     problems.install(flask)
@@ -46,13 +64,12 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(tokens.blueprint(engine))
     flask.register_blueprint(health.blueprint(engine))
+    flask.register_blueprint(description.blueprint(flask))
     return flask
 
 
 def _session_id_is_possible() -> None:
     """Nothing else than an id of ours gets as far as the store."""
     session = (request.view_args or {}).get("session")
-    if session is not None and request.path == "/v1/sessions/bulk":  # no session: only POST
-        raise MethodNotAllowed(["POST", "OPTIONS"])
     if session is not None and not _SESSION_ID.fullmatch(session):
         raise SessionUnknown(session)

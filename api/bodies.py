@@ -33,6 +33,8 @@ M = TypeVar("M", bound=BaseModel)
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+#: Beyond it not every whole number is a float.
+_EXACT = 2.0**53
 _KEY = re.compile(r"[\x20-\x7e]{1,200}")
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 _WHERE = re.compile(r" at line (\d+) column (\d+)$")
@@ -51,7 +53,7 @@ def _yes_or_no(value: object) -> object:
     return value
 
 
-Limit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=500)]
+Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_whole_number)]
 YesOrNo = Annotated[bool, BeforeValidator(_yes_or_no)]
 
 
@@ -123,15 +125,18 @@ class Abort(Body):
 
 
 class Meant(SessionFilter):
-    """Which sessions a bulk operation is for: it must be said."""
+    """Which sessions a bulk operation is for: at least one thing must be said of them."""
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Meant:
-        if self.says_nothing:
-            raise ValueError("it would be every session; name at least a status, kind or time")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _says_something(cls, given: object) -> object:
+        if isinstance(given, dict):
+            if not given:
+                raise ValueError("it would be every session; name at least a status, kind or time")
+            for name, value in given.items():
+                if value is None or value == []:
+                    raise ValueError(f"{name} says nothing; give it a value or leave it out")
+        return given
 
 
 class Bulk(Body):
@@ -187,18 +192,13 @@ def query(model: type[M]) -> M:
 
 
 def if_match() -> Seen | None:
-    """What the sender saw of the session that is to be changed. Raises Refused."""
+    """What the sender saw of the session that is to be changed; None where any will do."""
     given = request.headers.get("If-Match")
     if given is None or given.strip() == "*":
         return None
-    found = seen_in(given)
-    if found is None:
-        raise malformed(
-            "the If-Match is not the ETag of a session",
-            field="If-Match",
-            hint="give the ETag of the session as it was read, or leave it out",
-        )
-    return Seen(*found)
+    tags = (seen_in(tag) for tag in given.split(","))
+    # A tag that is none of ours is of no session that there is.
+    return Seen(*next((tag for tag in tags if tag is not None), ("", 0)))
 
 
 def idempotency_key() -> str | None:
@@ -240,7 +240,24 @@ def _json() -> JsonValue:
         parsed: JsonValue = from_json(request.get_data(cache=True), allow_inf_nan=False)
     except ValueError as error:
         raise malformed(_parser_words(str(error)), hint="send one JSON object in UTF-8") from None
-    return parsed
+    return _whole(parsed)
+
+
+def _whole(value: JsonValue) -> JsonValue:
+    """The same with 3 for 3.0: JSON has one kind of number, and both are the same one.
+
+    >>> _whole({"a": [3.0, 3.5, "3.0", True]})
+    {'a': [3, 3.5, '3.0', True]}
+    """
+    match value:
+        case float() if value.is_integer() and abs(value) < _EXACT:
+            return int(value)
+        case list():
+            return [_whole(one) for one in value]
+        case dict():
+            return {name: _whole(one) for name, one in value.items()}
+        case _:
+            return value
 
 
 def _parser_words(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from app.tokens import Scope
 
 #: Answered to anybody, without a token: they tell nothing of what runs.
-PUBLIC = frozenset({"health.alive", "health.ready"})
+PUBLIC = frozenset({"health.alive", "health.ready", "description.document", "description.page"})
 
 #: Endpoint -> the scope that a token must have for it.
 NEEDED: Mapping[str, Scope] = {

@@ -113,8 +113,8 @@ def blueprint(engine: Engine) -> Blueprint:
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])
     routes.add_url_rule("", "listed", sessions.listed)
     routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
-    routes.add_url_rule("/<session>", "one", sessions.one)
-    routes.add_url_rule("/<session>", "delete", sessions.delete, methods=["DELETE"])
+    routes.add_url_rule("/<session:session>", "one", sessions.one)
+    routes.add_url_rule("/<session:session>", "delete", sessions.delete, methods=["DELETE"])
     for read in (sessions.result, sessions.steps, sessions.ledger, sessions.export):
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
     for verb in (

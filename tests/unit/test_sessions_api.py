@@ -111,6 +111,8 @@ def test_a_bulk_delete_passes_over_what_runs_unless_it_is_forced(client):
     [
         ({"verb": "abort"}, "filter"),
         ({"verb": "abort", "filter": {}}, "filter"),
+        ({"verb": "abort", "filter": {"kind": None}}, "filter"),
+        ({"verb": "abort", "filter": {"kind": "loop", "status": []}}, "filter"),
         ({"verb": "exit", "filter": {"kind": "loop"}}, "verb"),
         ({"verb": "abort", "filter": {"kind": "loop"}, "dry_run": "no"}, "dry_run"),
         ({"verb": "abort", "filter": {"kind": "loop", "colour": "red"}}, "filter.colour"),
@@ -158,9 +160,9 @@ def test_what_has_changed_since_it_was_seen_is_not_touched(client, engine, metho
 
 
 @pytest.mark.parametrize("given", ["active", '"', 'W/"x"', '"a-1", "b-2"', ""])
-def test_a_tag_that_is_none_of_ours_is_refused(client, given):
+def test_a_tag_that_is_none_of_ours_is_of_no_session_that_there_is(client, given):
     answer = client.post(f"{S}/00000a11/stop", headers={"If-Match": given})
-    assert (answer.status_code, answer.json["field"]) == (400, "If-Match")
+    assert (answer.status_code, answer.json["type"]) == (412, Kind.SESSION_CHANGED.uri)
 
 
 def test_any_tag_will_do_for_whoever_says_so(client):

@@ -1,0 +1,161 @@
+"""What the API can be asked and what it answers: the words that its description is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from api import bodies
+from api.answers import JSON_LINES
+from api.health import Health
+from api.limits import LimitBody
+from api.tokens import NewTokenBody
+from app.tokens import NewToken, TokenView
+from app.views import (
+    BulkView,
+    Event,
+    ExportView,
+    LedgerEntry,
+    Limit,
+    Page,
+    ResultView,
+    SessionView,
+    StepView,
+    WorkerView,
+)
+from leadhand.documents import AnyDocument
+
+JSON = "application/json"
+
+
+class Says(NamedTuple):
+    """One answer: its status, what it means, and its body by media type."""
+
+    status: int
+    what: str
+    body: Mapping[str, object] = {}
+    headers: tuple[str, ...] = ()
+
+
+class Operation(NamedTuple):
+    """One thing that can be asked, by the endpoint that answers it."""
+
+    endpoint: str
+    method: str
+    summary: str
+    says: tuple[Says, ...]
+    query: type[BaseModel] | None = bodies.NoQuery
+    #: What the body is read as; None where none is read.
+    body: object | None = None
+    body_required: bool = False
+    headers: tuple[str, ...] = ()
+    #: Statuses of its problems beside those that follow from what it reads.
+    refuses: tuple[int, ...] = ()
+    #: The path parameter of other operations that the `id` of its answer is for.
+    makes: str | None = None
+
+
+def gives(model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()) -> Says:
+    """An answer of JSON."""
+    return Says(status, what, {JSON: model}, headers)
+
+
+_GONE = Says(204, "Done; there is nothing to say.")
+_SESSION = gives(SessionView, "The session as it is now.", 202, headers=("ETag",))
+
+
+def _steers(
+    verb: str, summary: str, body: type[BaseModel], *, body_required: bool = False
+) -> Operation:
+    """One of the verbs that steer a session."""
+    return Operation(
+        f"sessions.{verb}", "POST", summary, (_SESSION,), body=body, body_required=body_required,
+        headers=("If-Match",), refuses=(409, 412),
+    )  # fmt: skip
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "sessions.submit", "POST", "Start a session",
+        (gives(SessionView, "The session, new or known by its key.", 202,
+               headers=("Location", "ETag")),),
+        body=AnyDocument, body_required=True, headers=("Idempotency-Key",), refuses=(429,),
+        makes="session",
+    ),
+    Operation(
+        "sessions.listed", "GET", "List sessions, the newest first",
+        (gives(Page[SessionView], "Some of those that are meant."),),
+        query=bodies.SessionsQuery,
+    ),
+    Operation(
+        "sessions.bulk", "POST", "Do one thing to all sessions that a filter means",
+        (gives(BulkView, "What was done; of a dry run, what would be."),),
+        body=bodies.Bulk, body_required=True,
+    ),
+    Operation(
+        "sessions.one", "GET", "Show a session",
+        (gives(SessionView, "The session as it is now.", headers=("ETag",)),
+         Says(304, "It is as it was when the reader saw it.", headers=("ETag",))),
+        headers=("If-None-Match",),
+    ),
+    Operation(
+        "sessions.delete", "DELETE", "Forget a session",
+        (_GONE, gives(SessionView, "By force: it is being aborted, and goes when that is done.",
+                      202, headers=("ETag",))),
+        query=bodies.DeleteQuery, headers=("If-Match",), refuses=(409, 412),
+    ),
+    Operation(
+        "sessions.result", "GET", "Tell how a session ended",
+        (gives(ResultView, "How it ended."),), refuses=(409,),
+    ),
+    Operation(
+        "sessions.steps", "GET", "List a session's steps",
+        (gives(Page[StepView], "Some of them."),), query=bodies.PageQuery,
+    ),
+    Operation(
+        "sessions.ledger", "GET", "List a session's iterations, the oldest first",
+        (gives(Page[LedgerEntry], "Some of them."),), query=bodies.PageQuery,
+    ),
+    Operation(
+        "sessions.export", "GET", "Take along everything that is kept of a session",
+        (Says(200, "Everything as one object, or the ledger alone line by line.",
+              {JSON: ExportView, JSON_LINES: str}, headers=("Content-Disposition",)),),
+        query=bodies.ExportQuery,
+    ),
+    Operation(
+        "events.of_session", "GET", "Read or follow a session's events",
+        (Says(200, "A page of them; as `text/event-stream`, each as it happens until the end.",
+              {JSON: Page[Event], "text/event-stream": str}),),
+        query=bodies.EventsQuery, headers=("Last-Event-ID",),
+    ),
+    _steers("stop", "Let nothing new start, and hand back what runs", bodies.NoBody),
+    _steers("resume", "Go on with a stopped or failed session", bodies.Resume),
+    _steers("exit", "End a session by intent", bodies.Exit, body_required=True),
+    _steers("abort", "End a session by force", bodies.Abort),
+    Operation("sessions.rehome", "POST", "Bind a session to another place",
+              (gives(SessionView, "The session, at its new place.", 202),),
+              body=bodies.Rehome, body_required=True, refuses=(409,)),
+    Operation("workers.listed", "GET", "List the worker hosts",
+              (gives(Page[WorkerView], "Those that told of themselves lately."),)),
+    Operation("limits.listed", "GET", "List the limits",
+              (gives(Page[Limit], "All of them, and how far each is used."),)),
+    Operation("limits.put", "PUT", "Set a limit", (gives(Limit, "The limit as it holds now."),),
+              body=LimitBody, body_required=True),
+    Operation("limits.delete", "DELETE", "Take a limit away", (_GONE,)),
+    Operation("tokens.create", "POST", "Make a token",
+              (gives(NewToken, "The token; its text is told this once.", 201),),
+              body=NewTokenBody, body_required=True, makes="token"),
+    Operation("tokens.listed", "GET", "List the tokens",
+              (gives(Page[TokenView], "All of them, without what opens doors."),)),
+    Operation("tokens.revoke", "DELETE", "Revoke a token", (_GONE,)),
+    Operation("health.alive", "GET", "Tell whether the process is alive",
+              (gives(Health, "It is."),), query=None),
+    Operation("health.ready", "GET", "Tell whether the process can be sent work",
+              (gives(Health, "It can."),), query=None, refuses=(503,)),
+    Operation("description.document", "GET", "Describe this API (OpenAPI 3.1)",
+              (gives(dict[str, object], "This document."),), query=None),
+    Operation("description.page", "GET", "Describe this API to people",
+              (Says(200, "A page to read.", {"text/html": str}),), query=None),
+)  # fmt: skip
