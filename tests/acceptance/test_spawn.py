@@ -36,6 +36,7 @@ def ran_side_by_side(checks: list[dict[str, Any]]) -> bool:
     return bool(max(c["started_ms"] for c in checks) < min(c["ended_ms"] for c in checks))
 
 
+@pytest.mark.timeout(60)  # two real runs of pytest, on services that start first
 def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(alone: Project):
     alone.write("doer.py", DOER)
     alone.write("calc.py", "")
@@ -43,6 +44,7 @@ def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(alone:
     ended = alone.leadhand(
         *("spawn", "make it pass", "--doer", "python doer.py"),
         *("--checker", "pytest -q", "--checker", "ruff check .", "--json"),
+        timeout=50,
     )
     assert ended.code == 0, ended.err
     assert "Traceback" not in ended.err
