@@ -56,7 +56,7 @@ class Limits:
 def blueprint(engine: Engine) -> Blueprint:
     limits = Limits(engine)
     routes = Blueprint("limits", __name__, url_prefix="/v1/limits")
-    one = f"/<any({', '.join(KINDS)}):kind>/<name>"
+    one = f"/<any({', '.join(KINDS)}):kind>/<path:name>"
     routes.add_url_rule("", "listed", limits.listed)
     routes.add_url_rule(one, "put", limits.put, methods=["PUT"])
     routes.add_url_rule(one, "delete", limits.delete, methods=["DELETE"])

@@ -22,6 +22,8 @@ from leadhand.errors import (
     WaitTimedOut,
 )
 from leadhand.following import BEGINNING, follow
+from leadhand.limits import PATH as LIMITS
+from leadhand.limits import LimitView, removal, setting
 from leadhand.paths import session_path
 from leadhand.settings import ClientSettings
 from leadhand.tokens import PATH as TOKENS
@@ -153,6 +155,33 @@ class Client:
     def abort(self, session: str, reason: str | None = None) -> SessionView:
         """End a session by force."""
         return self._control(session, "abort", reason=reason)
+
+    def rehome(self, session: str, place: str) -> SessionView:
+        """Bind a session to another place, with all that waits in it."""
+        content = _JSON.dump_json({"place": place})
+        call = Call("POST", session_path(session, "rehome"), content=content)
+        answer = self._transport.send(call)
+        try:
+            return _parsed(SessionView, answer.checked())
+        except ControlRefused:
+            view = self.session(session)
+            if answer.repeated and view.place == place:
+                return view  # It has ended since the try whose answer was lost.
+            raise
+
+    def limits(self) -> list[LimitView]:
+        """All limits, by key."""
+        return self._read(Page[LimitView], Call("GET", LIMITS)).items
+
+    def set_limit(
+        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+    ) -> LimitView:
+        """Let at most so many attempts with a key run, or so many begin in a minute."""
+        return self._read(LimitView, setting(key, concurrency=concurrency, per_minute=per_minute))
+
+    def remove_limit(self, key: str) -> None:
+        """Let as many attempts with a key run as there are workers for."""
+        self._transport.send(removal(key)).checked()
 
     def delete(self, session: str) -> None:
         """Forget a session. Raises SessionStillRuns while it has not ended."""

@@ -45,6 +45,8 @@ def _head(view: SessionView) -> Iterator[str]:
     )
     for warning in view.warnings:
         yield f"warning  {plain(warning)}"
+    for note in view.notes:
+        yield f"note     {plain(note, most=400)}"
 
 
 def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
