@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.property.driving import Bench
+
+#: `pytest tests/property --hypothesis-profile=thorough` looks for minutes instead of seconds.
+settings.register_profile("thorough")
 
 
 @pytest.fixture(scope="session")

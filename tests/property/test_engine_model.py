@@ -23,9 +23,6 @@ from tests.property.driving import Bench
 from tests.property.random_programs import Choose, random_program
 from tests.property.simulation import Simulation
 
-#: `pytest --hypothesis-profile=thorough` looks for some minutes; without it, for some seconds.
-settings.register_profile("thorough")
-
 
 def looking() -> settings:
     """How long the machine looks, by the profile that pytest was started with."""
