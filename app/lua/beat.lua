@@ -1,7 +1,7 @@
 -- A worker tells that its attempt lives; it is told to stop or cancel, or that it lost the step.
 -- A: address, fence, nonce, lease_ms
 -- Returns: ok(lease) | stop(lease) | cancel(lease) | lost
-local EXIT_GRACE_MS = 10000   -- the step that called exit has a moment to finish
+local EXIT_GRACE_MS = 3000   -- the step that called exit has a moment to finish
 local address = A.address
 local step = session() and load('steps', address)
 if not step or step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from app.program import Action, Loop, OnFail, Program, Step, needs_of
 
 GRACE_MS = 10_000
-EXIT_GRACE_MS = 10_000
+EXIT_GRACE_MS = 3_000
 LOST_MAX = 5
 MAY = {
     "stop": {"active"},
