@@ -220,7 +220,7 @@ class Engine:
                     document=program.model_dump_json(),
                     routes=decide.routes(program),
                     fields=fields,
-                    idempotency_key=key,
+                    idempotency_key=_own_key(owner, key),
                     body_hash=body,
                     parent=parent,
                     owner=_owning(owner, size),
@@ -548,6 +548,7 @@ class Engine:
         return {
             "id": ref.id,
             "root": ref.root,
+            "nonce": secrets.token_hex(8),
             **{name: str(value) for name, value in about._asdict().items()},
             "folder": f"folder:{about.place}:{about.folder}" if about.folder else "",
             "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
@@ -688,6 +689,11 @@ class _Found(NamedTuple):
 
 
 _PROGRAM = TypeAdapter(Program)
+
+
+def _own_key(owner: Owner | None, key: str | None) -> str | None:
+    """An Idempotency-Key as it is kept: what one token's holder uses is not another's."""
+    return f"{owner.token}/{key}" if owner is not None and key is not None else key
 
 
 def _owning(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:

@@ -17,11 +17,12 @@ if A.parent then
     return reply('refused')
   end
 end
+local made_by = redis.call('HGET', K.session, 'nonce')
+if made_by and made_by == A.fields.nonce then return reply('created') end
 answer.why = A.owner and quota_passed(A.owner)
 if answer.why then return reply('quota') end
 if not redis.call('SET', GLOBAL .. 'id:' .. A.session, A.root, 'NX') then
-  local made_by = redis.call('HGET', K.session, 'nonce')
-  return reply(made_by and made_by == A.fields.nonce and 'created' or 'taken')
+  return reply('taken')
 end
 if A.key then
   redis.call('SET', GLOBAL .. 'idem:' .. A.key, A.session .. '|' .. A.body, 'EX', 7 * 24 * 3600)

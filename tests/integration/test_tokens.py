@@ -18,6 +18,7 @@ from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
 from app.settings import Settings
+from app.store import Answer, NewSession
 from app.tokens import DAY_MS, EVERYTHING, NewToken, Quotas, Scope, Tokens
 from tests.silent_engine import silent_engine
 from workers.agents.book import AgentBook
@@ -136,6 +137,36 @@ def test_sessions_that_have_not_ended_are_counted(engine, client, redis_client):
     for session in redis_client.smembers(f"lh:owned:{token.id}"):
         engine.control(session, "abort")
     assert not redis_client.exists(f"lh:owned:{token.id}")
+
+
+def test_a_key_of_one_token_is_not_another_s(engine, client):
+    """Nor can anybody take the key under which a step will start its child."""
+    first, second = made(engine), made(engine)
+    mine = session_of(submit(client, first, key="nightly"))
+    theirs = session_of(submit(client, second, key="nightly", task="another"))
+    assert mine != theirs
+    assert session_of(submit(client, first, key="nightly")) == mine
+    conflict = submit(client, first, key="nightly", task="another")
+    assert conflict.status_code == 422
+    assert "'nightly'" in conflict.json["detail"]
+
+
+def test_a_create_that_is_repeated_because_its_answer_got_lost_counts_once(
+    engine: Engine, monkeypatch
+):
+    """redis-py sends a command again when its connection breaks before the answer."""
+    token = made(engine, max_sessions=1)
+    create = engine.store.create
+
+    def twice(new: NewSession) -> Answer:
+        create(new)
+        return create(new)
+
+    monkeypatch.setattr(engine.store, "create", twice)
+    program = Program(body=(Step(id="wait", action=Action.WAIT),))
+    owner = token_owner(engine, token)
+    engine.start(program, About(kind="loop", name="x"), owner=owner, size=10)
+    assert spent(engine, token) == (1, 0, 10)
 
 
 def test_of_many_at_once_no_more_get_in_than_the_quota_has_room_for(engine, client):
