@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 
 from api import create_app, events
 from api.application import Api
+from api.auth import Visitor
 from api.scopes import BODY_NEEDED, NEEDED, PUBLIC
 from app.capabilities import Caller, mint
 from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
@@ -232,6 +233,12 @@ def test_a_body_gets_nowhere_but_to_its_own_session(app, client):
     for rule, method, path in guarded(app):
         answer = ask(client, method, path, body_token())
         assert (answer.status_code != 403) == (rule.endpoint in BODY_NEEDED), (method, path)
+
+
+def test_a_body_has_none_of_the_scopes_of_people():
+    body = Caller("00000a11", "do", 7, ("read", "exit"))
+    assert Visitor(body=body).scopes == frozenset()
+    assert Visitor().scopes == frozenset(Scope)
 
 
 # What is kept
