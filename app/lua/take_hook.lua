@@ -11,9 +11,8 @@ end
 local delivery = cjson.decode(text)
 local again = delivery.nonce == A.nonce
 if not again and tonumber(due) > now then return reply('early') end
-local word = 'taken'
 if not again and delivery.tries >= A.most then
-  word = 'spent'
+  delivery.spent = true
 elseif not again then
   delivery.tries = delivery.tries + 1
 end
@@ -21,4 +20,4 @@ delivery.nonce = A.nonce
 redis.call('HSET', K.hooks, A.delivery, cjson.encode(delivery))
 redis.call('ZADD', G.hooks, now + A.hold_ms, line)
 answer.delivery = delivery
-return reply(word)
+return reply(delivery.spent and 'spent' or 'taken')
