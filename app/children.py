@@ -9,6 +9,13 @@ from app.reasons import Reason, ReasonCode
 from app.states import SessionStatus
 
 
+def gone(child: str) -> Outcome:
+    """The waiting step's outcome where its child is no more, and nobody can say how it ended."""
+    text = f"child session {child} was deleted before it ended"
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+    return Outcome(word="failed", text=text, reason=reason, retryable=False)
+
+
 def outcome_of_child(child: str, fields: Mapping[str, str]) -> Outcome:
     """The waiting step's outcome: done where the child was, else failed with the child's reason."""
     status = fields["status"]

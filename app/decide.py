@@ -149,7 +149,7 @@ def _step(step: Step) -> Route:
         "action": step.action.value,
         "queue": queue_of(step),
         "quick": (step.quick or step.action in QUICK) and not step.limits and not step.folder,
-        "critical": step.critical and step.action is not Action.CHECK,
+        "critical": is_critical(step),
         "timeout_ms": round(step.timeout_s * 1000),
         "retries": step.retry.retries,
         "backoff_ms": round(step.retry.backoff_s * 1000),
@@ -164,6 +164,11 @@ def _step(step: Step) -> Route:
         route["each"] = True
         route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)
     return route
+
+
+def is_critical(step: Step) -> bool:
+    """Whether the step's failure ends its block; of a failed check the judge decides."""
+    return step.critical and step.action is not Action.CHECK
 
 
 def queue_of(step: Step) -> str:

@@ -18,7 +18,7 @@ from pydantic import JsonValue, TypeAdapter
 from app import decide
 from app.admission import admit
 from app.capabilities import Caller
-from app.children import outcome_of_child
+from app.errands import look_at_child, run_errand
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
@@ -43,6 +43,7 @@ from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Answer, Grant, Hint, NewSession, Store, Verb
 from app.tokens import DAY_MS, Owner, Tokens
 from app.views import Limit, SessionView, Submitted
+from app.watching import Watch
 from app.widths import expansion
 from leadhand.documents import LoopDocument, WorkflowDocument
 
@@ -156,6 +157,12 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.ping = store.ping
+        self.watch = Watch(
+            store,
+            depths=carrier.depths,
+            program=self.program,
+            workers=self.workers,
+        )
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._facts = lru_cache(maxsize=4096)(self._read_facts)
         self._programs = lru_cache(maxsize=256)(self._read_program)
@@ -346,11 +353,11 @@ class Engine:
             case "unknown":
                 raise SessionUnknown(session)
             case "doomed":
-                return self._end_for_good(ref)
+                return self.end_for_good(ref)
             case _:
                 return None
 
-    def _end_for_good(self, ref: SessionRef) -> SessionView | None:
+    def end_for_good(self, ref: SessionRef) -> SessionView | None:
         """Abort a session that goes as soon as it has ended; None where that was at once."""
         try:
             view = self.control(ref.id, "abort", reason="it is deleted by force")
@@ -495,6 +502,8 @@ class Engine:
         arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
         answer = self._run("expire", ref, arguments)
         self._dispatch(ref, answer)
+        if answer.word == "look" and answer.child is not None and answer.fence is not None:
+            look_at_child(self, ref, address, child=answer.child, fence=answer.fence)
         return answer
 
     def rehint(self, ref: SessionRef, address: str, *, depth: int) -> Answer:
@@ -513,20 +522,8 @@ class Engine:
         return known.get(queue, 0)
 
     def run_errand(self, errand: str) -> None:
-        """Do what one session's end owes another; safe to repeat, done once it cannot matter."""
-        verb, session, root = errand.rstrip("|").split("|")
-        try:
-            if verb == "deliver":
-                self._deliver(SessionRef(session, root))
-            elif verb == "delete":
-                self._end_for_good(SessionRef(session, root))
-            elif verb == "forget":
-                self.delete(session)
-            else:
-                self.control(session, _as_control(verb), reason="its parent session did")
-        except (SessionUnknown, ControlRefused, SessionStillRuns):
-            log.debug("errand is moot", extra={"errand": errand})
-        self.store.errand_done(errand)
+        """Do what one session owes another; safe to repeat, done once it cannot matter."""
+        run_errand(self, errand)
 
     def program(self, program: str) -> Program:
         """The program of this hash, from memory where it was seen before."""
@@ -603,19 +600,6 @@ class Engine:
                 self.rehint(SessionRef(session, root), address, depth=0)
         for child in answer.abort:
             self.run_errand(f"abort|{child}|{ref.root}|")
-
-    def _deliver(self, child: SessionRef) -> None:
-        """Tell the step that waits for a child session how it ended."""
-        fields = self.store.fields(child)
-        parent = json.loads(fields.get("parent") or "{}")
-        if not parent or fields.get("status") not in ENDED:
-            return
-        ref = SessionRef(parent["session"], child.root)
-        step = self.store.steps(ref, [parent["address"]]).get(parent["address"])
-        if step is None or not step.parked or step.parked.get("child") != child.id:
-            return
-        outcome = outcome_of_child(child.id, fields)
-        self.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
 
     def _anew(self, ref: SessionRef) -> dict[str, JsonValue]:
         """Which nodes a failed session runs anew when it is resumed."""
@@ -740,16 +724,6 @@ def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, Js
         return None
     reason = Reason(code=code, text=text, at=by.address if by else None)
     return reason.model_dump(mode="json", exclude_none=True)
-
-
-def _as_control(verb: str) -> Control:
-    match verb:
-        case "stop":
-            return "stop"
-        case "resume":
-            return "resume"
-        case _:
-            return "abort"
 
 
 def _way_out(verb: str, status: str) -> str:

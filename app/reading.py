@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from app.cursors import address_of, encoded, number_of
-from app.decide import queue_of
+from app.decide import is_critical, queue_of
 from app.errors import SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.keys import SessionRef
@@ -276,14 +276,17 @@ def iso(at_ms: int) -> str:
 def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
     if turn.state != "closed":
         return False
-    return turn.verdict == "accept" or (isinstance(node, Loop) and node.on_fail == "continue")
+    if isinstance(node, Loop) and node.on_fail == "continue":
+        return turn.verdict in ("accept", "terminate", "max_iterations")
+    return turn.verdict == "accept"
 
 
 def _step_done(node: Step | Loop, step: StepRecord | None) -> bool:
     assert step is not None
-    if step.state in ("succeeded", "skipped"):
-        return True
-    return step.state == "failed" and isinstance(node, Step) and not node.critical
+    assert isinstance(node, Step)
+    if step.state == "failed":
+        return not is_critical(node)
+    return step.state in ("succeeded", "skipped") and step.verdict != "terminate"
 
 
 def _node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:

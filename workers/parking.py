@@ -6,9 +6,9 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.children import outcome_of_child
+from app.children import gone, outcome_of_child
 from app.engine import AnyDocument, Engine, Work
-from app.errors import InvalidDocument, SessionUnknown
+from app.errors import InvalidDocument
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action
@@ -62,5 +62,5 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
         return None
     fields = engine.store.fields(child)
     if "status" not in fields:
-        raise SessionUnknown(child.id)
+        return gone(child.id)
     return outcome_of_child(child.id, fields)

@@ -4,8 +4,9 @@
 -- Returns: created | exists(session) | conflict | taken | refused | quota(why)
 if A.key then
   local known = redis.call('GET', GLOBAL .. 'idem:' .. A.key)
-  if known then
-    answer.session = known:match('^(.-)|')
+  local made = known and known:match('^(.-)|')
+  if made and redis.call('EXISTS', GLOBAL .. 'id:' .. made) == 1 then
+    answer.session = made
     return reply(known:match('|(.*)$') == A.body and 'exists' or 'conflict')
   end
 end

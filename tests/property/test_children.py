@@ -1,0 +1,89 @@
+"""Child sessions: their end reaches their parent, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import JsonValue
+
+from app.engine import About
+from app.keys import SessionRef
+from app.program import Action, Program, Step
+from tests.property.world import World
+from workers.parking import LOOK_MS, park
+
+DOCUMENT: JsonValue = {
+    "kind": "loop",
+    "task": "t",
+    "checkers": [{"command": "true"}],
+    "doer": {"command": "true"},
+}
+PARENT = Program(body=(Step(id="kid", action=Action.CHILD, inputs={"document": DOCUMENT}),))
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def family(world: World) -> tuple[SessionRef, SessionRef]:
+    """A parent whose step waits for its child."""
+    id_ = world.engine.start(PARENT, About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    assert park(world.engine, world.engine.work(parent, world.grant(parent, "kid"))) is None
+    (child,) = world.engine.store.children(parent)
+    return parent, SessionRef(child, id_)
+
+
+def test_a_childs_end_is_its_parents_outcome(world: World) -> None:
+    parent, child = family(world)
+    assert world.engine.session(parent.id).status == "waiting"
+    world.turn(child, 1, "accept", check="check.true")
+    assert world.engine.session(parent.id).status == "completed"
+
+
+def test_an_end_that_was_not_delivered_is_seen_by_the_sweep(world: World) -> None:
+    parent, child = family(world)
+    world.engine.run_errand = lambda errand: None  # type: ignore[method-assign]  # dies first
+    world.turn(child, 1, "accept", check="check.true")
+    assert world.engine.session(parent.id).status == "waiting"
+    del world.engine.run_errand
+    world.later(1_000)
+    assert world.engine.session(parent.id).status == "completed"
+
+
+def test_a_child_that_was_deleted_fails_its_parents_step(world: World) -> None:
+    parent, child = family(world)
+    world.engine.store._redis.delete(world.engine.store.keys.part(child, "session"))
+    world.later(LOOK_MS + 1_000)
+    view = world.engine.session(parent.id)
+    assert view.status == "failed"
+    assert view.reason is not None
+    assert "deleted before it ended" in view.reason.text
+
+
+def test_a_stopped_parent_stops_its_child_and_takes_it_along_when_resumed(world: World) -> None:
+    parent, child = family(world)
+    world.engine.control(parent.id, "stop")
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "stopped"
+    world.engine.control(parent.id, "resume")
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "active"
+    world.turn(child, 1, "accept", check="check.true")
+    assert world.engine.session(parent.id).status == "completed"
+
+
+def test_a_stop_that_comes_late_leaves_the_child_of_a_resumed_parent_alone(world: World) -> None:
+    _, child = family(world)
+    world.engine.run_errand(f"stop|{child.member}")
+    assert world.engine.session(child.id).status == "active"
+
+
+def test_a_child_that_a_user_stopped_keeps_its_parent_waiting(world: World) -> None:
+    parent, child = family(world)
+    world.engine.control(child.id, "stop")
+    world.later(LOOK_MS + 1_000)
+    assert world.engine.session(parent.id).status == "waiting"
+    world.engine.control(child.id, "resume")
+    world.turn(child, 1, "accept", check="check.true")
+    assert world.engine.session(parent.id).status == "completed"

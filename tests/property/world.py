@@ -1,0 +1,67 @@
+"""One engine with a clock of its own, no workers, and every hint that it ever sent."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from app.engine import About, Engine
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action, Loop, Program, Step
+from app.settings import Settings
+from app.store import Answer, Grant, Hint, Store, connect
+from app.sweeping import sweep
+
+DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
+CHECK = Step(id="check", action=Action.CHECK, folder=True)
+JUDGE = Step(id="judge", action=Action.JUDGE)
+LOOP = Program(body=(Loop(id="loop", body=(DO, CHECK, JUDGE), max_iterations=3, result="do"),))
+DONE = Outcome(word="succeeded")
+
+
+class World:
+    """One engine with a clock of its own, and every hint that it ever sent."""
+
+    def __init__(self, url: str) -> None:
+        self.now = 1_000_000
+        self.hints: list[tuple[SessionRef, str]] = []
+        store = Store(connect(url), clock=lambda: self.now)
+        self.engine = Engine(store, self, Settings(redis_url=url, place="here", secret="s"))
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
+        self.hints += [(ref, hint.address) for hint in hints]
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        return dict.fromkeys(queues, 0)
+
+    def session(self, folder: str = "/f", place: str = "here") -> SessionRef:
+        about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place)
+        id_ = self.engine.start(LOOP, about).session
+        return SessionRef(id_, id_)
+
+    def claim(self, ref: SessionRef, address: str) -> Answer:
+        return self.engine.claim(ref, address, nonce=uuid.uuid4().hex, worker="w")
+
+    def grant(self, ref: SessionRef, address: str) -> Grant:
+        answer = self.claim(ref, address)
+        assert answer.word == "granted", answer
+        return answer.grants[0]
+
+    def settle(self, ref: SessionRef, grant: Grant, outcome: Outcome = DONE) -> Answer:
+        work = self.engine.work(ref, grant)
+        answer = self.engine.settle(work, outcome, take=["n" + grant.nonce], worker="w")
+        self.engine.publish(ref, answer.hints)
+        return answer
+
+    def turn(self, ref: SessionRef, iteration: int, verdict: str, *, check: str = "check") -> None:
+        """Carry out a whole iteration."""
+        block = f"loop~1[{iteration}]"
+        self.settle(ref, self.grant(ref, f"{block}/do"))
+        answer = self.settle(ref, self.grant(ref, f"{block}/{check}"))
+        judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+        self.settle(ref, answer.grants[0], judged)
+
+    def later(self, ms: int) -> None:
+        self.now += ms
+        sweep(self.engine)
