@@ -127,7 +127,10 @@ def list_(*, as_json: bool) -> int:
 @token_command.command("revoke")
 @click.argument("tokens", metavar="ID...", nargs=-1, required=True)
 def revoke(*, tokens: tuple[str, ...]) -> int:
-    """Let nobody in with these tokens any more; each API process knows within 3 seconds."""
+    """Let nobody in with these tokens any more.
+
+    Each process of the API knows within 3 seconds.
+    """
     from leadhand.cli.connecting import connected
 
     with connected() as client:
