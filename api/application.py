@@ -11,6 +11,7 @@ from api import (
     auth,
     description,
     events,
+    fleet,
     health,
     limits,
     problems,
@@ -61,6 +62,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(sessions.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(workers.blueprint(engine))
+    flask.register_blueprint(fleet.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(tokens.blueprint(engine))
     flask.register_blueprint(health.blueprint(engine))

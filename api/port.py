@@ -13,21 +13,37 @@ from app.tokens import Owner, Tokens
 from app.views import (
     Event,
     ExportView,
+    FleetView,
     LedgerEntry,
     Limit,
     Page,
+    QueueView,
     ResultView,
     SessionView,
     StepView,
     Submitted,
     WorkerView,
 )
+from app.watching import Lately
 from leadhand.documents import AnyDocument
 
 Verb = Literal["stop", "resume", "exit", "abort"]
 
 
+class Watch(Protocol):
+    def workers(self) -> list[WorkerView]: ...
+
+    def queues(self) -> list[QueueView]: ...
+
+    def fleet(self) -> FleetView: ...
+
+    def lately(self) -> Lately: ...
+
+
 class Engine(Protocol):
+    @property
+    def watch(self) -> Watch: ...
+
     @property
     def tokens(self) -> Tokens: ...
 

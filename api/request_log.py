@@ -21,6 +21,7 @@ def install(flask: Flask) -> None:
     """Give every request an id, and a line in the log when it is answered."""
     flask.before_request(_begin)
     flask.after_request(_tell)
+    flask.teardown_request(lambda _: logs.begin())
 
 
 def request_id() -> str:

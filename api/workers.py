@@ -15,7 +15,7 @@ def blueprint(engine: Engine) -> Blueprint:
 
     def listed() -> Response:
         bodies.query(bodies.NoQuery)
-        return answer(Page[WorkerView](items=engine.workers()))
+        return answer(Page[WorkerView](items=engine.watch.workers()))
 
     routes.add_url_rule("", "listed", listed)
     return routes

@@ -44,6 +44,7 @@ from app.store import Answer, Grant, Hint, NewSession, Store, Verb
 from app.tokens import DAY_MS, Owner, Tokens
 from app.views import Limit, SessionView, Submitted
 from app.watching import Watch
+from app.watching import Watch
 from app.widths import expansion
 from leadhand.documents import LoopDocument, WorkflowDocument
 
@@ -157,6 +158,12 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.ping = store.ping
+        self.watch = Watch(
+            store,
+            depths=carrier.depths,
+            program=self.program,
+            workers=self.workers,
+        )
         self.watch = Watch(
             store,
             depths=carrier.depths,

@@ -18,6 +18,7 @@ from app.errors import StoreAway
 from app.keys import Keys, SessionRef, lua_names
 from app.reasons import Reason
 from app.store_tokens import TokenShelf
+from app.store_watch import Looks
 from app.views import Event
 
 #: The files that every transition is built on, in this order.
@@ -132,6 +133,8 @@ class StepRecord(BaseModel):
     failed: int = 0
     owner: str | None = None
     since: int | None = None
+    #: When it became ready last.
+    ready: int | None = None
     ended: int | None = None
     lease: int | None = None
     deadline: int | None = None
@@ -444,6 +447,10 @@ class Store:
     def tokens(self) -> TokenShelf:
         """Where API tokens are kept."""
         return TokenShelf(self._redis, self.keys, self._away)
+
+    def looks(self) -> Looks:
+        """What a look at the whole fleet reads."""
+        return Looks(self._redis, self.keys, self._away)
 
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""

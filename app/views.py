@@ -156,6 +156,20 @@ class Event(View):
     fields: dict[str, JsonValue] = {}
 
 
+class Running(View):
+    """An attempt that a worker makes now."""
+
+    session: str
+    address: str
+    action: str
+    label: str
+    queue: str
+    attempt: int
+    #: The worker's process.
+    process: str
+    since: str | None = None
+
+
 class WorkerView(View):
     """A worker host that told of itself lately."""
 
@@ -170,6 +184,44 @@ class WorkerView(View):
     pid: int = 0
     host: str = ""
     seen_at: str | None = None
+    #: What it does now; only where the fleet is looked at.
+    running: list[Running] = []
+
+
+class QueueView(View):
+    """One queue: what stands in it, and who takes from it."""
+
+    queue: str
+    #: Messages at the broker: hints to what is ready, some of them twice or outdated.
+    depth: int = 0
+    #: Steps that may run now and that nobody has claimed, as far as they were looked at.
+    ready: int = 0
+    running: int = 0
+    oldest_ready_at: str | None = None
+    oldest_ready_s: float | None = None
+    #: Worker hosts that take from it, and how many attempts they can make side by side.
+    consumers: int = 0
+    slots: int = 0
+
+
+class Overdue(View):
+    """What is past its time: the sweep should have looked at it by now."""
+
+    count: int = 0
+    oldest_s: float | None = None
+
+
+class FleetView(View):
+    """The whole fleet at one glance."""
+
+    at: str
+    sessions: dict[str, int]
+    queues: list[QueueView]
+    workers: list[WorkerView]
+    #: Attempts whose lease has passed, and parked steps whose time has come.
+    leases: Overdue
+    #: Ready steps that are to be hinted again.
+    ready: Overdue
 
 
 class Limit(View):

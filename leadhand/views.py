@@ -171,6 +171,19 @@ class Event(View):
         return position(self.id)
 
 
+class Running(View):
+    """An attempt that a worker makes now."""
+
+    session: str
+    address: str
+    action: str
+    label: str
+    queue: str
+    attempt: int
+    process: str
+    since: str | None = None
+
+
 class WorkerView(View):
     """A worker host that told of itself lately."""
 
@@ -184,6 +197,74 @@ class WorkerView(View):
     pid: int = 0
     host: str = ""
     seen_at: str | None = None
+    running: list[Running] = []
+
+
+class QueueView(View):
+    """One queue: what stands in it, and who takes from it."""
+
+    queue: str
+    depth: int = 0
+    ready: int = 0
+    running: int = 0
+    oldest_ready_at: str | None = None
+    oldest_ready_s: float | None = None
+    consumers: int = 0
+    slots: int = 0
+
+
+class Overdue(View):
+    """What is past its time: the sweep should have looked at it by now."""
+
+    count: int = 0
+    oldest_s: float | None = None
+
+
+class FleetView(View):
+    """The whole fleet at one glance."""
+
+    at: str
+    sessions: dict[str, int]
+    queues: list[QueueView]
+    workers: list[WorkerView]
+    leases: Overdue
+    ready: Overdue
+
+
+class ExportView(View):
+    """Everything that is kept of one session."""
+
+    format: Literal["leadhand.export/1"] = "leadhand.export/1"
+    exported_at: str
+    session: SessionView
+    program: dict[str, JsonValue]
+    result: ResultView | None = None
+    steps: list[StepView] = []
+    outcomes: dict[str, JsonValue] = {}
+    ledger: list[LedgerEntry] = []
+    events: list[Event] = []
+    children: list[str] = []
+
+
+class BulkRefusal(View):
+    """A session that a bulk operation passed over, and why."""
+
+    session: str
+    status: str
+    why: str
+
+
+class BulkView(View):
+    """What a bulk operation did, or would have done."""
+
+    verb: Literal["stop", "resume", "abort", "delete"]
+    dry_run: bool
+    matched: int
+    done: int
+    refused: int
+    first: list[str] = []
+    refusals: list[BulkRefusal] = []
+    more: bool = False
 
 
 def position(event_id: str) -> tuple[int, int]:

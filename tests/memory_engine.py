@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from api.port import Verb
 from app.capabilities import Caller
@@ -26,15 +26,20 @@ from app.tokens import Owner, Tokens
 from app.views import (
     Event,
     ExportView,
+    FleetView,
     LedgerEntry,
     Limit,
+    Overdue,
     Page,
+    QueueView,
     ResultView,
+    Running,
     SessionView,
     StepView,
     Submitted,
     WorkerView,
 )
+from app.watching import Lately
 from leadhand.documents import AnyDocument
 from leadhand.etags import etag
 from leadhand.views import position
@@ -46,6 +51,37 @@ _TARGET: dict[Verb, SessionStatus] = {
     "exit": SessionStatus.EXITING,
     "abort": SessionStatus.ABORTING,
 }
+
+
+class MemoryWatch:
+    """A fleet of one worker at one step."""
+
+    def __init__(self, workers: Callable[[], list[WorkerView]]) -> None:
+        self._workers = workers
+
+    def workers(self) -> list[WorkerView]:
+        running = Running(
+            session="0a0a0a0a", address="loop~1[1]/do", action="agent", label="do", queue="agents",
+            attempt=1, process="w1/42", since=AT,
+        )  # fmt: skip
+        return [worker.model_copy(update={"running": [running]}) for worker in self._workers()]
+
+    def queues(self) -> list[QueueView]:
+        self._workers()
+        return [QueueView(queue='odd "name"', depth=3, ready=2, oldest_ready_s=1.5, slots=4)]
+
+    def fleet(self) -> FleetView:
+        return FleetView(
+            at=AT,
+            sessions={"active": 1, "completed": 2},
+            queues=self.queues(),
+            workers=self.workers(),
+            leases=Overdue(count=1, oldest_s=2.5),
+            ready=Overdue(),
+        )
+
+    def lately(self) -> Lately:
+        return Lately({("completed", "done"): 2}, {1: 1, 3: 1})
 
 
 class MemoryShelf:
@@ -92,6 +128,7 @@ class MemoryEngine:
     def __init__(self) -> None:
         self.away = False
         self.tokens = Tokens(MemoryShelf(), secret="of the test")
+        self.watch = MemoryWatch(self.workers)
         self.owners: list[Owner | None] = []
         #: Fences of attempts that have ended.
         self.over: set[int] = set()

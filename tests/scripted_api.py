@@ -14,6 +14,25 @@ AT = "2026-11-21T12:00:00Z"
 _LIVE = ("active", "stopping")
 _LEADS_TO = {"stop": "stopped", "resume": "active", "exit": "exited", "abort": "aborted"}
 
+#: A worker at one step, and a queue that is too long for it.
+FLEET: dict[str, Any] = {
+    "at": "2026-11-21T12:00:10+00:00",
+    "sessions": {"active": 2, "failed": 1, "stopped": 0},
+    "queues": [
+        {"queue": "agents@local", "depth": 3, "ready": 2, "oldest_ready_s": 75.5,
+         "running": 1, "consumers": 1, "slots": 4},
+        {"queue": "gpu", "depth": 1, "ready": 1, "oldest_ready_s": 5},
+    ],
+    "workers": [
+        {"name": "w1", "place": "local", "host": "h1", "concurrency": 4, "seen_at": AT,
+         "running": [{"session": "0000000a", "address": "loop~1[1]/do", "action": "agent",
+                      "label": "a\x1b[2J label", "queue": "agents@local", "attempt": 2,
+                      "process": "w1/7", "since": AT}]},
+    ],
+    "leases": {"count": 2, "oldest_s": 90.5},
+    "ready": {"count": 0},
+}  # fmt: skip
+
 
 class Script:
     """What one server says, and what it was asked."""
@@ -50,6 +69,10 @@ class Script:
                 return 200, {"items": [known["view"] for known in self._sessions.values()]}
             case "GET", ["workers"]:
                 return 200, {"items": [{"name": "w1", "place": "local"}]}
+            case "GET", ["queues"]:
+                return 200, {"items": FLEET["queues"]}
+            case "GET", ["fleet"]:
+                return 200, FLEET
             case _, ["sessions", session, *rest] if session in self._sessions:
                 return self._of_session(method, session, rest, body)
             case _, ["sessions", session, *_]:

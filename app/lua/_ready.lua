@@ -61,7 +61,7 @@ local function top_up(queue)
 end
 
 local function make_ready(address, step)
-  step.state = 'ready'
+  step.state, step.ready = 'ready', now
   store('steps', address, step)
   redis.call('ZADD', K.live, 0, address)
   emit('step.ready', address)

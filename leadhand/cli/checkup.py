@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from leadhand.cli.connecting import tell
+from leadhand.cli.glances import is_late, overdue_line
+from leadhand.cli.tables import plural
 from leadhand.client import Client
 from leadhand.embedded import ensure
 from leadhand.errors import LeadhandError
@@ -19,7 +21,7 @@ from leadhand.redis_program import find_program
 from leadhand.settings import ClientSettings, environment
 from leadhand.start_errors import RedisMissing
 from leadhand.text import plain
-from leadhand.views import WorkerView
+from leadhand.views import FleetView, WorkerView
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_MB = 200
@@ -140,6 +142,7 @@ def services(
             client.ping()
             yield Finding("ok", "api", f"{url} answers, and its Redis too")
             yield from _workers(client.workers())
+            yield from backlog(client.fleet())
     except LeadhandError as error:
         mend = f"see the logs in {folder / '.leadhand' / 'log'}"
         if settings.url is not None:
@@ -157,6 +160,20 @@ def _workers(workers: list[WorkerView]) -> Iterator[Finding]:
     seen = [datetime.fromisoformat(w.seen_at) for w in workers if w.seen_at is not None]
     if seen:
         yield clock_finding((datetime.now(UTC) - max(seen)).total_seconds())
+
+
+def backlog(fleet: FleetView) -> Iterator[Finding]:
+    """Whether anything stands that should not: overdue, or in a queue without a worker."""
+    if is_late(fleet.leases) or is_late(fleet.ready):
+        mend = "every API and worker sweeps: see what their logs say of it"
+        yield Finding("warn", "sweep", overdue_line(fleet), mend)
+    else:
+        yield Finding("ok", "sweep", "nothing is overdue")
+    for queue in fleet.queues:
+        if queue.ready and not queue.consumers:
+            text = f"{plural(queue.ready, 'step')} in {plain(queue.queue)}, and no worker for them"
+            mend = "start a worker there, or move the sessions with `leadhand rehome`"
+            yield Finding("warn", "queue", text, mend)
 
 
 def clock_finding(skew_s: float) -> Finding:

@@ -66,8 +66,11 @@ def test_services_that_answer_are_told_with_their_workers(tmp_path: Path) -> Non
         settings = ClientSettings(url=url, token=TOKEN)
         found = list(services(settings, tmp_path))
     assert [(finding.level, finding.subject) for finding in found] == [
-        ("ok", "api"), ("ok", "workers"),
+        ("ok", "api"), ("ok", "workers"), ("warn", "sweep"), ("warn", "queue"),
     ]  # fmt: skip
+    *_, sweep, queue = found
+    assert sweep.text == "overdue: 2 leases for 1m30s; is a sweeper there?"
+    assert queue.text == "1 step in gpu, and no worker for them"
 
 
 def test_services_that_do_not_answer_fail_with_the_way_out(tmp_path: Path) -> None:

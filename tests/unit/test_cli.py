@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 COMMANDS = (
     "spawn", "workflow", "exit", "ls", "show", "watch", "wait", "logs", "stop", "resume",
-    "abort", "rehome", "rm", "limit", "up", "worker", "api", "doctor",
+    "abort", "rehome", "rm", "limit", "top", "queues", "workers", "up", "worker", "api", "doctor",
 )  # fmt: skip
 REFUSED = {"ok": False, "name": "ruff", "verdict": "retry", "feedback": "E501 Line too long"}
 HISTORY = {

@@ -114,7 +114,9 @@ def test_a_phase_without_a_loop_verdict_reads_as_ended_without_acceptance(word, 
     "name",
     [
         "SessionView", "StepView", "LedgerEntry", "PhaseView", "ResultView", "Event",
-        "WorkerView", "Counters", "NodeProgress", "RunningStep", "Progress", "Page",
+        "WorkerView", "Counters", "NodeProgress", "RunningStep", "Progress", "Page", "Running",
+        "ExportView", "BulkView", "BulkRefusal",
+        "QueueView", "Overdue", "FleetView",
     ],
 )  # fmt: skip
 def test_a_client_reads_every_field_that_the_api_shows(name):

@@ -1,0 +1,87 @@
+"""What a look at the whole fleet reads from Redis: bounded, whatever the number of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, cast
+
+from redis import Redis
+
+from app.keys import Keys, SessionRef
+
+
+class Stood(NamedTuple):
+    """A step's record as it lies there, and what its session runs where."""
+
+    ref: SessionRef
+    address: str
+    record: str
+    program: str
+    place: str
+
+
+class Past(NamedTuple):
+    """How many entries of a timed list are past a time, and the oldest entry's time."""
+
+    entries: int
+    oldest_ms: float | None
+
+
+class Looks:
+    """Reads in few round trips, each over at most so many entries."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def next(self, part: str, limit: int) -> list[Stood]:
+        """The steps that come first in `leases` or `ready`."""
+        with self._away():
+            found = self._redis.zrange(self._keys.everywhere(part), 0, limit - 1)
+        members = [member.split("|", 2) for member in cast("list[str]", found)]
+        refs = [(SessionRef(session, root), address) for session, root, address in members]
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref, address in refs:
+                pipe.hget(self._keys.part(ref, "steps"), address)
+                pipe.hmget(self._keys.part(ref, "session"), ["program", "place"])
+            answers = pipe.execute()
+        return [
+            Stood(ref, address, record, program, place or "")
+            for (ref, address), record, (program, place) in zip(
+                refs, answers[::2], answers[1::2], strict=True
+            )
+            if record and program
+        ]
+
+    def past(self, part: str, now_ms: int) -> Past:
+        """What is past its time in `leases` or `ready`."""
+        key = self._keys.everywhere(part)
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zcount(key, "-inf", now_ms)
+            pipe.zrange(key, 0, 0, withscores=True)
+            count, first = pipe.execute()
+        return Past(int(count), float(first[0][1]) if count and first else None)
+
+    def sizes(self, parts: Sequence[str]) -> dict[str, int]:
+        """How much these sorted sets hold."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for part in parts:
+                pipe.zcard(self._keys.everywhere(part))
+            return dict(zip(parts, map(int, pipe.execute()), strict=True))
+
+    def newest(self, status: str, fields: Sequence[str], limit: int) -> list[list[str | None]]:
+        """Some fields of the sessions that came into a status last."""
+        with self._away():
+            found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
+            sessions = cast("list[str]", found)
+            roots = self._redis.mget([self._keys.id(s) for s in sessions]) if sessions else []
+            pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+            refs = [SessionRef(session, root) for session, root in pairs if root]
+            with self._redis.pipeline(transaction=False) as pipe:
+                for ref in refs:
+                    pipe.hmget(self._keys.part(ref, "session"), list(fields))
+                return cast("list[list[str | None]]", pipe.execute())

@@ -1,0 +1,192 @@
+"""The whole fleet at a glance: queues, workers and what they do, sessions, what is overdue.
+
+All of it is read from Redis when it is asked for, and each read is bounded: a fleet with a million
+sessions is looked at as fast as one with ten.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from app import decide
+from app.errors import SessionUnknown
+from app.program import Program, Step
+from app.reading import iso
+from app.reasons import Reason
+from app.states import ENDED, SessionStatus
+from app.store import StepRecord, Store
+from app.store_watch import Stood
+from app.views import FleetView, Overdue, QueueView, Running, WorkerView
+
+#: How many steps of `leases` and of `ready` are looked at, those first whose time comes first.
+LOOKED_AT = 1000
+#: How many sessions of each status tell how they went lately.
+LATELY = 100
+
+Depths = Callable[[Sequence[str]], Mapping[str, int]]
+
+
+class Lately(NamedTuple):
+    """How those sessions went that ended last in each status."""
+
+    #: (status, the reason's code) -> how many of them
+    reasons: Mapping[tuple[str, str], int]
+    #: Of completed loops: how many iterations it took -> how many of them
+    iterations: Mapping[int, int]
+
+
+class _Waiting(NamedTuple):
+    step: Step
+    queue: str
+    since_ms: int
+
+
+class Watch:
+    """Looks at everything; changes nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        depths: Depths,
+        program: Callable[[str], Program],
+        workers: Callable[[], list[WorkerView]],
+    ) -> None:
+        self._store = store
+        self._looks = store.looks()
+        self._depths = depths
+        self._program = program
+        self._inventories = workers
+
+    def workers(self) -> list[WorkerView]:
+        """The worker hosts that told of themselves lately, each with what it does."""
+        return _with_load(self._inventories(), self._running())
+
+    def queues(self) -> list[QueueView]:
+        """Every queue that a worker takes from or that a step stands in, by name."""
+        return self._queues(self._inventories(), self._running(), self._store.now_ms())
+
+    def fleet(self) -> FleetView:
+        """Everything at once."""
+        workers, running, now = self._inventories(), self._running(), self._store.now_ms()
+        return FleetView(
+            at=iso(now),
+            sessions=self.sessions(),
+            queues=self._queues(workers, running, now),
+            workers=_with_load(workers, running),
+            leases=self.overdue("leases", now),
+            ready=self.overdue("ready", now),
+        )
+
+    def sessions(self) -> dict[str, int]:
+        """How many sessions there are of each status."""
+        sizes = self._looks.sizes([f"status:{status.value}" for status in SessionStatus])
+        return {name.removeprefix("status:"): size for name, size in sizes.items()}
+
+    def overdue(self, part: str, now_ms: int) -> Overdue:
+        """What is past its time in `leases` or `ready`."""
+        past = self._looks.past(part, now_ms)
+        if past.oldest_ms is None:
+            return Overdue()
+        return Overdue(count=past.entries, oldest_s=round((now_ms - past.oldest_ms) / 1000, 1))
+
+    def lately(self) -> Lately:
+        """How the sessions went that ended last."""
+        reasons: Counter[tuple[str, str]] = Counter()
+        iterations: Counter[int] = Counter()
+        for status in sorted(status.value for status in ENDED):
+            fields = ["reason", "kind", "iterations"]
+            for reason, kind, count in self._looks.newest(status, fields, LATELY):
+                code = Reason.model_validate_json(reason).code.value if reason else ""
+                reasons[status, code] += 1
+                if status == SessionStatus.COMPLETED.value and kind == "loop" and count:
+                    iterations[int(count)] += 1
+        return Lately(reasons, iterations)
+
+    def _running(self) -> list[Running]:
+        found = []
+        for stood in self._looks.next("leases", LOOKED_AT):
+            record = StepRecord.model_validate_json(stood.record)
+            step = self._step(stood)
+            if record.state == "running" and step is not None:
+                found.append(_attempt(stood, record, step))
+        return found
+
+    def _waiting(self, now_ms: int) -> Iterable[_Waiting]:
+        """Ready steps whose time has come, with since when they could have run."""
+        for stood in self._looks.next("ready", LOOKED_AT):
+            record = StepRecord.model_validate_json(stood.record)
+            since = max(record.ready or now_ms, record.due or 0)
+            step = self._step(stood)
+            if record.state == "ready" and step is not None and since <= now_ms:
+                yield _Waiting(step, _queue(step, stood.place), since)
+
+    def _queues(
+        self, workers: Sequence[WorkerView], running: Sequence[Running], now_ms: int
+    ) -> list[QueueView]:
+        waiting = list(self._waiting(now_ms))
+        names = {queue for worker in workers for queue in worker.queues}
+        names |= {one.queue for one in waiting} | {one.queue for one in running}
+        depths = self._depths(sorted(names))
+        return [
+            _queue_view(name, depths.get(name, 0), workers, running, waiting, now_ms)
+            for name in sorted(names)
+        ]
+
+    def _step(self, stood: Stood) -> Step | None:
+        """The step in its program; None where its session went away meanwhile."""
+        try:
+            return self._program(stood.program).step(stood.address)
+        except SessionUnknown:
+            return None
+
+
+def _queue_view(
+    name: str,
+    depth: int,
+    workers: Sequence[WorkerView],
+    running: Sequence[Running],
+    waiting: Sequence[_Waiting],
+    now_ms: int,
+) -> QueueView:
+    consumers = [worker for worker in workers if name in worker.queues]
+    since = [one.since_ms for one in waiting if one.queue == name]
+    return QueueView(
+        queue=name,
+        depth=depth,
+        ready=len(since),
+        running=sum(one.queue == name for one in running),
+        oldest_ready_at=iso(min(since)) if since else None,
+        oldest_ready_s=round((now_ms - min(since)) / 1000, 1) if since else None,
+        consumers=len(consumers),
+        slots=sum(worker.concurrency for worker in consumers),
+    )
+
+
+def _attempt(stood: Stood, record: StepRecord, step: Step) -> Running:
+    return Running(
+        session=stood.ref.id,
+        address=stood.address,
+        action=step.action.value,
+        label=step.label or step.id,
+        queue=_queue(step, stood.place),
+        attempt=record.attempt,
+        process=record.owner or "",
+        since=iso(record.since) if record.since else None,
+    )
+
+
+def _queue(step: Step, place: str) -> str:
+    queue = decide.queue_of(step)
+    return f"{queue}@{place}" if place else queue
+
+
+def _with_load(workers: Sequence[WorkerView], running: Sequence[Running]) -> list[WorkerView]:
+    return [
+        worker.model_copy(
+            update={"running": [r for r in running if r.process.split("/")[0] == worker.name]}
+        )
+        for worker in workers
+    ]
