@@ -9,12 +9,12 @@ from typing import NamedTuple
 from flask import Flask, g, request
 from pydantic import BaseModel
 
-from api.free_commands import free_commands
 from api.port import Engine
 from api.refusals import Refused, forbidden, unauthenticated
 from api.scopes import BODY_NEEDED, PUBLIC, scope_of
 from app.capabilities import PREFIX, Caller, verify
 from app.errors import CapabilityRefused, StoreAway
+from app.free_commands import free_commands
 from app.settings import Settings
 from app.tokens import EVERYTHING, Owner, Scope, Token
 

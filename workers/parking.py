@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.children import gone, outcome_of_child
 from app.engine import AnyDocument, Engine, Work
 from app.errors import InvalidDocument
+from app.free_commands import fetched_commands
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action
@@ -41,6 +42,7 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     grant = work.grant
     try:
         document = _DOCUMENT.validate_python(work.inputs["document"])
+        _refuse_fetched_commands(document, work.step.inputs["document"])
         submitted = engine.submit(
             document,
             idempotency_key=f"{work.ref.id}:{grant.address}",
@@ -64,3 +66,10 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     if "status" not in fields:
         return gone(child.id)
     return outcome_of_child(child.id, fields)
+
+
+def _refuse_fetched_commands(document: AnyDocument, written: JsonValue) -> None:
+    """Outcomes are not signed: what comes from one may name agents, and bring no commands."""
+    for field in fetched_commands(document, written):
+        hint = "a document that comes from an outcome may name agents only"
+        raise InvalidDocument(f"document.{field}", "${...}", hint)

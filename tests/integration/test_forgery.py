@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from pydantic import JsonValue
 
 from app.engine import About, Engine
 from app.errors import SettingInvalid
@@ -187,6 +188,34 @@ def test_a_command_that_an_outcome_names_is_not_run(fleet):
     reason = worker.result(session).reason
     assert reason is not None
     assert "doer.command would come from an outcome" in reason.root.text
+
+
+@pytest.mark.parametrize(
+    ("doer", "why"),
+    [("${first.value.doer}", "document.doer.command"), ({"command": "touch ran"}, None)],
+)
+def test_a_child_s_command_that_an_outcome_names_is_not_signed_by_the_worker(fleet, doer, why):
+    written: dict[str, JsonValue] = {
+        "kind": "loop", "task": "${first.value.task}", "checkers": ["true"], "doer": doer,
+        "cwd": str(fleet.folder),
+    }  # fmt: skip
+    said: JsonValue = {"value": {"task": "t", "doer": {"command": "touch ran"}}}
+    first = Step(id="first", action=Action.TOOL, inputs={"tool": "echo", "arguments": said})
+    then = Step(id="then", action=Action.CHILD, inputs={"document": written})
+    about = About(kind="loop", name="x", cwd=str(fleet.folder), place="local")
+    session = fleet.engine.start(Program(body=(first, then)), about).session
+    worker = engine_of(fleet)
+    attempt(worker, session, "first")
+    attempt(worker, session, "then")
+    ref = SessionRef(session, session)
+    children = worker.store.children(ref)
+    if why is None:
+        assert len(children) == 1
+        return
+    assert children == set()
+    reason = worker.result(session).reason
+    assert reason is not None
+    assert why in reason.root.text
 
 
 def test_a_program_is_called_by_its_content():

@@ -356,11 +356,10 @@ def test_a_stream_ends_with_the_token_that_opened_it(client, engine, monkeypatch
     headers = {"Authorization": f"Bearer {made.token}", "Accept": "text/event-stream"}
     answer = client.get(f"{S}/00000a11/events", headers=headers, buffered=False)
     stream = answer.iter_encoded()
-    assert next(stream).startswith(b"retry:")
     engine.tell("00000a11", "step.ready")
-    assert b"step.ready" in next(stream)
+    assert next(chunk for chunk in stream if b"step.ready" in chunk)
     engine.tell("00000a11", "step.claimed")
-    assert b"step.claimed" in next(stream)
+    assert next(chunk for chunk in stream if b"step.claimed" in chunk)
     engine.tokens.revoke(made.id)
     engine.tell("00000a11", "step.settled")
     assert list(stream) == []

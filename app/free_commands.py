@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
+from app.references import parse
 from leadhand.documents import Checker, Doer
 
 
@@ -18,6 +19,33 @@ def free_commands(document: BaseModel) -> Iterator[str]:
     ['checkers.0.command']
     """
     yield from _within(document, "")
+
+
+def fetched_commands(document: BaseModel, written: JsonValue) -> Iterator[str]:
+    """Those of them that are not as they were written, but come from an outcome.
+
+    >>> from leadhand.documents import LoopDocument
+    >>> given = {"task": "t", "checkers": ["true"], "doer": {"command": "make"}}
+    >>> document = LoopDocument.model_validate(given)
+    >>> list(fetched_commands(document, {**given, "task": "${plan.text}"}))
+    []
+    >>> list(fetched_commands(document, {**given, "doer": "${plan.doer}"}))
+    ['doer.command']
+    """
+    return (field for field in free_commands(document) if _is_fetched(written, field))
+
+
+def _is_fetched(written: JsonValue, field: str) -> bool:
+    here = written
+    for part in field.split("."):
+        if isinstance(here, dict) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and part.isdigit() and int(part) < len(here):
+            here = here[int(part)]
+        else:
+            break
+    # A checker may be written as the text of its command.
+    return not isinstance(here, str) or parse(here) is not None
 
 
 def _within(value: object, path: str) -> Iterator[str]:
