@@ -31,7 +31,7 @@ from app.errors import (
 )
 from app.frontends import compile_document
 from app.inputs import resolved
-from app.keys import SessionRef
+from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.outcomes import Outcome
 from app.program import SCHEMA_VERSION, Program, Step, block_of, turn_of, turns_around
@@ -43,7 +43,6 @@ from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Answer, Grant, Hint, NewSession, Store, Verb
 from app.tokens import DAY_MS, Owner, Tokens
 from app.views import Limit, SessionView, Submitted
-from app.watching import Watch
 from app.watching import Watch
 from app.widths import expansion
 from leadhand.documents import LoopDocument, WorkflowDocument
@@ -158,12 +157,6 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.ping = store.ping
-        self.watch = Watch(
-            store,
-            depths=carrier.depths,
-            program=self.program,
-            workers=self.workers,
-        )
         self.watch = Watch(
             store,
             depths=carrier.depths,
@@ -319,12 +312,12 @@ class Engine:
     ) -> Limit:
         """Let at most so many attempts with this key run, or so many begin in a minute."""
         limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
-        self.store.limit(key, limit.model_dump_json(exclude={"key"}, exclude_none=True))
+        self.store.limit(lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True))
         return limit
 
     def unlimit(self, key: str) -> bool:
         """Take a limit away; whether there was one. Who waits for it is let go by the sweep."""
-        return self.store.limit(key, None)
+        return self.store.limit(lock_name(key), None)
 
     def limits(self) -> list[Limit]:
         """All limits, by key."""
@@ -554,7 +547,7 @@ class Engine:
             "root": ref.root,
             "nonce": secrets.token_hex(8),
             **{name: str(value) for name, value in about._asdict().items()},
-            "folder": f"folder:{about.place}:{about.folder}" if about.folder else "",
+            "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
             "program": program.hash,
             "signature": self.signature(ref, program.hash, cwd=about.cwd, place=about.place),

@@ -122,6 +122,15 @@ class Keys(NamedTuple):
         return f"{self.prefix}:users:{program}"
 
 
+def lock_name(name: str) -> str:
+    """A lock's name without the sign that parts it from its holder.
+
+    >>> lock_name("folder:here:/a<b")
+    'folder:here:/a%3Cb'
+    """
+    return name.replace("<", "%3C")
+
+
 def lua_names() -> str:
     """The Lua lines that give scripts the same names: `K` of the session, `G` of all."""
     ours = ", ".join(f"{part} = BASE .. '{part}'" for part in SESSION_PARTS)

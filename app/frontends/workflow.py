@@ -6,6 +6,7 @@ import re
 
 from pydantic import JsonValue
 
+from app.keys import lock_name
 from app.program import Action, Loop, OnFail, Program, Step
 from app.references import RESERVED, literal
 from leadhand.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
@@ -163,7 +164,7 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
 def _limits(agent: str | None, model: str | None, key: str | None) -> tuple[str, ...]:
     """The keys whose limits a step stands under."""
     named = (("agent", agent), ("model", model), ("key", key))
-    return tuple(f"{kind}:{name}" for kind, name in named if name)
+    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
 
 
 def _check_names(checkers: tuple[Checker, ...]) -> list[str]:

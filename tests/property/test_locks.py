@@ -171,3 +171,12 @@ def test_a_small_session_is_not_behind_large_ones(world: World) -> None:
         world.settle(ref, world.grant(ref, address))
         done += 1
     assert done <= 3 * Settings().window + 3 * 5 + 5
+
+
+def test_a_folder_may_have_any_name(world: World) -> None:
+    first, second = world.session("/a<b|c{d}"), world.session("/a<b|c{d}")
+    world.grant(first, "loop~1[1]/do")
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.engine.control(first.id, "abort")
+    world.later(45_000)
+    world.grant(second, "loop~1[1]/do")
