@@ -24,6 +24,8 @@ from leadhand.views import position
 
 #: Where a record begins.
 BEGINNING = "0-0"
+#: What every record begins with, until that is trimmed.
+FIRST = "session.created"
 STREAM = "text/event-stream"
 #: How long a stream may be silent.
 KEEP_ALIVE_S = 15.0
@@ -137,12 +139,14 @@ class EventStream:
                 return
 
     def _reset(self) -> Iterator[str]:
-        """Tell a client that comes back too late that what it asks for is no longer kept."""
-        if self._last == BEGINNING:
+        """Tell a client that what it asks for is no longer kept, and how the session is now."""
+        kept = self._engine.events(self._session, after=BEGINNING, limit=1)
+        if not kept or not _is_missing(kept[0], after=self._last):
             return
-        first = self._engine.events(self._session, after=BEGINNING, limit=1)
-        if first and position(first[0].id) > position(self._last):
-            yield f"event: reset\ndata: {json.dumps({'first': first[0].id})}\n\n"
+        view = self._engine.session(self._session)
+        shown = view.model_dump(mode="json")
+        told = {"first": kept[0].id, "at_ms": kept[0].at_ms, "session": shown}
+        yield f"event: reset\ndata: {json.dumps(told)}\n\n"
 
     def _end(self) -> str | None:
         """The status that the session has ended with; None while it goes on."""
@@ -155,6 +159,13 @@ class EventStream:
     def _frame(self, event: Event) -> str:
         self._last = event.id
         return f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+
+
+def _is_missing(oldest: Event, *, after: str) -> bool:
+    """Whether events between this one and the oldest that is kept were trimmed."""
+    if after == BEGINNING:
+        return oldest.type != FIRST
+    return position(oldest.id) > position(after)
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:

@@ -5,17 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from leadhand.asks import SessionsWanted
+    from leadhand.async_client import AsyncClient
     from leadhand.client import Client
     from leadhand.results import LoopResult, PhaseResult
     from leadhand.workflow import Phase, Workflow
 
-__all__ = ["Client", "LoopResult", "Phase", "PhaseResult", "Workflow"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "LoopResult",
+    "Phase",
+    "PhaseResult",
+    "SessionsWanted",
+    "Workflow",
+]
 
 _HOMES = {
+    "AsyncClient": "leadhand.async_client",
     "Client": "leadhand.client",
     "LoopResult": "leadhand.results",
     "Phase": "leadhand.workflow",
     "PhaseResult": "leadhand.results",
+    "SessionsWanted": "leadhand.asks",
     "Workflow": "leadhand.workflow",
 }
 

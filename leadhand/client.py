@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
-import httpx2
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
-from leadhand.documents import LoopDocument, WorkflowDocument
-from leadhand.errors import (
-    AnswerUnreadable,
-    ControlRefused,
-    SessionStillRuns,
-    SessionUnknown,
-    TokenUnknown,
-    WaitTimedOut,
-)
+from leadhand import asks
+from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
+from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, WaitTimedOut
 from leadhand.following import BEGINNING, follow
-from leadhand.limits import PATH as LIMITS
-from leadhand.limits import LimitView, removal, setting
-from leadhand.paths import session_path
+from leadhand.limits import LimitView
 from leadhand.settings import ClientSettings
-from leadhand.tokens import PATH as TOKENS
-from leadhand.tokens import NewToken, Quotas, TokenView, creation, revocation
-from leadhand.transport import Call, Transport
+from leadhand.tokens import NewToken, Quotas, TokenView
+from leadhand.transport import Reach, Transport
 from leadhand.views import (
+    BulkView,
     Event,
+    ExportView,
     FleetView,
     LedgerEntry,
     Page,
@@ -41,16 +30,8 @@ from leadhand.views import (
     WorkerView,
 )
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
-#: Where each verb leads: a repeated call that finds the session there was carried out before.
-_LEADS_TO = {
-    "stop": {"stopping", "stopped"},
-    "resume": {"active", "waiting"},
-    "exit": {"exiting", "exited"},
-    "abort": {"aborting", "aborted"},
-}
-_JSON: TypeAdapter[Any] = TypeAdapter(Any)
 _SOONEST_LOOK_S = 0.05
 _LATEST_LOOK_S = 1.0
 
@@ -73,63 +54,69 @@ class Client:
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._held = ExitStack()
-        self.url, token = _address(url, token, self._held)
-        self._transport = self._held.enter_context(
-            closing(Transport(self.url, token, timeout_s=timeout_s, patience_s=patience_s, say=say))
-        )
+        self.url, token = address(url, token, self._held)
+        reach = Reach(self.url, token, timeout_s, patience_s, say)
+        self._transport = self._held.enter_context(closing(Transport(reach)))
 
-    def submit(
-        self,
-        document: LoopDocument | WorkflowDocument | Mapping[str, Any],
-        idempotency_key: str | None = None,
-    ) -> SessionView:
+    def submit(self, document: Document, idempotency_key: str | None = None) -> SessionView:
         """Start a session. The same key with the same document is the same session."""
-        key = idempotency_key or uuid.uuid4().hex
-        call = Call(
-            "POST",
-            "/v1/sessions",
-            headers={"Idempotency-Key": key},
-            content=_json(document),
-        )
-        return self._read(SessionView, call)
+        return self._ask(asks.submit(document, idempotency_key))
 
     def session(self, session: str) -> SessionView:
         """One session as it is now. Raises SessionUnknown."""
-        return self._read(SessionView, Call("GET", session_path(session)))
+        return self._ask(asks.session(session))
 
     def sessions(
         self,
         *,
-        status: str | None = None,
+        status: str | Sequence[str] | None = None,
         kind: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
+        parent: str | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """Some of the sessions, the newest first."""
-        params = _given(status=status, kind=kind, limit=limit, cursor=cursor)
-        return self._read(Page[SessionView], Call("GET", "/v1/sessions", params=params))
+        """Some of the sessions that are all of this, the newest first.
+
+        A page may hold fewer than `limit`; there is more as long as it has a `next`.
+        """
+        wanted = SessionsWanted(
+            status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
+            created_after=created_after, created_before=created_before,
+        )  # fmt: skip
+        return self._ask(asks.sessions(wanted, limit, cursor))
+
+    def bulk(
+        self,
+        verb: BulkVerb,
+        wanted: SessionsWanted,
+        *,
+        dry_run: bool = True,
+        reason: str = "",
+        force: bool = False,
+    ) -> BulkView:
+        """Do one thing to all sessions that are meant; a dry run counts them and does nothing."""
+        return self._ask(asks.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force))
 
     def result(self, session: str) -> ResultView:
         """How a session ended. Raises SessionStillRuns while it has not."""
-        return self._read(ResultView, Call("GET", session_path(session, "result")))
+        return self._ask(asks.result(session))
 
     def steps(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[StepView]:
-        """Some of a session's steps, in the order in which they came up."""
-        params = _given(limit=limit, cursor=cursor)
-        return self._read(
-            Page[StepView], Call("GET", session_path(session, "steps"), params=params)
-        )
+        """Some of a session's steps."""
+        return self._ask(asks.steps(session, limit, cursor))
 
     def ledger(
         self, session: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[LedgerEntry]:
         """Some of a session's iterations, in the order in which they ended."""
-        params = _given(limit=limit, cursor=cursor)
-        return self._read(
-            Page[LedgerEntry], Call("GET", session_path(session, "ledger"), params=params)
-        )
+        return self._ask(asks.ledger(session, limit, cursor))
 
     def events(self, session: str, after: str | None = None) -> Iterator[Event]:
         """Each event after the one named, old ones first, until the session has ended."""
@@ -139,68 +126,81 @@ class Client:
         self, session: str, *, after: str | None = None, limit: int | None = None
     ) -> Page[Event]:
         """Some of the events that are there already; `next` is the `after` of the next page."""
-        params = _given(after=after, limit=limit)
-        return self._read(Page[Event], Call("GET", session_path(session, "events"), params=params))
+        return self._ask(asks.event_page(session, after, limit))
 
-    def stop(self, session: str) -> SessionView:
-        """Let nothing new start, and hand back what runs; resume goes on from there."""
-        return self._control(session, "stop")
+    def export(self, session: str) -> ExportView:
+        """Everything that is kept of a session."""
+        return self._ask(asks.export(session))
 
-    def resume(self, session: str, max_iterations: int | None = None) -> SessionView:
+    def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
+        """The same as JSON, or the ledger alone as JSON Lines."""
+        return self._ask(asks.export_text(session, part))
+
+    def stop(self, session: str, *, seen: SessionView | None = None) -> SessionView:
+        """Let nothing new start, and hand back what runs; resume goes on from there.
+
+        Raises SessionChanged where it is no longer as it was `seen`, here and below.
+        """
+        return self._steer(asks.control(session, "stop", seen))
+
+    def resume(
+        self, session: str, max_iterations: int | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
         """Go on with a stopped or failed session; a passed limit must be raised."""
-        return self._control(session, "resume", max_iterations=max_iterations)
+        return self._steer(asks.control(session, "resume", seen, max_iterations=max_iterations))
 
-    def exit(self, session: str, reason: str) -> SessionView:
+    def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
         """End a session by intent, with the reason."""
-        return self._control(session, "exit", reason=reason)
+        return self._steer(asks.control(session, "exit", seen, reason=reason))
 
-    def abort(self, session: str, reason: str | None = None) -> SessionView:
+    def abort(
+        self, session: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
         """End a session by force."""
-        return self._control(session, "abort", reason=reason)
+        return self._steer(asks.control(session, "abort", seen, reason=reason))
 
     def rehome(self, session: str, place: str) -> SessionView:
         """Bind a session to another place, with all that waits in it."""
-        content = _JSON.dump_json({"place": place})
-        call = Call("POST", session_path(session, "rehome"), content=content)
-        answer = self._transport.send(call)
-        try:
-            return _parsed(SessionView, answer.checked())
-        except ControlRefused:
-            view = self.session(session)
-            if answer.repeated and view.place == place:
-                return view  # It has ended since the try whose answer was lost.
-            raise
+        return self._steer(asks.rehome(session, place))
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: SessionView | None = None
+    ) -> SessionView | None:
+        """Forget a session; None once it is gone. Raises SessionStillRuns while it has not ended.
+
+        By force one that runs is aborted first; its view says that it is still to go.
+        """
+        return self._ask(asks.delete(session, force=force, seen=seen))
+
+    def workers(self) -> list[WorkerView]:
+        """The worker hosts that told of themselves lately, each with what it does now."""
+        return self._ask(asks.workers())
+
+    def queues(self) -> list[QueueView]:
+        """Every queue, with what stands in it and who takes from it."""
+        return self._ask(asks.queues())
+
+    def fleet(self) -> FleetView:
+        """The whole fleet at one glance."""
+        return self._ask(asks.fleet())
 
     def limits(self) -> list[LimitView]:
         """All limits, by key."""
-        return self._read(Page[LimitView], Call("GET", LIMITS)).items
+        return self._ask(asks.all_limits())
 
     def set_limit(
         self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
     ) -> LimitView:
         """Let at most so many attempts with a key run, or so many begin in a minute."""
-        return self._read(LimitView, setting(key, concurrency=concurrency, per_minute=per_minute))
+        return self._ask(asks.set_limit(key, concurrency, per_minute))
 
     def remove_limit(self, key: str) -> None:
         """Let as many attempts with a key run as there are workers for."""
-        self._transport.send(removal(key)).checked()
-
-    def delete(self, session: str) -> None:
-        """Forget a session. Raises SessionStillRuns while it has not ended."""
-        answer = self._transport.send(Call("DELETE", session_path(session)))
-        try:
-            answer.checked()
-        except SessionUnknown:
-            if not answer.repeated:
-                raise
-
-    def workers(self) -> list[WorkerView]:
-        """The worker hosts that told of themselves lately, each with what it does now."""
-        return self._read(Page[WorkerView], Call("GET", "/v1/workers")).items
+        self._ask(asks.remove_limit(key))
 
     def tokens(self) -> list[TokenView]:
         """All tokens but the API's own, the newest first."""
-        return self._read(Page[TokenView], Call("GET", TOKENS)).items
+        return self._ask(asks.all_tokens())
 
     def create_token(
         self,
@@ -211,28 +211,15 @@ class Client:
         quotas: Quotas | None = None,
     ) -> NewToken:
         """Make a token; its text is in the answer and nowhere else."""
-        return self._read(NewToken, creation(name, scopes, expires_s=expires_s, quotas=quotas))
+        return self._ask(asks.create_token(name, scopes, expires_s, quotas))
 
     def revoke_token(self, token: str) -> None:
         """Let nobody in with a token any more, by its id. Raises TokenUnknown."""
-        answer = self._transport.send(revocation(token))
-        try:
-            answer.checked()
-        except TokenUnknown:
-            if not answer.repeated:
-                raise
-
-    def queues(self) -> list[QueueView]:
-        """Every queue, with what stands in it and who takes from it."""
-        return self._read(Page[QueueView], Call("GET", "/v1/queues")).items
-
-    def fleet(self) -> FleetView:
-        """The whole fleet at one glance."""
-        return self._read(FleetView, Call("GET", "/v1/fleet"))
+        self._ask(asks.revoke_token(token))
 
     def ping(self) -> None:
         """Return once the API and its Redis answer. Raises ApiAway or Unavailable."""
-        self._transport.send(Call("GET", "/readyz")).checked()
+        self._ask(asks.ping())
 
     def wait(self, session: str, timeout: float | None = None) -> ResultView:
         """How the session ended, once it has. Raises WaitTimedOut after so many seconds."""
@@ -244,10 +231,7 @@ class Client:
                     return self.result(session)
                 except SessionStillRuns:
                     pass  # Somebody has resumed it in between.
-            waited_s = time.monotonic() - since
-            if timeout is not None and waited_s >= timeout:
-                raise WaitTimedOut(session, view.status, timeout)
-            time.sleep(_next_look_s(waited_s, timeout))
+            time.sleep(next_look_s(session, view.status, time.monotonic() - since, timeout))
 
     def close(self) -> None:
         """Close the connections, and let an embedded stack go that nobody else needs."""
@@ -264,22 +248,22 @@ class Client:
     ) -> None:
         self.close()
 
-    def _read(self, model: type[M], call: Call) -> M:
-        return _parsed(model, self._transport.send(call).checked())
+    def _ask(self, ask: Ask[T]) -> T:
+        return ask.read(self._transport.send(ask.call))
 
-    def _control(self, session: str, verb: str, **body: str | int | None) -> SessionView:
-        content = _JSON.dump_json(_given(**body))
-        answer = self._transport.send(Call("POST", session_path(session, verb), content=content))
+    def _steer(self, steer: Steer) -> SessionView:
+        answer = self._transport.send(steer.call)
         try:
-            return _parsed(SessionView, answer.checked())
-        except ControlRefused:
-            view = self.session(session)
-            if answer.repeated and view.status in _LEADS_TO[verb]:
-                return view
+            return asks.read_session(answer)
+        except (ControlRefused, SessionChanged):
+            if answer.repeated:
+                view = self.session(steer.session)
+                if steer.is_done(view):
+                    return view
             raise
 
 
-def _address(url: str | None, token: str | None, held: ExitStack) -> tuple[str, str]:
+def address(url: str | None, token: str | None, held: ExitStack) -> tuple[str, str]:
     """Where the API is and what opens it: as given, else by the environment, else embedded.
 
     An embedded stack stays for as long as it is held.
@@ -294,24 +278,12 @@ def _address(url: str | None, token: str | None, held: ExitStack) -> tuple[str, 
     return connection.url, token or connection.token
 
 
-def _parsed(model: type[M], response: httpx2.Response) -> M:
-    try:
-        return model.model_validate_json(response.content)
-    except ValidationError as error:
-        raise AnswerUnreadable(str(response.url), response.status_code) from error
+def next_look_s(session: str, status: str, waited_s: float, timeout_s: float | None) -> float:
+    """When to look again: soon at first, then once a second, and never past the time-out.
 
-
-def _json(document: BaseModel | Mapping[str, Any]) -> bytes:
-    if isinstance(document, BaseModel):
-        return document.model_dump_json().encode()
-    return _JSON.dump_json(dict(document))
-
-
-def _given(**params: str | int | None) -> dict[str, str | int]:
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def _next_look_s(waited_s: float, timeout_s: float | None) -> float:
-    """When to look again: soon at first, then once a second, and never past the time-out."""
+    Raises WaitTimedOut once there is no time left.
+    """
+    if timeout_s is not None and waited_s >= timeout_s:
+        raise WaitTimedOut(session, status, timeout_s)
     pause_s = min(max(waited_s / 10, _SOONEST_LOOK_S), _LATEST_LOOK_S)
     return pause_s if timeout_s is None else min(pause_s, max(timeout_s - waited_s, 0.0))

@@ -30,13 +30,20 @@ class Patience:
         self._next_s = FIRST_PAUSE_S
         self.tried = False
 
-    def pause(self, asked_s: float | None = None) -> bool:
-        """Wait, at least as long as was asked; False, without waiting, where no time is left."""
+    def next_pause_s(self, asked_s: float | None = None) -> float | None:
+        """How long to wait now, at least as long as was asked; None where no time is left."""
         left_s = self._limit_s - (self._clock() - self._since)
         pause_s = max(self._next_s, asked_s or 0.0)
         if pause_s > left_s:
-            return False
-        self._sleep(pause_s)
+            return None
         self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
         self.tried = True
+        return pause_s
+
+    def pause(self, asked_s: float | None = None) -> bool:
+        """Wait so long; False, without waiting, where no time is left."""
+        pause_s = self.next_pause_s(asked_s)
+        if pause_s is None:
+            return False
+        self._sleep(pause_s)
         return True

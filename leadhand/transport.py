@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -17,7 +17,10 @@ from leadhand.problems import MEDIA_TYPE, Problem
 #: So long without even a keep-alive comment: the connection is dead, though nobody said so.
 STREAM_SILENCE_S = 50.0
 #: What may be tried again: the request did not arrive, or its answer did not.
-_PASSING = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
+PASSING = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
+
+
+Param = str | int | Sequence[str]
 
 
 class Call(NamedTuple):
@@ -25,7 +28,7 @@ class Call(NamedTuple):
 
     method: str
     path: str
-    params: Mapping[str, str | int] = {}
+    params: Mapping[str, Param] = {}
     headers: Mapping[str, str] = {}
     content: bytes | None = None
 
@@ -38,47 +41,61 @@ class Answer(NamedTuple):
 
     def checked(self) -> httpx2.Response:
         """The response. Raises Refused where the API said no, AnswerUnreadable if it is not one."""
-        return _checked(self.response)
+        return checked(self.response)
+
+
+class Reach(NamedTuple):
+    """Where an API is, what opens it, and how long to bear with it."""
+
+    url: str
+    token: str
+    timeout_s: float = 30.0
+    patience_s: float = 30.0
+    #: Hears of it when every try fails for a while.
+    say: Callable[[str], None] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with each request."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def trusts_env(self) -> bool:
+        """A proxy of the environment is not asked for what is on this machine."""
+        return not _is_local(self.url)
+
+    @property
+    def stream_timeout(self) -> httpx2.Timeout:
+        """How long a stream may be silent."""
+        return httpx2.Timeout(self.timeout_s, read=STREAM_SILENCE_S)
 
 
 class Transport:
     """One API's connections."""
 
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        timeout_s: float,
-        patience_s: float,
-        say: Callable[[str], None] | None = None,
-    ) -> None:
-        self.url = url
-        self.patience_s = patience_s
-        self._say = say
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
         self._http = httpx2.Client(
-            base_url=url,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=timeout_s,
-            # A proxy of the environment is not asked for what is on this machine.
-            trust_env=not _is_local(url),
+            base_url=reach.url,
+            headers=reach.headers,
+            timeout=reach.timeout_s,
+            trust_env=reach.trusts_env,
         )
-        self._stream_timeout = httpx2.Timeout(timeout_s, read=STREAM_SILENCE_S)
 
     def send(self, call: Call) -> Answer:
         """The API's answer, whatever it says. Raises ApiAway once patience is out."""
-        patience = Patience(self.patience_s)
-        outage = Outage(self)
+        patience = Patience(self.reach.patience_s)
+        outage = Outage(self.reach)
         while True:
             came = self._attempt(call)
             if isinstance(came, ApiAway):
                 outage.goes_on(came)
                 if not patience.pause():
                     raise came
-            elif not _is_passing(came):
+            elif not is_passing(came):
                 return Answer(came, repeated=patience.tried)
             else:
-                outage.goes_on(_refusal(came))
+                outage.goes_on(refusal(came))
                 if not patience.pause(retry_after(came)):
                     return Answer(came, repeated=patience.tried)
 
@@ -86,21 +103,16 @@ class Transport:
     def stream(self, call: Call) -> Iterator[httpx2.Response]:
         """An answer that goes on and on. Raises as send does, and never tries again itself."""
         try:
-            request = self._request(call, timeout=self._stream_timeout)
+            request = built(self._http, call, timeout=self.reach.stream_timeout)
             response = self._http.send(request, stream=True)
             try:
                 if response.is_error:
                     response.read()
-                yield _checked(response)
+                yield checked(response)
             finally:
                 response.close()
         except httpx2.TransportError as error:
-            raise ApiAway(self.url, _why(error)) from error
-
-    def say(self, text: str) -> None:
-        """Tell whoever waits, where somebody listens."""
-        if self._say is not None:
-            self._say(text)
+            raise away(self.reach, error) from error
 
     def close(self) -> None:
         self._http.close()
@@ -108,38 +120,47 @@ class Transport:
     def _attempt(self, call: Call) -> httpx2.Response | ApiAway:
         """One try; what is given back may be tried again, what is raised may not."""
         try:
-            return self._http.send(self._request(call))
-        except _PASSING as error:
-            return ApiAway(self.url, _why(error))
+            return self._http.send(built(self._http, call))
+        except PASSING as error:
+            return away(self.reach, error)
         except httpx2.TransportError as error:
-            raise ApiAway(self.url, _why(error)) from error
-
-    def _request(self, call: Call, *, timeout: httpx2.Timeout | None = None) -> httpx2.Request:
-        headers = dict(call.headers)
-        if call.content is not None:
-            headers["Content-Type"] = "application/json"
-        return self._http.build_request(
-            call.method,
-            call.path,
-            params=dict(call.params) or None,
-            headers=headers,
-            content=call.content,
-            timeout=self._http.timeout if timeout is None else timeout,
-        )
+            raise away(self.reach, error) from error
 
 
 class Outage:
     """A time in which every try fails: the second one is told, once, for a blip is no news."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
         self._failures = 0
 
     def goes_on(self, why: ApiAway | Refused) -> None:
         """One more try has failed."""
         self._failures += 1
-        if self._failures == 2:
-            self._transport.say(f"{why}; trying again for {self._transport.patience_s:g} s")
+        if self._failures == 2 and self._reach.say is not None:
+            self._reach.say(f"{why}; trying again for {self._reach.patience_s:g} s")
+
+
+def built(
+    http: httpx2.Client | httpx2.AsyncClient, call: Call, *, timeout: httpx2.Timeout | None = None
+) -> httpx2.Request:
+    """The request of a call."""
+    headers = dict(call.headers)
+    if call.content is not None:
+        headers["Content-Type"] = "application/json"
+    return http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params) or None,
+        headers=headers,
+        content=call.content,
+        timeout=http.timeout if timeout is None else timeout,
+    )
+
+
+def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
+    """The API does not answer, for this reason."""
+    return ApiAway(reach.url, str(error) or type(error).__name__)
 
 
 def retry_after(response: httpx2.Response) -> float | None:
@@ -148,19 +169,21 @@ def retry_after(response: httpx2.Response) -> float | None:
     return float(asked) if asked.isascii() and asked.isdecimal() else None
 
 
-def _is_passing(response: httpx2.Response) -> bool:
+def is_passing(response: httpx2.Response) -> bool:
+    """Whether the same call may be answered otherwise in a while."""
     return response.status_code == httpx2.codes.SERVICE_UNAVAILABLE
 
 
-def _checked(response: httpx2.Response) -> httpx2.Response:
+def checked(response: httpx2.Response) -> httpx2.Response:
+    """The response. Raises Refused where the API said no, AnswerUnreadable if it is not one."""
     if response.is_error:
-        raise _refusal(response)
+        raise refusal(response)
     if not response.is_success:
         raise AnswerUnreadable(str(response.url), response.status_code)
     return response
 
 
-def _refusal(response: httpx2.Response) -> Refused:
+def refusal(response: httpx2.Response) -> Refused:
     """What the API said no with; a proxy in between may have said it in its own words."""
     if response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
         try:
@@ -172,10 +195,6 @@ def _refusal(response: httpx2.Response) -> Refused:
         Problem(title=response.reason_phrase, status=response.status_code),
         response.status_code,
     )
-
-
-def _why(error: httpx2.TransportError) -> str:
-    return str(error) or type(error).__name__
 
 
 def _is_local(url: str) -> bool:

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from leadhand.client import Client
+from leadhand.views import SessionView
 from tests.http_world import HEADERS, LOOP, Served, breaking_wire, served
 from tests.serve_memory import TOKEN
 from tests.waiting import wait_until
@@ -105,9 +106,14 @@ def test_whoever_comes_back_too_late_hears_that_something_is_missing(api):
     session = api.submit()
     api.move(f"end/{session}/completed")
     told = frames(stream(api, session, **{"Last-Event-ID": "5-0"}))
-    assert (told[1]["event"], json.loads(told[1]["data"])) == ("reset", {"first": "1000-0"})
+    assert told[1]["event"] == "reset"
+    mark = json.loads(told[1]["data"])
+    assert (mark["first"], mark["session"]["status"]) == ("1000-0", "completed")
     with Client(api.url, TOKEN) as client:
-        assert len(list(client.events(session, after="5-0"))) == 2
+        events = list(client.events(session, after="5-0"))
+        assert [event.type for event in events] == ["reset", "session.created", "session.completed"]
+        assert events[0].id == "5-0"
+        assert SessionView.model_validate(events[0].fields["session"]) == client.session(session)
 
 
 def test_a_stream_that_breaks_off_again_and_again_has_neither_gap_nor_double(api):

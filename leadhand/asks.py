@@ -1,0 +1,255 @@
+"""Pure: what the API can be asked, each with how its answer is read; both clients send these."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import httpx2
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from leadhand import limits, tokens
+from leadhand.documents import LoopDocument, WorkflowDocument
+from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
+from leadhand.etags import etag
+from leadhand.limits import LimitView
+from leadhand.paths import session_path
+from leadhand.tokens import NewToken, Quotas, TokenView
+from leadhand.transport import Answer, Call, Param
+from leadhand.views import (
+    BulkView,
+    Event,
+    ExportView,
+    FleetView,
+    LedgerEntry,
+    Page,
+    QueueView,
+    ResultView,
+    SessionView,
+    StepView,
+    WorkerView,
+)
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+Document = LoopDocument | WorkflowDocument | Mapping[str, Any]
+BulkVerb = Literal["stop", "resume", "abort", "delete"]
+SESSIONS = "/v1/sessions"
+
+#: Where each verb leads: a repeated call that finds the session there was carried out before.
+_LEADS_TO = {
+    "stop": {"stopping", "stopped"},
+    "resume": {"active", "waiting"},
+    "exit": {"exiting", "exited"},
+    "abort": {"aborting", "aborted"},
+}
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class Ask(NamedTuple, Generic[T]):
+    """One call, and what its answer is read as. Reading raises Refused where the API said no."""
+
+    call: Call
+    read: Callable[[Answer], T]
+
+
+class Steer(NamedTuple):
+    """A call that changes a session, and by what one sees that it was carried out before."""
+
+    call: Call
+    session: str
+    is_done: Callable[[SessionView], bool]
+
+
+class SessionsWanted(BaseModel):
+    """Which sessions are meant; what is absent does not matter. Times are RFC 3339."""
+
+    status: str | Sequence[str] | None = None
+    kind: str | None = None
+    name: str | None = None
+    label: str | None = None
+    reason: str | None = None
+    parent: str | None = None
+    created_after: str | None = None
+    created_before: str | None = None
+
+    def given(self) -> dict[str, str | list[str]]:
+        """What is said, with the statuses as a list."""
+        found: dict[str, str | list[str]] = self.model_dump(exclude_none=True)
+        if isinstance(self.status, str):
+            found["status"] = [self.status]
+        elif self.status is not None:
+            found["status"] = list(self.status)
+        return found
+
+
+def submit(document: Document, idempotency_key: str | None) -> Ask[SessionView]:
+    key = idempotency_key or uuid.uuid4().hex
+    headers = {"Idempotency-Key": key}
+    call = Call("POST", SESSIONS, headers=headers, content=_document(document))
+    return _reads(SessionView, call)
+
+
+def session(id_: str) -> Ask[SessionView]:
+    return _reads(SessionView, Call("GET", session_path(id_)))
+
+
+def sessions(
+    wanted: SessionsWanted, limit: int | None, cursor: str | None
+) -> Ask[Page[SessionView]]:
+    params = {**wanted.given(), **_given(limit=limit, cursor=cursor)}
+    return _reads(Page[SessionView], Call("GET", SESSIONS, params=params))
+
+
+def bulk(
+    verb: BulkVerb, wanted: SessionsWanted, *, dry_run: bool, reason: str, force: bool
+) -> Ask[BulkView]:
+    body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
+            "force": force}  # fmt: skip
+    return _reads(BulkView, Call("POST", f"{SESSIONS}/bulk", content=_JSON.dump_json(body)))
+
+
+def result(id_: str) -> Ask[ResultView]:
+    return _reads(ResultView, Call("GET", session_path(id_, "result")))
+
+
+def steps(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[StepView]]:
+    params = _given(limit=limit, cursor=cursor)
+    return _reads(Page[StepView], Call("GET", session_path(id_, "steps"), params=params))
+
+
+def ledger(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[LedgerEntry]]:
+    params = _given(limit=limit, cursor=cursor)
+    return _reads(Page[LedgerEntry], Call("GET", session_path(id_, "ledger"), params=params))
+
+
+def event_page(id_: str, after: str | None, limit: int | None) -> Ask[Page[Event]]:
+    params = _given(after=after, limit=limit)
+    return _reads(Page[Event], Call("GET", session_path(id_, "events"), params=params))
+
+
+def export(id_: str) -> Ask[ExportView]:
+    return _reads(ExportView, Call("GET", session_path(id_, "export")))
+
+
+def export_text(id_: str, part: Literal["all", "ledger"]) -> Ask[str]:
+    call = Call("GET", session_path(id_, "export"), params={"part": part})
+    return Ask(call, lambda answer: answer.checked().text)
+
+
+def control(
+    id_: str, verb: str, seen: SessionView | None = None, **body: str | int | None
+) -> Steer:
+    content = _JSON.dump_json(_given(**body))
+    call = Call("POST", session_path(id_, verb), headers=_if_match(seen), content=content)
+    return Steer(call, id_, lambda view: view.status in _LEADS_TO[verb])
+
+
+def rehome(id_: str, place: str) -> Steer:
+    content = _JSON.dump_json({"place": place})
+    call = Call("POST", session_path(id_, "rehome"), content=content)
+    return Steer(call, id_, lambda view: view.place == place)
+
+
+def delete(id_: str, *, force: bool, seen: SessionView | None) -> Ask[SessionView | None]:
+    """Its answer is the session, where that is still to end; one that is gone by now is deleted."""
+
+    def read(answer: Answer) -> SessionView | None:
+        try:
+            response = answer.checked()
+        except SessionUnknown:
+            if answer.repeated:
+                return None
+            raise
+        return _parsed(SessionView, response) if response.content else None
+
+    params = {"force": "true"} if force else {}
+    return Ask(Call("DELETE", session_path(id_), params=params, headers=_if_match(seen)), read)
+
+
+def workers() -> Ask[list[WorkerView]]:
+    return _items(Page[WorkerView], Call("GET", "/v1/workers"))
+
+
+def queues() -> Ask[list[QueueView]]:
+    return _items(Page[QueueView], Call("GET", "/v1/queues"))
+
+
+def fleet() -> Ask[FleetView]:
+    return _reads(FleetView, Call("GET", "/v1/fleet"))
+
+
+def all_limits() -> Ask[list[LimitView]]:
+    return _items(Page[LimitView], Call("GET", limits.PATH))
+
+
+def set_limit(key: str, concurrency: int | None, per_minute: float | None) -> Ask[LimitView]:
+    return _reads(LimitView, limits.setting(key, concurrency=concurrency, per_minute=per_minute))
+
+
+def remove_limit(key: str) -> Ask[None]:
+    return Ask(limits.removal(key), _nothing)
+
+
+def all_tokens() -> Ask[list[TokenView]]:
+    return _items(Page[TokenView], Call("GET", tokens.PATH))
+
+
+def create_token(
+    name: str, scopes: Sequence[str], expires_s: int | None, quotas: Quotas | None
+) -> Ask[NewToken]:
+    return _reads(NewToken, tokens.creation(name, scopes, expires_s=expires_s, quotas=quotas))
+
+
+def revoke_token(token: str) -> Ask[None]:
+    def read(answer: Answer) -> None:
+        try:
+            answer.checked()
+        except TokenUnknown:
+            if not answer.repeated:
+                raise
+
+    return Ask(tokens.revocation(token), read)
+
+
+def ping() -> Ask[None]:
+    return Ask(Call("GET", "/readyz"), _nothing)
+
+
+def read_session(answer: Answer) -> SessionView:
+    """What a steering call answers."""
+    return _parsed(SessionView, answer.checked())
+
+
+def _reads(model: type[M], call: Call) -> Ask[M]:
+    return Ask(call, lambda answer: _parsed(model, answer.checked()))
+
+
+def _items(page: type[Page[T]], call: Call) -> Ask[list[T]]:
+    return Ask(call, lambda answer: _parsed(page, answer.checked()).items)
+
+
+def _nothing(answer: Answer) -> None:
+    answer.checked()
+
+
+def _parsed(model: type[M], response: httpx2.Response) -> M:
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        raise AnswerUnreadable(str(response.url), response.status_code) from error
+
+
+def _document(document: Document) -> bytes:
+    if isinstance(document, BaseModel):
+        return document.model_dump_json().encode()
+    return _JSON.dump_json(dict(document))
+
+
+def _if_match(seen: SessionView | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": etag(seen.status, seen.updated_at)}
+
+
+def _given(**params: str | int | None) -> dict[str, Param]:
+    return {name: value for name, value in params.items() if value is not None}
