@@ -36,7 +36,7 @@ class TokenShelf:
 
     def drop(self, token: str) -> bool:
         """Forget a token; whether there was one."""
-        with self._away(), self._redis.pipeline() as pipe:
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.hdel(self._keys.everywhere("tokens"), token)
             pipe.hdel(self._keys.everywhere("token-uses"), token)
             dropped, _ = pipe.execute()

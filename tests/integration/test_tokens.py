@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 from flask.testing import FlaskClient
@@ -109,6 +111,28 @@ def test_what_one_process_revokes_opens_nothing_in_another(engine, client, store
     other.revoke(token.id)
     assert client.get(S, headers=headers).status_code == 401
     assert [view.id for view in engine.tokens.views()] == []
+
+
+def test_tokens_need_no_more_of_redis_than_the_api_s_user_may_do(redis_client, store_url):
+    """That user may run no transactions, and nothing dangerous."""
+    acl = Path(__file__).parents[2] / "deploy" / "redis" / "users.acl"
+    [line] = [line for line in acl.read_text().splitlines() if line.startswith("user api on ")]
+    rights = line.partition("#")[0].split()[3:]
+    redis_client.execute_command("ACL", "SETUSER", "api", "on", ">pw", *rights)
+    host = urlsplit(store_url)
+    url = f"redis://api:pw@{host.hostname}:{host.port}/0"
+    try:
+        engine = silent_engine(url, secret=SECRET)
+        token = made(engine, max_sessions=1)
+        client = create_app(Settings(secret=SECRET), engine).test_client()
+        session = session_of(submit(client, token))
+        assert submit(client, token).status_code == 429
+        engine.control(session, "abort")
+        assert spent(engine, token)[0] == 0
+        engine.tokens.revoke(token.id)
+        assert engine.tokens.views() == []
+    finally:
+        redis_client.execute_command("ACL", "DELUSER", "api")
 
 
 def test_when_a_token_was_used_last_is_told_to_all(engine, client, store_url):
