@@ -22,6 +22,7 @@ _COMMANDS = {
     "resume": "leadhand.cli.control",
     "abort": "leadhand.cli.control",
     "rehome": "leadhand.cli.rehome",
+    "export": "leadhand.cli.export",
     "rm": "leadhand.cli.rm",
     "limit": "leadhand.cli.limit",
     "top": "leadhand.cli.fleet",

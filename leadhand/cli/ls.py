@@ -8,16 +8,21 @@ from leadhand.cli.tables import echo_json, table
 
 
 @click.command("ls")
-@click.option("--status", metavar="WORD", help="Only those of this status, such as active.")
+@click.option(
+    "--status", metavar="WORD", multiple=True,
+    help="Only those of this status, such as active; may be given several times.",
+)  # fmt: skip
 @click.option("--kind", metavar="WORD", help="Only those of this kind: loop or workflow.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option("--label", metavar="TEXT", help="Only those with this label.")
+@click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def ls_command(*, status: str | None, kind: str | None, limit: int, as_json: bool) -> int:
+def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: str | None) -> int:
     """List sessions, the newest first."""
     from leadhand.cli.connecting import connected
 
     with connected() as client:
-        page = client.sessions(status=status, kind=kind, limit=limit)
+        page = client.sessions(status=status or None, limit=limit, **wanted)
     if as_json:
         echo_json(page)
         return 0

@@ -1,0 +1,43 @@
+"""`leadhand export`: everything that is kept of a session, to be kept elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+
+@click.command("export")
+@click.argument("session")
+@click.option(
+    "--to", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Write to FILE, in place of what is there; else to standard output.",
+)  # fmt: skip
+@click.option(
+    "--part", type=click.Choice(["all", "ledger"]), default="all", show_default=True,
+    help="Everything as one JSON object, or the ledger alone as JSON Lines.",
+)  # fmt: skip
+def export_command(*, session: str, path: Path | None, part: Literal["all", "ledger"]) -> int:
+    """Write down all that is kept of SESSION, before its time is over."""
+    from leadhand.cli.connecting import connected, tell
+
+    with connected() as client:
+        text = client.export_text(session, part)
+    if path is None:
+        click.echo(text, nl=not text.endswith("\n") and bool(text))
+        return 0
+    _replace(path, text)
+    tell(f"session {session} is in {path}")
+    return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """The file is whole, or as it was."""
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise click.FileError(str(path), error.strerror or str(error)) from error
