@@ -92,22 +92,20 @@ class Topology:
     def url(self, port: str) -> str:
         return f"http://127.0.0.1:{self.ports[port]}"
 
-    def up(self) -> None:
-        """Start each service once those that it depends on are healthy."""
-        waiting = dict(self.services)
+    def up(self, *names: str) -> None:
+        """Start these services, or all: each once those that it depends on are healthy."""
+        waiting = {name: self.services[name] for name in names or self.services}
         while waiting:
-            name = next(
-                n for n, s in waiting.items() if not set(s.get("depends_on", ())) & {*waiting}
-            )
+            name = next(n for n in waiting if not self._needed_by(n) & {*waiting})
             self.start(name)
             del waiting[name]
-        for name in self.services:
+        for name in names or self.services:
             self.wait_until_healthy(name)
 
     def start(self, name: str) -> None:
         """As many containers of a service as the file wants."""
         service = self.services[name]
-        for depended in service.get("depends_on", ()):
+        for depended in self._needed_by(name):
             self.wait_until_healthy(depended)
         replicas = service.get("deploy", {}).get("replicas", 1)
         command = [self._argument(name, word) for word in service["command"]]
@@ -150,6 +148,9 @@ class Topology:
         for container in [c for those in reversed(self.containers.values()) for c in those]:
             if container.process.poll() is None:
                 container.kill()
+
+    def _needed_by(self, name: str) -> set[str]:
+        return set(self.services[name].get("depends_on", ()))
 
     def _argument(self, service: str, text: str) -> str:
         """A word of the file as it holds here."""

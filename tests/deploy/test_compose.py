@@ -5,22 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
 from tests.deploy.compose import Container, Topology, new_environment
+from tests.deploy.talking import WAITS, call, ended, marks, submit
 from tests.waiting import wait_until
-
-#: Runs until somebody writes the file that it is told of, and leaves a mark of each start.
-WAITS = """
-import os, pathlib, sys, time, uuid
-pathlib.Path(f"started.{uuid.uuid4().hex}").touch()
-while not pathlib.Path(sys.argv[1]).exists():
-    time.sleep(0.02)
-print("went on at", sys.argv[1])
-"""
 
 
 @pytest.fixture
@@ -33,31 +24,6 @@ def fleet(tmp_path: Path) -> Iterator[Topology]:
         yield topology
     finally:
         topology.close()
-
-
-def call(fleet: Topology, method: str, path: str, body: object = None) -> Any:
-    token = fleet.environment["LEADHAND_API_TOKEN"]
-    answer = httpx2.request(
-        method,
-        fleet.url("8765") + path,
-        json=body,
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=10,
-    )
-    assert answer.is_success, answer.text
-    return answer.json()
-
-
-def submit(fleet: Topology, go: str) -> str:
-    document = {
-        "kind": "loop",
-        "task": "wait for word",
-        "doer": {"command": f"python3 waits.py {go}"},
-        "checkers": [f"test -f {go}"],
-        "cwd": str(fleet.work),
-        "place": "compose",
-    }
-    return str(call(fleet, "POST", "/v1/sessions", document)["id"])
 
 
 def running(fleet: Topology, session: str) -> list[str]:
@@ -79,19 +45,6 @@ def container_of(fleet: Topology, worker: str) -> Container:
         c for c in fleet.containers["worker"] if worker.endswith(f"-{c.process.pid}")
     ]  # a worker without a name is called by its host and process
     return found
-
-
-def ended(fleet: Topology, session: str) -> Any:
-    def over() -> bool:
-        view = call(fleet, "GET", f"/v1/sessions/{session}")
-        return view["status"] in ("completed", "failed")
-
-    wait_until(over, timeout=20)
-    return call(fleet, "GET", f"/v1/sessions/{session}/result")
-
-
-def marks(fleet: Topology) -> int:
-    return len(list(fleet.work.glob("started.*")))
 
 
 @pytest.mark.timeout(120)
