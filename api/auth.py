@@ -32,6 +32,13 @@ class Visitor(NamedTuple):
             return frozenset()
         return EVERYTHING if self.token is None else self.token.scopes
 
+    @property
+    def called(self) -> str:
+        """What the log calls it; never what would open a door."""
+        if self.body is not None:
+            return f"step {self.body.session}:{self.body.address}"
+        return "operator" if self.token is None else f"token {self.token.id}"
+
 
 class Doorkeeper:
     """Tells by a request's token who speaks, and whether it may."""
@@ -47,6 +54,7 @@ class Doorkeeper:
             return
         text = _bearer()
         visitor = self.recognise(text)
+        g.by = visitor.called
         if endpoint is not None:
             _grant(visitor, endpoint)
         g.visitor = visitor

@@ -48,6 +48,7 @@ def _tell(response: Response) -> Response:
             "method": request.method,
             "path": request.path[:200],
             "status": response.status_code,
+            "by": g.get("by"),
             "ms": None if since_s is None else round((time.monotonic() - since_s) * 1000, 1),
         },
     )

@@ -16,6 +16,7 @@ from api.auth import Visitor
 from api.scopes import BODY_NEEDED, NEEDED, PUBLIC
 from app.capabilities import Caller, mint
 from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
+from app.logs import JsonLines
 from app.settings import Settings
 from app.tokens import KEEP_S, Quotas, Scope, Tokens
 from leadhand.problems import Kind
@@ -74,8 +75,9 @@ def guarded(app: Api) -> list[tuple[Rule, str, str]]:
 
 
 def test_each_route_stands_in_the_table(app):
-    missing = {rule.endpoint for rule, _, _ in guarded(app)} - set(NEEDED)
-    assert not missing, "give each of them its scope in api/scopes.py"
+    assert {rule.endpoint for rule, _, _ in guarded(app)} == set(NEEDED), (
+        "give each route its scope in api/scopes.py"
+    )
     assert set(BODY_NEEDED) <= set(NEEDED)
 
 
@@ -233,6 +235,17 @@ def test_a_body_gets_nowhere_but_to_its_own_session(app, client):
     for rule, method, path in guarded(app):
         answer = ask(client, method, path, body_token())
         assert (answer.status_code != 403) == (rule.endpoint in BODY_NEEDED), (method, path)
+
+
+def test_the_log_tells_who_asked_and_not_with_what(client, engine, caplog):
+    caplog.set_level("INFO", "leadhand.api")
+    made = engine.tokens.create("ci", frozenset({Scope.READ}))
+    for token in (OPERATOR, made.token, body_token(), "a stranger's"):
+        ask(client, "GET", f"{S}/00000a11", token)
+    told_by = [vars(record)["by"] for record in caplog.records if record.message == "request"]
+    assert told_by == ["operator", f"token {made.id}", "step 00000a11:loop~1[1]/do", None]
+    lines = [JsonLines().format(record) for record in caplog.records]
+    assert not [line for line in lines if made.token in line or body_token() in line]
 
 
 def test_a_body_has_none_of_the_scopes_of_people():
