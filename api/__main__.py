@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from api.application import Api, create_app
-from api.server import SPARE_THREADS, THREADS, Server
+from api.server import SPARE_THREADS, Server
 from app.engine import Engine
 from app.errors import SettingInvalid
 from app.logs import log_to_stderr
@@ -23,14 +23,16 @@ def main() -> None:
     except SettingInvalid as error:
         sys.exit(f"leadhand api: {error}")
     log_to_stderr(settings.log)
-    Server(lambda: build(settings, engine), bind=settings.api_bind).run()
+    Server(
+        lambda: build(settings, engine), bind=settings.api_bind, threads=settings.api_threads
+    ).run()
 
 
 def build(settings: Settings, engine: Engine) -> Api:
     """What one process serves, with the sweeper and the deliverer beside it."""
     Sweeper(engine).start()
     Deliverer(engine).start()
-    return create_app(settings, engine, streams=THREADS - SPARE_THREADS)
+    return create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
 
 
 if __name__ == "__main__":

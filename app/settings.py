@@ -37,6 +37,8 @@ class Settings(BaseModel):
     #: The bearer token that the API accepts; empty refuses everybody.
     api_token: str = ""
     api_bind: str = "127.0.0.1:8765"
+    #: Calls that one API process answers at once; 16 of them are never event streams.
+    api_threads: int = Field(default=64, ge=24, le=2048)
     #: How bodies reach the API.
     api_url: str = "http://127.0.0.1:8765"
     place: str = Field(default="local", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
@@ -108,6 +110,7 @@ _PLAIN = {
     "secret": "LEADHAND_SECRET",
     "api_token": "LEADHAND_API_TOKEN",
     "api_bind": "LEADHAND_API_BIND",
+    "api_threads": "LEADHAND_API_THREADS",
     "api_url": "LEADHAND_API_URL",
     "place": "LEADHAND_PLACE",
     "spill": "LEADHAND_SPILL",

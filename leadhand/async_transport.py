@@ -12,6 +12,7 @@ from leadhand.errors import ApiAway
 from leadhand.patience import Patience
 from leadhand.transport import (
     PASSING,
+    UNLIMITED,
     Answer,
     Call,
     Outage,
@@ -34,6 +35,7 @@ class AsyncTransport:
             base_url=reach.url,
             headers=reach.headers,
             timeout=reach.timeout_s,
+            limits=UNLIMITED,
             trust_env=reach.trusts_env,
         )
 

@@ -20,6 +20,9 @@ STREAM_SILENCE_S = 50.0
 PASSING = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
 
 
+#: A stream holds its connection; however many there are, a call must not wait for one to end.
+UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+
 Param = str | int | Sequence[str]
 
 
@@ -79,6 +82,7 @@ class Transport:
             base_url=reach.url,
             headers=reach.headers,
             timeout=reach.timeout_s,
+            limits=UNLIMITED,
             trust_env=reach.trusts_env,
         )
 
