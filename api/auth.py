@@ -10,7 +10,7 @@ from flask import Flask, g, request
 from pydantic import BaseModel
 
 from api.port import Engine
-from api.refusals import Refused, forbidden, unauthenticated
+from api.refusals import Refused, forbidden, not_admitted, unauthenticated
 from api.scopes import BODY_NEEDED, PUBLIC, scope_of
 from app.capabilities import PREFIX, Caller, verify
 from app.errors import CapabilityRefused, StoreAway
@@ -70,7 +70,7 @@ class Doorkeeper:
                 return Visitor()
             return Visitor(token=self._engine.tokens.recognise(text))
         except CapabilityRefused as error:
-            raise unauthenticated(error.why) from None
+            raise not_admitted(error.why) from None
 
     def _running(self, caller: Caller) -> Caller:
         """A body's token dies with its attempt. Raises CapabilityRefused."""
@@ -129,7 +129,7 @@ def _visitor() -> Visitor:
 def _bearer() -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise unauthenticated("no bearer token was sent")
+        raise unauthenticated()
     return token
 
 

@@ -46,11 +46,17 @@ def invalid(errors: tuple[FieldProblem, ...]) -> Refused:
     return Refused(told.model_copy(update=seen))
 
 
-def unauthenticated(detail: str) -> Refused:
-    """No token, or one that is not ours."""
+def unauthenticated() -> Refused:
+    """No token was sent."""
     hint = "send the header 'Authorization: Bearer <token>'"
-    told = problem(Kind.UNAUTHENTICATED, 401, detail, hint=hint)
+    told = problem(Kind.UNAUTHENTICATED, 401, "no bearer token was sent", hint=hint)
     return Refused(told, {"WWW-Authenticate": 'Bearer realm="leadhand"'})
+
+
+def not_admitted(why: str) -> Refused:
+    """A token that opens nothing here, or no longer."""
+    told = problem(Kind.UNAUTHENTICATED, 401, why)
+    return Refused(told, {"WWW-Authenticate": 'Bearer realm="leadhand", error="invalid_token"'})
 
 
 def forbidden(detail: str, *, hint: str | None = None) -> Refused:

@@ -99,6 +99,15 @@ def test_no_route_is_open_without_a_token_or_with_a_strange_one(app, client):
             assert ask(client, method, path, token).status_code == 401, (token, method, path)
 
 
+def test_whoever_sent_no_token_is_told_how_and_whoever_sent_a_dead_one_is_not(client):
+    none = client.get(S)
+    assert "Authorization: Bearer" in told(none)["hint"]
+    assert none.headers["WWW-Authenticate"] == 'Bearer realm="leadhand"'
+    dead = ask(client, "GET", S, "wrong")
+    assert "hint" not in told(dead)
+    assert 'error="invalid_token"' in dead.headers["WWW-Authenticate"]
+
+
 def test_the_operator_s_token_opens_all(app, client):
     for _, method, path in guarded(app):
         assert ask(client, method, path, OPERATOR).status_code not in (401, 403), (method, path)
