@@ -11,6 +11,7 @@ import pytest
 import redis
 from pydantic import JsonValue
 
+from api import create_app
 from app.engine import About, Engine
 from app.errors import SettingInvalid
 from app.keys import SessionRef
@@ -216,6 +217,23 @@ def test_a_child_s_command_that_an_outcome_names_is_not_signed_by_the_worker(fle
     reason = worker.result(session).reason
     assert reason is not None
     assert why in reason.root.text
+
+
+def test_the_token_of_a_body_that_has_ended_opens_nothing(fleet):
+    doer = Doer(command="printenv LEADHAND_TOKEN > token")
+    kept = document(fleet.folder).model_copy(update={"doer": doer})
+    session = fleet.engine.submit(kept).session
+    worker = engine_of(fleet)
+    attempt(worker, session)
+    token = (fleet.folder / "token").read_text().strip()
+    app = create_app(worker.settings, worker)
+    answer = app.test_client().get(
+        f"/v1/sessions/{session}", headers={"Authorization": f"Bearer {token}"}
+    )
+    assert token.startswith("lhc1.")
+    assert answer.status_code == 401
+    assert "the attempt that the token was given to has ended" in answer.get_data(as_text=True)
+    app.fanout.close()
 
 
 def test_a_program_is_called_by_its_content():
