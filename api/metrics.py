@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from api.exposition import Family, Sample
 from app.views import FleetView, Overdue, QueueView
-from app.watching import LATELY, Lately
+from app.watching import LATELY, SHOWN, Lately
 
 
 def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
@@ -27,6 +27,11 @@ def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
         "leadhand_recent_loops_accepted",
         f"Of the last {LATELY} completed sessions the loops, by how many iterations they took.",
         _by("iterations", {str(n): count for n, count in sorted(lately.iterations.items())}),
+    )
+    yield Family(
+        "leadhand_recent_verdicts",
+        f"Of the last {SHOWN} sessions of each status, what their last iterations came to.",
+        _by("verdict", dict(sorted(lately.verdicts.items()))),
     )
     actions = Counter(one.action for worker in fleet.workers for one in worker.running)
     yield Family(
@@ -60,6 +65,11 @@ def _queues(queues: Iterable[QueueView]) -> Iterator[Family]:
 
 
 def _overdue(lists: Mapping[str, Overdue]) -> Iterator[Family]:
+    yield Family(
+        "leadhand_timed",
+        "Attempts and parked steps (leases), and steps whose hint is out or due (ready).",
+        _by("list", {name: overdue.entries for name, overdue in lists.items()}),
+    )
     yield Family(
         "leadhand_overdue",
         "Entries that are past their time: the sweep should have looked at them.",

@@ -22,9 +22,10 @@ class Stood(NamedTuple):
 
 
 class Past(NamedTuple):
-    """How many entries of a timed list are past a time, and the oldest entry's time."""
+    """How many entries a timed list has, how many are past a time, and the oldest one's time."""
 
     entries: int
+    past: int
     oldest_ms: float | None
 
 
@@ -61,10 +62,11 @@ class Looks:
         """What is past its time in `leases` or `ready`."""
         key = self._keys.everywhere(part)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zcard(key)
             pipe.zcount(key, "-inf", now_ms)
             pipe.zrange(key, 0, 0, withscores=True)
-            count, first = pipe.execute()
-        return Past(int(count), float(first[0][1]) if count and first else None)
+            entries, past, first = pipe.execute()
+        return Past(int(entries), int(past), float(first[0][1]) if past and first else None)
 
     def sizes(self, parts: Sequence[str]) -> dict[str, int]:
         """How much these sorted sets hold."""
@@ -73,15 +75,25 @@ class Looks:
                 pipe.zcard(self._keys.everywhere(part))
             return dict(zip(parts, map(int, pipe.execute()), strict=True))
 
-    def newest(self, status: str, fields: Sequence[str], limit: int) -> list[list[str | None]]:
-        """Some fields of the sessions that came into a status last."""
+    def newest(self, status: str, limit: int) -> list[SessionRef]:
+        """The sessions that came into a status last, the last one first."""
         with self._away():
             found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
             sessions = cast("list[str]", found)
             roots = self._redis.mget([self._keys.id(s) for s in sessions]) if sessions else []
-            pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
-            refs = [SessionRef(session, root) for session, root in pairs if root]
-            with self._redis.pipeline(transaction=False) as pipe:
-                for ref in refs:
-                    pipe.hmget(self._keys.part(ref, "session"), list(fields))
-                return cast("list[list[str | None]]", pipe.execute())
+        pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+        return [SessionRef(session, root) for session, root in pairs if root]
+
+    def fields(self, refs: Sequence[SessionRef], fields: Sequence[str]) -> list[list[str | None]]:
+        """These fields of each session."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.hmget(self._keys.part(ref, "session"), list(fields))
+            return cast("list[list[str | None]]", pipe.execute())
+
+    def last_entries(self, refs: Sequence[SessionRef], limit: int) -> list[str]:
+        """The last entries of each session's ledger."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.lrange(self._keys.part(ref, "ledger"), -limit, -1)
+            return [line for lines in cast("list[list[str]]", pipe.execute()) for line in lines]

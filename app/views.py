@@ -209,6 +209,8 @@ class Overdue(View):
 
     count: int = 0
     oldest_s: float | None = None
+    #: All entries, those that have time left too.
+    entries: int = 0
 
 
 class FleetView(View):

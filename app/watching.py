@@ -18,12 +18,14 @@ from app.reasons import Reason
 from app.states import ENDED, SessionStatus
 from app.store import StepRecord, Store
 from app.store_watch import Stood
-from app.views import FleetView, Overdue, QueueView, Running, WorkerView
+from app.views import FleetView, LedgerEntry, Overdue, QueueView, Running, WorkerView
 
 #: How many steps of `leases` and of `ready` are looked at, those first whose time comes first.
 LOOKED_AT = 1000
 #: How many sessions of each status tell how they went lately.
 LATELY = 100
+#: How many of them show how many of their last iterations.
+SHOWN, ITERATIONS = 20, 3
 
 Depths = Callable[[Sequence[str]], Mapping[str, int]]
 
@@ -35,6 +37,8 @@ class Lately(NamedTuple):
     reasons: Mapping[tuple[str, str], int]
     #: Of completed loops: how many iterations it took -> how many of them
     iterations: Mapping[int, int]
+    #: What their last iterations came to -> how many of them
+    verdicts: Mapping[str, int]
 
 
 class _Waiting(NamedTuple):
@@ -89,21 +93,25 @@ class Watch:
         """What is past its time in `leases` or `ready`."""
         past = self._looks.past(part, now_ms)
         if past.oldest_ms is None:
-            return Overdue()
-        return Overdue(count=past.entries, oldest_s=round((now_ms - past.oldest_ms) / 1000, 1))
+            return Overdue(entries=past.entries)
+        oldest_s = round((now_ms - past.oldest_ms) / 1000, 1)
+        return Overdue(count=past.past, oldest_s=oldest_s, entries=past.entries)
 
     def lately(self) -> Lately:
         """How the sessions went that ended last."""
         reasons: Counter[tuple[str, str]] = Counter()
         iterations: Counter[int] = Counter()
+        verdicts: Counter[str] = Counter()
         for status in sorted(status.value for status in ENDED):
-            fields = ["reason", "kind", "iterations"]
-            for reason, kind, count in self._looks.newest(status, fields, LATELY):
+            refs = self._looks.newest(status, LATELY)
+            for reason, kind, count in self._looks.fields(refs, ["reason", "kind", "iterations"]):
                 code = Reason.model_validate_json(reason).code.value if reason else ""
                 reasons[status, code] += 1
                 if status == SessionStatus.COMPLETED.value and kind == "loop" and count:
                     iterations[int(count)] += 1
-        return Lately(reasons, iterations)
+            for line in self._looks.last_entries(refs[:SHOWN], ITERATIONS):
+                verdicts[LedgerEntry.model_validate_json(line).verdict] += 1
+        return Lately(reasons, iterations, verdicts)
 
     def _running(self) -> list[Running]:
         found = []

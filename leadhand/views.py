@@ -218,6 +218,7 @@ class Overdue(View):
 
     count: int = 0
     oldest_s: float | None = None
+    entries: int = 0
 
 
 class FleetView(View):

@@ -76,12 +76,12 @@ class MemoryWatch:
             sessions={"active": 1, "completed": 2},
             queues=self.queues(),
             workers=self.workers(),
-            leases=Overdue(count=1, oldest_s=2.5),
+            leases=Overdue(count=1, oldest_s=2.5, entries=7),
             ready=Overdue(),
         )
 
     def lately(self) -> Lately:
-        return Lately({("completed", "done"): 2}, {1: 1, 3: 1})
+        return Lately({("completed", "done"): 2}, {1: 1, 3: 1}, {"accept": 2, "retry": 2})
 
 
 class MemoryShelf:

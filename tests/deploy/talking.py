@@ -39,7 +39,6 @@ def submit(fleet: Topology, go: str) -> str:
         "doer": {"command": f"python3 waits.py {go}"},
         "checkers": [f"test -f {go}"],
         "cwd": str(fleet.work),
-        "place": "compose",
     }
     return str(call(fleet, "POST", "/v1/sessions", document)["id"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,7 +71,23 @@ def test_the_fleet_bears_a_killed_worker_and_hands_back_what_a_drained_one_runs(
     (fleet.work / "two").touch()
     assert ended(fleet, second)["verdict"] == "accept"
     assert call(fleet, "GET", f"/v1/sessions/{second}")["counters"]["attempts_lost"] == 0
+    _check_logs(fleet, first)
     assert _seen_by_flower(fleet) >= {f"leadhand.agent {first}", f"leadhand.agent {second}"}
+
+
+def _check_logs(fleet: Topology, session: str) -> None:
+    """Each line of our services is JSON; those of a step have its ids, and none what was said."""
+    lines = [
+        json.loads(line)
+        for log in (*fleet.folder.glob("worker-*.log"), *fleet.folder.glob("api-*.log"))
+        for line in log.read_text().splitlines()
+        if line and not line.startswith("worker: ")  # what Celery says of its shutdown
+    ]
+    begun = [line for line in lines if line["message"] == "step begun"]
+    steps = {line["step"] for line in begun if line["session"] == session}
+    assert steps == {"loop~1[1]/do", "loop~1[1]/check.test", "loop~1[1]/judge"}
+    assert {line["attempt"] for line in begun} >= {"1", "2"}
+    assert [line for line in lines if "wait for word" in str(line)] == []
 
 
 def _seen_by_flower(fleet: Topology) -> set[str]:

@@ -65,6 +65,7 @@ def test_who_does_what_and_what_waits_in_which_queue(fleet: Fleet) -> None:
     for session in (first, second):
         assert fleet.ended(session).status == "completed"
     assert watch.lately().iterations == {1: 2}
+    assert watch.lately().verdicts == {"accept": 2}
     assert dict(watch.lately().reasons) == {("completed", "done"): 2}
     assert not [step for worker in watch.workers() for step in worker.running]
 

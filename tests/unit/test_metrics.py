@@ -45,6 +45,11 @@ def test_the_fleet_as_numbers(client: FlaskClient) -> None:
         ({"iterations": "1"}, 1),
         ({"iterations": "3"}, 1),
     ]
+    assert told["leadhand_recent_verdicts"] == [
+        ({"verdict": "accept"}, 2),
+        ({"verdict": "retry"}, 2),
+    ]
+    assert told["leadhand_timed"] == [({"list": "leases"}, 7), ({"list": "ready"}, 0)]
     assert told["leadhand_steps_running"] == [({"action": "agent"}, 1)]
     assert told["leadhand_queue_depth"] == [({"queue": 'odd "name"'}, 3)]
     assert told["leadhand_queue_oldest_seconds"] == [({"queue": 'odd "name"'}, 1.5)]
@@ -74,7 +79,7 @@ def test_workers_come_with_what_they_do(client: FlaskClient) -> None:
     assert [step["session"] for step in worker["running"]] == ["0a0a0a0a"]
     fleet = answered(client, "/v1/fleet")
     assert fleet["workers"] == [worker]
-    assert fleet["leases"] == {"count": 1, "oldest_s": 2.5}
+    assert fleet["leases"] == {"count": 1, "oldest_s": 2.5, "entries": 7}
 
 
 def answered(client: FlaskClient, path: str) -> Any:
