@@ -360,14 +360,20 @@ class Engine:
     def end_for_good(self, ref: SessionRef) -> SessionView | None:
         """Abort a session that goes as soon as it has ended; None where that was at once."""
         try:
-            view = self.control(ref.id, "abort", reason="it is deleted by force")
-        except ControlRefused:
-            view = self.session(ref.id)  # it is being aborted already, or has ended meanwhile
+            view = self._aborted(ref.id)
+        except SessionUnknown:
+            return None  # the sweep was faster
         self.store.errand_done(f"delete|{ref.member}")
         if view.status not in ENDED:
             return view
         self.run_errand(f"forget|{ref.member}")
         return None
+
+    def _aborted(self, session: str) -> SessionView:
+        try:
+            return self.control(session, "abort", reason="it is deleted by force")
+        except ControlRefused:
+            return self.session(session)  # it is being aborted already, or has ended meanwhile
 
     # What workers ask
 
