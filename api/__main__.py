@@ -24,7 +24,10 @@ def main() -> None:
         sys.exit(f"leadhand api: {error}")
     log_to_stderr(settings.log)
     Server(
-        lambda: build(settings, engine), bind=settings.api_bind, threads=settings.api_threads
+        lambda: build(settings, engine),
+        bind=settings.api_bind,
+        threads=settings.api_threads,
+        processes=settings.api_processes,
     ).run()
 
 

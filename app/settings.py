@@ -39,6 +39,8 @@ class Settings(BaseModel):
     api_bind: str = "127.0.0.1:8765"
     #: Calls that one API process answers at once; 16 of them are never event streams.
     api_threads: int = Field(default=64, ge=24, le=2048)
+    #: Processes of the API behind its one address; each has these threads.
+    api_processes: int = Field(default=1, ge=1, le=64)
     #: How bodies reach the API.
     api_url: str = "http://127.0.0.1:8765"
     place: str = Field(default="local", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
@@ -111,6 +113,7 @@ _PLAIN = {
     "api_token": "LEADHAND_API_TOKEN",
     "api_bind": "LEADHAND_API_BIND",
     "api_threads": "LEADHAND_API_THREADS",
+    "api_processes": "LEADHAND_API_PROCESSES",
     "api_url": "LEADHAND_API_URL",
     "place": "LEADHAND_PLACE",
     "spill": "LEADHAND_SPILL",

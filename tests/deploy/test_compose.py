@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
+import psutil
 import pytest
 
 from tests.deploy.compose import Container, Topology, new_environment
@@ -17,7 +18,10 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Topology]:
-    topology = Topology(tmp_path, new_environment(LEADHAND_LEASE_S="2", LEADHAND_DRAIN_S="1"))
+    topology = Topology(
+        tmp_path,
+        new_environment(LEADHAND_LEASE_S="2", LEADHAND_DRAIN_S="1", LEADHAND_API_PROCESSES="2"),
+    )
     (topology.work / "waits.py").write_text(WAITS)
     (topology.folder / "agents.toml").write_text("")
     try:
@@ -72,7 +76,20 @@ def test_the_fleet_bears_a_killed_worker_and_hands_back_what_a_drained_one_runs(
     assert ended(fleet, second)["verdict"] == "accept"
     assert call(fleet, "GET", f"/v1/sessions/{second}")["counters"]["attempts_lost"] == 0
     _check_logs(fleet, first)
+    _lose_a_process_of_the_api(fleet)
     assert _seen_by_flower(fleet) >= {f"leadhand.agent {first}", f"leadhand.agent {second}"}
+
+
+def _lose_a_process_of_the_api(fleet: Topology) -> None:
+    """Another serves on, and gunicorn starts one anew."""
+    (api,) = fleet.containers["api"]
+    master = psutil.Process(api.process.pid)
+    wait_until(lambda: len(master.children()) == 2)
+    first, second = master.children()
+    first.kill()
+    assert call(fleet, "GET", "/v1/fleet")["sessions"]["completed"] == 2
+    wait_until(lambda: len({p.pid for p in master.children()} - {first.pid}) == 2)
+    assert second in master.children()
 
 
 def _check_logs(fleet: Topology, session: str) -> None:

@@ -101,7 +101,7 @@ def test_the_settings_that_files_name_exist() -> None:
         for entry in container["env"]
     }
     ours = {name for name in named if name.startswith("LEADHAND_")}
-    given = dict.fromkeys(ours, "1") | {"LEADHAND_LOG": "json", "LEADHAND_REDIS_URL": "redis://x"}
+    given = dict.fromkeys(ours, "30") | {"LEADHAND_LOG": "json", "LEADHAND_REDIS_URL": "redis://x"}
     known = {f"LEADHAND_{name.upper()}" for name in Settings.from_env(given).model_fields_set}
     known |= {"LEADHAND_AGENTS"}  # the field is agents_files
     assert ours <= known
