@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def engine(store_url, clock) -> Engine:
-    return silent_engine(store_url, clock=clock, retention_s=7200, retention_failed_s=3600)
+    return silent_engine(store_url, clock=clock, retention_s=7200, retention_aborted_s=3600)
 
 
 def busy(engine: Engine) -> tuple[str, object]:

@@ -36,7 +36,7 @@ def client(engine) -> FlaskClient:
 def ids(client: FlaskClient, query: str) -> list[str]:
     answer = client.get(f"{S}?{query}")
     assert answer.status_code == 200, answer.text
-    return sorted(item["id"] for item in answer.json["items"])
+    return sorted(item["id"] for item in json.loads(answer.data)["items"])
 
 
 @pytest.mark.parametrize(
