@@ -14,7 +14,7 @@ from api import bodies
 from api.answers import answer
 from api.auth import still_admitted
 from api.bodies import EventsQuery
-from api.fanout import Fanout, StreamCut, Subscription
+from api.fanout import Cut, Fanout, StreamCut, Subscription
 from api.port import Engine
 from api.refusals import too_many_streams
 from app.errors import SessionUnknown, StoreAway
@@ -94,15 +94,19 @@ class EventStream:
         self._last = after
 
     def told(self) -> Iterator[str]:
-        """The stream's text. It breaks off where Redis goes away or the client is too slow."""
+        """The stream's text. Where it breaks off before the session's end, it says why."""
         yield f"retry: {RETRY_MS}\n\n"
         try:
             yield from self._reset()
             yield from self._backlog()
             with self._fanout.watch(self._session, after=self._last) as live:
                 yield from self._live(live)
-        except (StreamCut, StoreAway):
-            return
+        except StreamCut as cut:
+            yield _farewell("cut", why=cut.why)
+        except StoreAway:
+            yield _farewell("cut", why=Cut.STORE_AWAY)
+        except SessionUnknown:
+            yield _farewell("end", status="deleted")
 
     def _live(self, live: Subscription) -> Iterator[str]:
         """What comes, until the session has ended and all was told."""
@@ -113,11 +117,11 @@ class EventStream:
                 status = self._end()
                 if status is not None:
                     yield from self._backlog()
-                    yield f"event: end\ndata: {json.dumps({'status': status})}\n\n"
+                    yield _farewell("end", status=status)
                     return
             event = live.take(KEEP_ALIVE_S)
             if not self._may_go_on():
-                return
+                raise StreamCut(Cut.TOKEN)
             if event is None:
                 yield ": keep-alive\n\n"
             else:
@@ -159,6 +163,11 @@ class EventStream:
     def _frame(self, event: Event) -> str:
         self._last = event.id
         return f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+
+
+def _farewell(event: str, **told: str) -> str:
+    """A frame that stands in no record; nothing comes after it."""
+    return f"event: {event}\ndata: {json.dumps(told)}\n\n"
 
 
 def _is_missing(oldest: Event, *, after: str) -> bool:

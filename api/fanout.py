@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from api.port import Engine
 from app.errors import StoreAway
@@ -30,8 +31,25 @@ AWAY_PAUSE_S = 0.5
 QUEUED = 1000
 
 
+class Cut(StrEnum):
+    """Why a client gets no more events; what it has not had it gets when it comes again."""
+
+    #: It read more slowly than events came.
+    SLOW = "slow"
+    #: This process goes down, or cannot read events.
+    CLOSING = "closing"
+    #: Redis does not answer.
+    STORE_AWAY = "store away"
+    #: Its token opens nothing any more.
+    TOKEN = "token"  # noqa: S105 - the name of a reason
+
+
 class StreamCut(Exception):
-    """No more events come to this client: it was too slow, or the process goes down."""
+    """No more events come to this client."""
+
+    def __init__(self, why: Cut) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Subscription:
@@ -42,15 +60,15 @@ class Subscription:
         self._room = room
         self._waiting: deque[Event] = deque()
         self._news = threading.Condition()
-        self._is_cut = False
+        self._cut: Cut | None = None
 
     def offer(self, event: Event) -> None:
         """Queue an event that the client has not had; with no room left the client is cut off."""
         with self._news:
-            if self._is_cut or position(event.id) <= self._last:
+            if self._cut or position(event.id) <= self._last:
                 return
             if len(self._waiting) >= self._room:
-                self._is_cut = True
+                self._cut = Cut.SLOW
                 self._waiting.clear()
             else:
                 self._waiting.append(event)
@@ -60,15 +78,15 @@ class Subscription:
     def cut(self) -> None:
         """Let the client come again."""
         with self._news:
-            self._is_cut = True
+            self._cut = self._cut or Cut.CLOSING
             self._news.notify()
 
     def take(self, timeout_s: float) -> Event | None:
         """The next event, or None where none came in time. Raises StreamCut."""
         with self._news:
-            self._news.wait_for(lambda: self._waiting or self._is_cut, timeout_s)
-            if self._is_cut:
-                raise StreamCut
+            self._news.wait_for(lambda: self._waiting or self._cut, timeout_s)
+            if self._cut:
+                raise StreamCut(self._cut)
             return self._waiting.popleft() if self._waiting else None
 
 

@@ -62,7 +62,7 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
 _PATH_SCHEMAS: Mapping[str, Schema] = {
     "session": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
     "token": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
-    "name": {"type": "string", "pattern": "^[^/]+$"},
+    "name": {"type": "string", "pattern": "^[^/]"},
 }
 
 

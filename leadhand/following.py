@@ -20,6 +20,8 @@ from leadhand.views import Event, SessionView, View
 BEGINNING = "0-0"
 #: The event that says that the session has ended; it stands in no record.
 END = "end"
+#: The event that says why the stream breaks off before that; who comes again misses nothing.
+CUT = "cut"
 #: The event that says that what was asked for is no longer kept; the oldest that is follows.
 RESET = "reset"
 
@@ -34,7 +36,7 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
     """
     trail = Trail(transport.reach, session, after)
     while True:
-        failure: ApiAway | Unavailable = trail.closed_again
+        failure: ApiAway | Unavailable | None = None
         try:
             with transport.stream(trail.call) as response:
                 for told in EventSource(response):
@@ -45,6 +47,7 @@ def follow(transport: Transport, session: str, *, after: str = BEGINNING) -> Ite
                         yield event
         except (ApiAway, Unavailable) as error:
             failure = error
+        failure = failure or trail.closed_again
         pause_s = trail.broke(failure)
         if pause_s is None:
             raise failure
@@ -57,7 +60,7 @@ async def follow_async(
     """The same without a thread that waits."""
     trail = Trail(transport.reach, session, after)
     while True:
-        failure: ApiAway | Unavailable = trail.closed_again
+        failure: ApiAway | Unavailable | None = None
         try:
             async with transport.stream(trail.call) as response:
                 async for told in EventSource(response):
@@ -68,6 +71,7 @@ async def follow_async(
                         yield event
         except (ApiAway, Unavailable) as error:
             failure = error
+        failure = failure or trail.closed_again
         pause_s = trail.broke(failure)
         if pause_s is None:
             raise failure
@@ -82,6 +86,7 @@ class Trail:
         self._path = session_path(session, "events")
         self._last = after
         self._patience, self._outage = Patience(reach.patience_s), Outage(reach)
+        self._why = "it closes the stream again"
         self.has_ended = False
 
     @property
@@ -92,14 +97,16 @@ class Trail:
 
     @property
     def closed_again(self) -> ApiAway:
-        """What a stream that ends without a word comes to."""
-        return ApiAway(self._reach.url, "it closes the stream again")
+        """What a stream that ends before its session does comes to."""
+        return ApiAway(self._reach.url, self._why)
 
     def read(self, told: ServerSentEvent, url: str) -> Event | None:
         """The event that was told; None for what is none. Raises AnswerUnreadable."""
         if told.event == END:
             self.has_ended = True
-        if told.event == END or not told.data:
+        if told.event == CUT:
+            self._why = f"it cuts the stream: {told.data}"
+        if told.event in (END, CUT) or not told.data:
             return None
         if told.event == RESET:
             return _reset(told.data, self._last, url=url)

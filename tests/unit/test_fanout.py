@@ -139,13 +139,43 @@ def test_what_came_just_before_the_end_is_told_before_it():
     fanout.close()
 
 
+def test_a_stream_that_breaks_off_says_why(engine, fanout):
+    told = EventStream(engine, fanout, S, after="0-0").told()
+    assert next(told) == "retry: 1000\n\n"
+    first = engine.tell(S, "t")
+    while f"id: {first}" not in next(told):
+        pass
+    fanout.close()
+    assert list(told) == ['event: cut\ndata: {"why": "closing"}\n\n']
+
+
+def test_a_stream_whose_token_has_ended_says_so(engine, fanout, monkeypatch):
+    monkeypatch.setattr("api.events.RECHECK_S", 0)
+    engine.tell(S, "session.created")
+    stream = EventStream(engine, fanout, S, after="0-0", admitted=lambda: False)
+    told = stream.told()
+    assert "session.created" in next(told) + next(told)
+    engine.tell(S, "t")
+    assert list(told) == ['event: cut\ndata: {"why": "token"}\n\n']
+
+
+def test_a_session_that_is_deleted_meanwhile_ends_its_streams(engine, fanout):
+    engine.tell(S, "session.created")
+    told = EventStream(engine, fanout, S, after="0-0").told()
+    next(told)
+    engine.put(S, "completed")
+    engine.delete(S)
+    assert list(told) == ['event: end\ndata: {"status": "deleted"}\n\n']
+
+
 def test_a_client_that_falls_behind_is_cut_off_and_the_others_are_not(engine):
     slow, fast = Subscription("0-0", room=3), Subscription("0-0", room=30)
     for n in range(1, 6):
         slow.offer(event(n))
         fast.offer(event(n))
-    with pytest.raises(StreamCut):
+    with pytest.raises(StreamCut) as cut:
         slow.take(0)
+    assert cut.value.why == "slow"
     assert taken(fast, "5-0") == [f"{n}-0" for n in range(1, 6)]
 
 

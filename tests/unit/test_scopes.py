@@ -384,5 +384,5 @@ def test_a_stream_ends_with_the_token_that_opened_it(client, engine, monkeypatch
     assert next(chunk for chunk in stream if b"step.claimed" in chunk)
     engine.tokens.revoke(made.id)
     engine.tell("00000a11", "step.settled")
-    assert list(stream) == []
+    assert list(stream) == [b'event: cut\ndata: {"why": "token"}\n\n']
     answer.close()
