@@ -59,6 +59,8 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Content-Disposition": ("The name to keep it under.", {"type": "string"}),
     "Retry-After": ("After how many seconds to come again.", {"type": "string"}),
 }
+#: A value of these that cannot be used is refused; of others it means nothing.
+_READ_STRICTLY = {"Idempotency-Key", "Last-Event-ID"}
 _PATH_SCHEMAS: Mapping[str, Schema] = {
     "session": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
     "token": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
@@ -170,7 +172,7 @@ def _responses(one: Operation, rule: Rule, shapes: Shapes, *, is_public: bool) -
         refused |= {400, 413, 415, 422}
     if one.query is not None:
         refused.add(422)
-    if one.headers:
+    if _READ_STRICTLY & set(one.headers):
         refused.add(400)
     problem = {MEDIA_TYPE: {"schema": shapes.of(Problem)}}
     said = {str(says.status): _response(says, shapes) for says in one.says}
