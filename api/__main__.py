@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from api import tracing
 from api.application import Api, create_app
 from api.server import SPARE_THREADS, Server
 from app.engine import Engine
@@ -12,6 +13,7 @@ from app.logs import log_to_stderr
 from app.settings import Settings
 from tasks.deliver import Deliverer
 from tasks.sweep import Sweeper
+from tasks.tracing import check
 from tasks.wiring import make_engine
 
 
@@ -19,6 +21,7 @@ def main() -> None:
     """Serve. A setting that cannot be used is told in one line."""
     try:
         settings = Settings.from_env()
+        check(settings)
         engine, _ = make_engine(settings)
     except SettingInvalid as error:
         sys.exit(f"leadhand api: {error}")
@@ -35,7 +38,9 @@ def build(settings: Settings, engine: Engine) -> Api:
     """What one process serves, with the sweeper and the deliverer beside it."""
     Sweeper(engine).start()
     Deliverer(engine).start()
-    return create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
+    api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
+    tracing.begin(api, settings)
+    return api
 
 
 if __name__ == "__main__":

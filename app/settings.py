@@ -71,6 +71,8 @@ class Settings(BaseModel):
     worker_name: str = ""
     #: How lines of the log are written: for people, or for programs.
     log: Literal["plain", "json"] = "plain"
+    #: Whether requests and steps are traced, and how spans are sent.
+    traces: Literal["off", "otlp"] = "off"
     #: The process that this one must not outlive; none where an init system watches.
     supervisor_pid: int | None = None
 
@@ -130,6 +132,7 @@ _PLAIN = {
     "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",
     "log": "LEADHAND_LOG",
+    "traces": "LEADHAND_TRACES",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
 }
 _HOSTS = "LEADHAND_WEBHOOK_HOSTS"

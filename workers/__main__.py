@@ -14,6 +14,7 @@ from celery import Celery
 from celery.signals import (
     setup_logging,
     worker_process_init,
+    worker_process_shutdown,
     worker_ready,
     worker_shutdown,
     worker_shutting_down,
@@ -23,6 +24,7 @@ from app.engine import Engine
 from app.errors import LeadhandError
 from app.logs import log_to_stderr
 from app.settings import Settings
+from tasks import tracing
 from tasks.deliver import Deliverer
 from tasks.steps import BOUND
 from tasks.sweep import Sweeper
@@ -44,6 +46,7 @@ def main() -> int:
     """Work until TERM; the exit code is Celery's."""
     try:
         settings = Settings.from_env()
+        tracing.check(settings)
         engine, celery = make_engine(settings, tries=TRIES)
         _read(settings.agents_files)
     except LeadhandError as error:
@@ -81,6 +84,8 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
 
     def begin(**_: object) -> None:
         _die_with_parent()
+        end = tracing.begin(settings, "leadhand-worker")
+        worker_process_shutdown.connect(lambda **_: end(), weak=False)
         engine, _celery = make_engine(settings, tries=TRIES)
         heart = Heart(engine, draining=drain.under_way)
         books = _Books(settings)

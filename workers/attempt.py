@@ -18,6 +18,7 @@ from app.outcomes import Outcome
 from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
 from app.store import Answer, Grant, Hint
+from tasks import tracing
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
 from workers.lease import Heart, Lease
@@ -105,7 +106,10 @@ class Attempts:
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
             attempt = str(held.grant.attempt)
-            with about(session=ref.id, step=held.grant.address, attempt=attempt):
+            with (
+                about(session=ref.id, step=held.grant.address, attempt=attempt),
+                tracing.step(ref.id, held.grant.address, attempt=held.grant.attempt),
+            ):
                 settled = self._carry_out(ref, held, take)
             if settled is not None:
                 hints += settled.answer.hints
