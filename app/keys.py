@@ -27,7 +27,7 @@ holding    set     ``lock<owner``: the locks that it holds
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
 
-They get a TTL when the session ends; until then the session itself is the reason.
+They get a TTL when the session ends or is stopped; until then the session itself is the reason.
 
 Across sessions, at ``{prefix}:<part>``:
 
