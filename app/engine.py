@@ -28,6 +28,7 @@ from app.errors import (
     SessionStillRuns,
     SessionUnknown,
     SpecForeign,
+    StoreAway,
 )
 from app.frontends import compile_document
 from app.inputs import resolved
@@ -59,6 +60,16 @@ DRAWS = 20
 
 #: What a message's priority is; 0 goes first.
 PRIORITIES = {"high": 0, "normal": 5, "low": 9}
+
+#: Something of these may still run.
+AT_WORK = (
+    SessionStatus.ACTIVE,
+    SessionStatus.STOPPING,
+    SessionStatus.EXITING,
+    SessionStatus.ABORTING,
+)
+#: How often a resume is tried anew whose session failed between the look and the call.
+LOOKS = 3
 
 #: A session can be bound to another place while it is one of these.
 MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
@@ -261,6 +272,21 @@ class Engine:
     ) -> SessionView:
         """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused."""
         ref = self._ref(session)
+        more: dict[str, JsonValue] = {"max_iterations": max_iterations}
+        if seen is not None:
+            more["seen"] = seen.as_stored()
+        self._control(ref, verb, reason=reason, by=by, more=more)
+        return self.session(session)
+
+    def _control(
+        self,
+        ref: SessionRef,
+        verb: Control,
+        *,
+        reason: str,
+        more: Mapping[str, JsonValue],
+        by: Caller | None = None,
+    ) -> None:
         arguments: dict[str, JsonValue] = {
             "verb": verb,
             # A repetition by a client whose answer got lost is told the same, not refused.
@@ -269,23 +295,33 @@ class Engine:
                 s.value for s, following in SESSION_NEXT.items() if _TARGET[verb] in following
             ],
             "reason": _control_reason(verb, reason, by),
-            "max_iterations": max_iterations,
-            "seen": seen.as_stored() if seen else None,
+            **more,
         }
         if by is not None:
             arguments |= {"by": by.address, "fence": by.fence}
-        if verb == "resume":
-            arguments |= self._anew(ref)
-        answer = self._run("control", ref, arguments)
-        if answer.word == "unknown":
-            raise SessionUnknown(session)
-        if answer.word == "changed":
-            raise SessionChanged(session, str(answer.status))
-        if answer.word == "refused":
-            status = str(answer.status)
-            raise ControlRefused(session, verb, status, _way_out(verb, status))
+        answer = self._run("control", ref, {**arguments, **self._anew(ref, verb)})
+        looks = 1
+        # It may have failed between the look and the call: look again at what runs anew.
+        while answer.word == "refused" and answer.status == SessionStatus.FAILED and looks < LOOKS:
+            answer = self._run("control", ref, {**arguments, **self._anew(ref, verb)})
+            looks += 1
+        _raise_refusal(ref.id, verb, answer)
         self._dispatch(ref, answer)
-        return self.session(session)
+
+    def follow(
+        self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
+    ) -> None:
+        """Let a child do what its parent did, while the parent still is what it was then."""
+        guard: dict[str, JsonValue] = {
+            "base": self.store.keys.base(above),
+            "status": [status.value for status in meant],
+        }
+        self._control(child, verb, reason="its parent session did", more={"above": guard})
+
+    def poke(self, ref: SessionRef) -> None:
+        """Let a session that waits for its children's end or stop see whether that is over."""
+        arguments: dict[str, JsonValue] = {"verb": "poke", "from": [s.value for s in AT_WORK]}
+        self._dispatch(ref, self._run("control", ref, arguments))
 
     def rehome(self, session: str, place: str) -> SessionView:
         """Bind a session to another place, with all that waits. Raises SessionUnknown."""
@@ -389,6 +425,9 @@ class Engine:
         }
         answer = self._run("claim", ref, arguments)
         self._dispatch(ref, answer)
+        if answer.why == "place":
+            with suppress(StoreAway):
+                self.rehint(ref, address, depth=0)  # on the queue of the right place
         return answer
 
     def work(self, ref: SessionRef, grant: Grant) -> Work:
@@ -591,25 +630,28 @@ class Engine:
         }
 
     def _dispatch(self, ref: SessionRef, answer: Answer) -> None:
-        self.publish(ref, answer.hints)
+        """What was decided stands: hints and errands that cannot be seen to now are swept up."""
+        with suppress(StoreAway):
+            self.publish(ref, answer.hints)
         self._after(ref, answer)
 
     def _after(self, ref: SessionRef, answer: Answer) -> None:
-        """What one session's end owes another is done at once; the sweep does it if we cannot."""
+        """What one session owes another is done at once; the sweep does it where we cannot."""
         if answer.ended is not None:
             log.info("session ended", extra={"session": ref.id, "status": answer.ended})
-            if self._facts(ref).parent is not None:
+        with suppress(StoreAway):
+            for member in answer.called:
+                session, root, address = member.split("|", 2)
+                with suppress(SessionUnknown):
+                    self.rehint(SessionRef(session, root), address, depth=0)
+            for child in answer.abort:
+                self.run_errand(f"abort|{child}|{ref.root}|")
+            if answer.tell:
                 self.run_errand(f"deliver|{ref.member}")
-        for member in answer.called:
-            session, root, address = member.split("|", 2)
-            with suppress(SessionUnknown):
-                self.rehint(SessionRef(session, root), address, depth=0)
-        for child in answer.abort:
-            self.run_errand(f"abort|{child}|{ref.root}|")
 
-    def _anew(self, ref: SessionRef) -> dict[str, JsonValue]:
+    def _anew(self, ref: SessionRef, verb: Control) -> dict[str, JsonValue]:
         """Which nodes a failed session runs anew when it is resumed."""
-        fields = self.store.fields(ref)
+        fields = self.store.fields(ref) if verb == "resume" else {}
         if fields.get("status") != SessionStatus.FAILED:
             return {}
         program = self.program(fields["program"])
@@ -718,6 +760,19 @@ def _said(outcome: Outcome) -> dict[str, JsonValue]:
         "retryable": outcome.retryable,
         "text": outcome.text[:TEASER],
     }
+
+
+def _raise_refusal(session: str, verb: Control, answer: Answer) -> None:
+    match answer.word:
+        case "unknown":
+            raise SessionUnknown(session)
+        case "changed":
+            raise SessionChanged(session, str(answer.status))
+        case "refused":
+            status = str(answer.status)
+            raise ControlRefused(session, verb, status, _way_out(verb, status))
+        case _:
+            return
 
 
 def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, JsonValue] | None:

@@ -31,37 +31,44 @@ TOLD = (
 
 def run_errand(engine: Engine, errand: str) -> None:
     """Do what is owed, and take it off the list; what cannot matter any more is done."""
+    seen = engine.store.errand_seen(errand)
+    if seen is None:
+        return
     verb, session, root = errand.rstrip("|").split("|")
-    ref = SessionRef(session, root)
     try:
-        match verb:
-            case "deliver":
-                deliver(engine, ref)
-            case "delete":
-                engine.end_for_good(ref)
-            case "forget":
-                engine.delete(session)
-            case "stop" | "resume" | "abort":
-                _steer(engine, ref, verb)
-            case _:
-                log.warning("errand of an unknown kind", extra={"errand": errand})
+        _do(engine, verb, SessionRef(session, root))
     except (SessionUnknown, ControlRefused, SessionStillRuns):
         log.debug("errand is moot", extra={"errand": errand})
-    engine.store.errand_done(errand)
+    engine.store.errand_done(errand, seen)
+
+
+def _do(engine: Engine, verb: str, ref: SessionRef) -> None:
+    match verb:
+        case "deliver":
+            deliver(engine, ref)
+        case "delete":
+            engine.end_for_good(ref)
+        case "forget":
+            engine.delete(ref.id)
+        case "stop" | "resume" | "abort":
+            _steer(engine, ref, verb)
+        case _:
+            log.warning("errand of an unknown kind", extra={"session": ref.id, "verb": verb})
 
 
 def deliver(engine: Engine, child: SessionRef) -> None:
-    """Tell the step that waits for a child session how that ended."""
+    """Tell a parent that its child has stopped or ended, and the step that waits for it how."""
     fields = engine.store.fields(child)
     parent = json.loads(fields.get("parent") or "{}")
-    if not parent or fields.get("status") not in TOLD:
+    if not parent:
         return
     ref = SessionRef(parent["session"], child.root)
-    step = engine.store.steps(ref, [parent["address"]]).get(parent["address"])
-    if step is None or not step.parked or step.parked.get("child") != child.id:
-        return
-    outcome = outcome_of_child(child.id, fields)
-    engine.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
+    if fields.get("status") in TOLD:
+        step = engine.store.steps(ref, [parent["address"]]).get(parent["address"])
+        if step is not None and step.parked and step.parked.get("child") == child.id:
+            outcome = outcome_of_child(child.id, fields)
+            engine.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
+    engine.poke(ref)
 
 
 def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, fence: int) -> None:
@@ -74,10 +81,15 @@ def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, 
 
 def _steer(engine: Engine, child: SessionRef, verb: Control) -> None:
     """Let a child follow its parent, unless the parent has changed its mind meanwhile."""
-    fields = engine.store.fields(child)
-    parent = json.loads(fields.get("parent") or "{}")
-    if parent and verb == "stop":
-        above = engine.store.fields(SessionRef(parent["session"], child.root)).get("status")
-        if above not in (SessionStatus.STOPPING, SessionStatus.STOPPED):
-            return
-    engine.control(child.id, verb, reason="its parent session did")
+    parent = json.loads(engine.store.fields(child).get("parent") or "{}")
+    if not parent or verb == "abort":
+        engine.control(child.id, verb, reason="its parent session did")
+        return
+    engine.follow(child, verb, SessionRef(parent["session"], child.root), _MEANT[verb])
+
+
+#: What a parent is as long as it means its children to stop, or to go on.
+_MEANT = {
+    "stop": (SessionStatus.STOPPING, SessionStatus.STOPPED),
+    "resume": (SessionStatus.ACTIVE,),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -30,13 +31,23 @@ VERBS = (
     "rehint", "due", "delete", "take_hook", "settle_hook",
 )  # fmt: skip
 
+Due = Literal["leases", "ready", "errands"]
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook",
 ]  # fmt: skip
 
 
-_AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.BusyLoadingError)
+#: What Redis answers while it cannot write: full, loading, without its disk or replicas.
+_CANNOT = re.compile(r"\b(LOADING|BUSY|OOM|MISCONF|NOREPLICAS|MASTERDOWN|READONLY|CLUSTERDOWN)\b")
+_AWAY = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.BusyLoadingError,
+    exceptions.OutOfMemoryError,
+    exceptions.ReadOnlyError,
+    exceptions.MasterDownError,
+)
 
 
 class Hint(BaseModel):
@@ -95,6 +106,8 @@ class Answer(BaseModel):
     abort: tuple[str, ...] = ()
     #: Steps of any session whose turn for a lock has come.
     called: tuple[str, ...] = ()
+    #: Whether a parent session has to hear of this.
+    tell: bool = False
     #: What a claim was refused for.
     lock: str | None = None
     #: The status in which the session ended by this transition.
@@ -175,14 +188,14 @@ class NewSession(NamedTuple):
     owner: Mapping[str, JsonValue] | None = None
 
 
-def connect(url: str, *, tries: int = 3) -> Redis:
-    """A client whose calls end: each waits at most 5 s, and is tried so often with back-off."""
+def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
+    """A client whose calls end: each waits so long at most, and is tried so often with back-off."""
     backoff = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
     return Redis.from_url(
         url,
         decode_responses=True,
-        socket_timeout=5,
-        socket_connect_timeout=5,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
         socket_keepalive=True,
         health_check_interval=10,
         retry=Retry(backoff, tries),
@@ -256,16 +269,26 @@ class Store:
         }
         return self.run("due", SessionRef("", ""), "", arguments)
 
-    def forget_due(self, ref: SessionRef, address: str) -> None:
-        """Take an address of a session that is gone off the lists of what is due."""
+    def due_no_more(self, due: Due, member: str) -> None:
+        """Take something off a list of what is due."""
         with self._away():
-            for part in ("leases", "ready"):
-                self._redis.zrem(self.keys.everywhere(part), ref.member + address)
+            self._redis.zrem(self.keys.everywhere(due), member)
 
-    def errand_done(self, errand: str) -> None:
-        """Take an errand off the list."""
+    def put_off(self, due: Due, member: str, ms: int) -> None:
+        """Let something that is still due be due later."""
         with self._away():
-            self._redis.zrem(self.keys.everywhere("errands"), errand)
+            self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
+
+    def errand_seen(self, errand: str) -> float | None:
+        """Which time of this errand is on the list; None where it is done."""
+        with self._away():
+            return self._redis.zscore(self.keys.everywhere("errands"), errand)
+
+    def errand_done(self, errand: str, seen: float | None = None) -> None:
+        """Take an errand off the list, unless it was put there anew since it was seen."""
+        if seen is not None and self.errand_seen(errand) != seen:
+            return
+        self.due_no_more("errands", errand)
 
     def due_hooks(self, limit: int) -> list[str]:
         """Webhooks whose time has come, each as ``session|root|delivery``."""
@@ -467,8 +490,7 @@ class Store:
         except _AWAY as error:
             raise StoreAway(self._where()) from error
         except exceptions.ResponseError as error:
-            # A script that was cut off by a shutdown, or a server that still loads its data.
-            if str(error).startswith(("LOADING", "MASTERDOWN", "READONLY")):
+            if _CANNOT.search(str(error)):
                 raise StoreAway(self._where()) from error
             raise
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from app.engine import Engine
-from app.errors import SessionUnknown
+from app.errors import SessionUnknown, StoreAway
 from app.keys import SessionRef
-from app.store import Answer
+from app.store import Answer, Due
 
+log = logging.getLogger(__name__)
+
+#: How long something that could not be looked at is left alone.
+PUT_OFF_MS = 30_000
 #: Somebody sweeps about this often, however many could.
 EVERY_MS = 900
 BATCH = 100
@@ -48,27 +53,37 @@ def _due(engine: Engine, *, every_ms: int) -> Answer:
 
 
 def _look_at(engine: Engine, answer: Answer) -> None:
-    for ref, address in _members(answer.leases):
-        with _gone_is_forgotten(engine, ref, address):
-            engine.expire(ref, address)
+    for member in answer.leases:
+        with _the_rest_goes_on(engine, "leases", member):
+            engine.expire(*_parted(member))
     depths: dict[str, int] = {}
-    for ref, address in _members(answer.ready):
-        with _gone_is_forgotten(engine, ref, address):
+    for member in answer.ready:
+        with _the_rest_goes_on(engine, "ready", member):
+            ref, address = _parted(member)
             engine.rehint(ref, address, depth=engine.depth(ref, address, depths))
     for errand in answer.errands:
-        engine.run_errand(errand)
+        with _the_rest_goes_on(engine, "errands", errand):
+            engine.run_errand(errand)
 
 
 @contextmanager
-def _gone_is_forgotten(engine: Engine, ref: SessionRef, address: str) -> Iterator[None]:
-    """What is due in a session that was deleted is due no more."""
+def _the_rest_goes_on(engine: Engine, due: Due, member: str) -> Iterator[None]:
+    """What cannot be looked at is put off and told; nothing that stands behind it waits for it.
+
+    What is due in a session that was deleted is due no more. An older sweeper may also meet a
+    program that it cannot read: a newer one will.
+    """
     try:
         yield
+    except StoreAway:
+        raise
     except SessionUnknown:
-        engine.store.forget_due(ref, address)
+        engine.store.due_no_more(due, member)
+    except Exception:
+        log.exception("put off", extra={"due": due, "member": member})
+        engine.store.put_off(due, member, PUT_OFF_MS)
 
 
-def _members(members: Iterable[str]) -> Iterator[tuple[SessionRef, str]]:
-    for member in members:
-        session, root, address = member.split("|", 2)
-        yield SessionRef(session, root), address
+def _parted(member: str) -> tuple[SessionRef, str]:
+    session, root, address = member.split("|", 2)
+    return SessionRef(session, root), address

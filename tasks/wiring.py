@@ -13,7 +13,9 @@ from tasks.celery_app import make_celery
 from tasks.steps import register
 
 
-def make_engine(settings: Settings, *, tries: int = 3) -> tuple[Engine, Celery]:
+def make_engine(
+    settings: Settings, *, tries: int = 3, timeout_s: float = 5.0
+) -> tuple[Engine, Celery]:
     """The engine and the Celery application of a process.
 
     Raises SettingInvalid without a Redis, or without the secret that says what may run.
@@ -26,5 +28,7 @@ def make_engine(settings: Settings, *, tries: int = 3) -> tuple[Engine, Celery]:
         raise SettingInvalid("LEADHAND_SECRET", "", hint)
     celery = make_celery(settings)
     register(celery)
-    store = Store(connect(settings.redis_url, tries=tries), prefix=settings.prefix)
+    store = Store(
+        connect(settings.redis_url, tries=tries, timeout_s=timeout_s), prefix=settings.prefix
+    )
     return Engine(store, Canvas(celery), settings), celery

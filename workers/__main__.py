@@ -87,7 +87,9 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
         end = tracing.begin(settings, "leadhand-worker")
         worker_process_shutdown.connect(lambda **_: end(), weak=False)
         engine, _celery = make_engine(settings, tries=TRIES)
-        heart = Heart(engine, draining=drain.under_way)
+        # Beats have a connection of their own, and none may take as long as a third of a lease.
+        beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
+        heart = Heart(beats, draining=drain.under_way)
         books = _Books(settings)
         BOUND.carry = Attempts(
             engine,

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 #: A sticky stretch goes on for at most so many steps, or so many seconds.
 STRETCH_STEPS = 50
 STRETCH_S = 1.0
-#: How many quick steps one settle may hand to its worker.
-TAKE = 4
+#: How many quick steps one settle hands to its worker: one, for a second would wait unheld.
+TAKE = 1
 #: Seconds between tries while the store is away.
 AGAIN_S = 0.5
 
@@ -180,8 +180,6 @@ class Attempts:
         sent = time.monotonic()
 
         def settle() -> Answer:
-            nonlocal sent
-            sent = time.monotonic()
             return self._engine.settle(work, outcome, take=nonces, worker=self._worker)
 
         answer = _patiently(settle, lease)

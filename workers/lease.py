@@ -61,7 +61,7 @@ class Heart:
         self._every_s = min(self._lease_s / BEATS, BEAT_S)
         self._held: set[Lease] = set()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     @contextmanager
     def hold(self, ref: SessionRef, grant: Grant, *, sent: float) -> Iterator[Lease]:
@@ -78,27 +78,34 @@ class Heart:
                 self._held.discard(lease)
 
     def _start(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="heart", daemon=True)
-            self._thread.start()
+        """Two threads: the one that fences talks to nobody, so that nothing can hold it up."""
+        if self._threads:
+            return
+        for name, look in (("heart", self._beat_where_due), ("fence", self._fence)):
+            thread = threading.Thread(target=self._run, args=(look,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
-    def _run(self) -> None:
+    def _run(self, look: Callable[[Lease], None]) -> None:
         while True:
             with self._lock:
                 held = list(self._held)
-                if not held:
-                    self._thread = None
-                    return
             for lease in held:
-                self._look_at(lease)
+                try:
+                    look(lease)
+                except Exception:  # whatever the store answers, the next beat is tried
+                    log.exception("beat failed", extra=_ids(lease))
             time.sleep(TICK_S)
 
-    def _look_at(self, lease: Lease) -> None:
+    def _fence(self, lease: Lease) -> None:
         now = time.monotonic()
         if now - lease.good > self._lease_s:
             lease.end("fenced")
         if self._overdue_to_drain(now):
             lease.end("drain")
+
+    def _beat_where_due(self, lease: Lease) -> None:
+        now = time.monotonic()
         if now >= lease.due:
             self._beat(lease, now)
 

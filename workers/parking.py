@@ -8,7 +8,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.children import gone, outcome_of_child
 from app.engine import AnyDocument, Engine, Work
-from app.errors import InvalidDocument
+from app.errors import InvalidDocument, LeadhandError, StoreAway
 from app.free_commands import fetched_commands
 from app.keys import SessionRef
 from app.outcomes import Outcome
@@ -54,7 +54,9 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
                 "base": engine.store.keys.base(work.ref),
             },
         )
-    except (ValidationError, InvalidDocument, KeyError) as error:
+    except StoreAway:
+        raise
+    except (ValidationError, LeadhandError, KeyError) as error:
         text = f"the child session cannot be started: {error}"
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
         return Outcome(word="failed", text=text, reason=reason, retryable=False)

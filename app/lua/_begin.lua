@@ -89,6 +89,16 @@ local function owe(verb, child)
   redis.call('ZADD', G.errands, now, verb .. whom)
 end
 
+-- Whether a child session is still at work: what its parent says of itself holds for the whole tree.
+local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
+local function children_at_work()
+  for _, child in ipairs(redis.call('SMEMBERS', K.children)) do
+    local base = BASE:sub(1, -#A.session - 2) .. child .. ':'
+    if AT_WORK[redis.call('HGET', base .. 'session', 'status')] then return true end
+  end
+  return false
+end
+
 local function owe_children(verb)
   for _, child in ipairs(redis.call('SMEMBERS', K.children)) do owe(verb, child) end
 end

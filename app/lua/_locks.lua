@@ -55,17 +55,16 @@ local function take_ticket(lock, who)
   redis.call('ZADD', G.tickets, 0, lock .. '<' .. order .. '<' .. who)
 end
 
--- A ticket whose turn has come keeps it for a while, and goes to the end where it is not used.
+-- A ticket that was called keeps room for a while, and goes to the end where it is not used. One that
+-- was not called waits for another of its locks too: to keep room for it could lock all out for ever.
 local function its_turn(lock, free, who)
   local passed = {}
-  local mine = false
-  for _, line in ipairs(line_of(lock.name, free + 8)) do
-    local other = ticket_of(line)
+  for _, line in ipairs(line_of(lock.name, -1)) do
+    if ticket_of(line) == who then break end
     local called = tonumber(redis.call('HGET', G.called, line) or 0)
-    if other == who then mine = true break end
     if called > 0 and now - called > CALLED_MS then
       table.insert(passed, line)
-    else
+    elseif called > 0 then
       free = free - 1
       if free <= 0 then break end
     end
@@ -75,7 +74,7 @@ local function its_turn(lock, free, who)
     redis.call('HDEL', G.called, line)
     take_ticket(lock.name, ticket_of(line))
   end
-  return mine or free > 0
+  return free > 0
 end
 
 local function drop_tickets(address)
@@ -88,17 +87,32 @@ local function drop_tickets(address)
       end
     end
   end
+  redis.call('HDEL', G.waits, member(address))
   step.waits, step.blocked = nil, nil
+end
+
+-- Whether all locks that a ticket's holder waits for have room.
+local function all_free(who)
+  local rooms_of = cjson.decode(redis.call('HGET', G.waits, who) or '{}')
+  for name, room in pairs(rooms_of) do
+    local low, high = range_of(name .. '<')
+    if redis.call('ZLEXCOUNT', G.holds, low, high) >= room then return false end
+  end
+  return true
 end
 
 -- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
 local function call_next(name, room)
   local low, high = range_of(name .. '<')
   local free = room - redis.call('ZLEXCOUNT', G.holds, low, high)
-  for _, line in ipairs(free > 0 and line_of(name, free) or {}) do
-    if redis.call('HSETNX', G.called, line, now) == 1 then
-      redis.call('ZADD', G.ready, now, ticket_of(line))
-      table.insert(answer.called, ticket_of(line))
+  for _, line in ipairs(free > 0 and line_of(name, -1) or {}) do
+    if all_free(ticket_of(line)) then
+      if redis.call('HSETNX', G.called, line, now) == 1 then
+        redis.call('ZADD', G.ready, now, ticket_of(line))
+        table.insert(answer.called, ticket_of(line))
+      end
+      free = free - 1
+      if free <= 0 then return end
     end
   end
 end
@@ -138,10 +152,15 @@ local function take_locks(address, r)
   if blocked then
     if not step.waits then
       step.waits = {}
+      local rooms_of = {}
       for _, lock in ipairs(wanted) do
-        take_ticket(lock.name, member(address))
-        table.insert(step.waits, lock.name)
+        if lock.take ~= nil then
+          take_ticket(lock.name, member(address))
+          table.insert(step.waits, lock.name)
+          rooms_of[lock.name] = lock.room
+        end
       end
+      redis.call('HSET', G.waits, member(address), cjson.encode(rooms_of))
     end
     step.blocked = blocked
     save('steps', address)

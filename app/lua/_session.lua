@@ -41,6 +41,13 @@ local function forget_hints()
   redis.call('DEL', K.hinted, K.waiting)
 end
 
+-- The parent is told of an end, and of a stop that it may be waiting for.
+local function tell_parent()
+  if S.parent == '' then return end
+  redis.call('ZADD', G.errands, now, 'deliver|' .. A.member)
+  answer.tell = true
+end
+
 function end_session(status, reason)
   set_status(status, reason)
   redis.call('HSET', K.session, 'ended', now)
@@ -54,15 +61,15 @@ function end_session(status, reason)
   free_all_locks()
   owe_children('abort')
   keep_until_deleted()
-  if S.parent ~= '' then redis.call('ZADD', G.errands, now, 'deliver|' .. A.member) end
+  tell_parent()
 end
 
--- The last running step of a session that is asked to stop has been handed back.
+-- The last running step of a session that is asked to stop has been handed back, and its children too.
 local function stop_if_idle()
-  if S.status == 'stopping' and redis.call('ZCARD', K.running) == 0 then
-    set_status('stopped')
-    keep_until_deleted()
-    free_all_locks()
-    emit('session.status', '', {status = 'stopped'})
-  end
+  if S.status ~= 'stopping' or redis.call('ZCARD', K.running) > 0 or children_at_work() then return end
+  set_status('stopped')
+  keep_until_deleted()
+  free_all_locks()
+  emit('session.status', '', {status = 'stopped'})
+  tell_parent()
 end

@@ -136,6 +136,7 @@ end
 
 local function try_close(id, turn)
   turn.id = id
+  if id == '' and children_at_work() then return end
   if redis.call('ZLEXCOUNT', K.running, below(turn)) == 0 then
     close_turn(id, turn.verdict, turn.reason)
   end
@@ -151,6 +152,10 @@ function end_turn(id, verdict, reason)
   for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, low, high)) do
     local step = load('steps', address)
     if step.state ~= 'running' then cancel(address, step) end
+  end
+  if id == '' then
+    owe_children('abort')
+    for _, child in ipairs(redis.call('SMEMBERS', K.children)) do table.insert(answer.abort, child) end
   end
   close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
   if id ~= '' and not turn.each then record_iteration(id, turn.iteration, verdict, reason) end

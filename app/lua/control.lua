@@ -1,4 +1,4 @@
--- Somebody steers a session: stop, resume, exit, abort or rehome. Racing controls have one winner.
+-- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
 -- Returns: done (by the same nonce: again) | refused(status) | changed(status) | unknown
 if not session() then return reply('unknown') end
@@ -16,6 +16,18 @@ if A.by then
     answer.status = 'superseded'
     return reply('refused')
   end
+end
+-- It failed after the caller looked: what runs anew is not worked out yet.
+if A.verb == 'resume' and S.status == 'failed' and not A.again then allowed = false end
+if A.above then   -- its parent is obeyed as long as it still means it
+  local above = redis.call('HGET', A.above.base .. 'session', 'status')
+  local meant = false
+  for _, status in ipairs(A.above.status) do meant = meant or status == above end
+  allowed = allowed and meant
+end
+if A.verb == 'rehome' and redis.call('ZCARD', K.running) > 0 then
+  answer.status = 'at work'   -- its folder is held until that is handed back, or its lease is over
+  return reply('refused')
 end
 if not allowed then answer.status = S.status return reply('refused') end
 
@@ -78,6 +90,13 @@ function verbs.abort()
   to('aborting')
   if load('turns', '').state == 'closed' then return end_session('aborted', A.reason) end
   end_root('abort')
+end
+
+-- A child has stopped or ended: what waited for that may be over.
+function verbs.poke()
+  stop_if_idle()
+  local root = load('turns', '')
+  if root.state == 'closing' then try_close('', root) end
 end
 
 -- Bind the session to another place: what is ready is hinted there, what runs settles where it is.

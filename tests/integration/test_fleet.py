@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from app.capabilities import verify
 from app.views import LedgerEntry
 from tests.integration.fleet import Fleet
 from tests.waiting import wait_until
+from tests.wire import Wire
 
 #: Fails its checker first, and is mended by feedback.
 LEARNS = """
@@ -77,6 +79,8 @@ def test_two_workers_share_one_sessions_checkers(fleet: Fleet) -> None:
     session = fleet.loop("true", "sleep 1; true # a", "sleep 1; true # b")
     result = fleet.ended(session)
     assert ran_side_by_side(result.history[0])
+    pinged = fleet.celery.control.inspect(timeout=3).ping() or {}
+    assert {name.partition("@")[0] for name in pinged} == {"one", "two"}
     owners = {s.worker for s in fleet.engine.steps(session).items if s.action == "check"}
     assert {str(owner).partition("/")[0] for owner in owners} == {"one", "two"}
 
@@ -214,3 +218,34 @@ def test_a_checker_longer_than_a_lease_costs_its_judge_nothing(fleet: Fleet) -> 
     session = fleet.loop("true", "sleep 2.5")
     assert fleet.ended(session).verdict == "accept"
     assert fleet.engine.session(session).counters.attempts_lost == 0
+
+
+def test_a_silent_connection_fences_the_body_within_its_lease(
+    fleet: Fleet, store_url: str, broker_url: str
+) -> None:
+    with Wire(store_url) as store, Wire(broker_url) as broker:
+        fleet.worker("one", LEADHAND_REDIS_URL=store.url, LEADHAND_BROKER_URL=broker.url)
+        session = fleet.loop(fleet.script("doer.py", WAITS), "true")
+        (body,) = wait_until(lambda: started(fleet))
+        store.go_silent()
+        wait_until(lambda: not alive(body), timeout=6)
+        fleet.worker("two")
+        wait_until(lambda: len(started(fleet)) == 2, timeout=15)
+        (fleet.folder / "go").touch()
+        assert fleet.ended(session).verdict == "accept"
+        assert set(fleet.outcomes(session).values()) == {1}
+
+
+def test_a_full_redis_costs_nothing_but_time(fleet: Fleet, redis_client: Redis) -> None:
+    fleet.worker("one")
+    session = fleet.loop(fleet.script("doer.py", WAITS), "true")
+    wait_until(lambda: started(fleet))
+    redis_client.config_set("maxmemory", "1")
+    try:
+        wait_until(lambda: "beat failed" in (fleet.folder / "one.log").read_text())
+    finally:
+        redis_client.config_set("maxmemory", "0")
+    (fleet.folder / "go").touch()
+    assert fleet.ended(session).verdict == "accept"
+    assert set(fleet.outcomes(session).values()) == {1}
+    assert "Traceback" not in (fleet.folder / "one.log").read_text()

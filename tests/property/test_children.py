@@ -87,3 +87,35 @@ def test_a_child_that_a_user_stopped_keeps_its_parent_waiting(world: World) -> N
     world.engine.control(child.id, "resume")
     world.turn(child, 1, "accept", check="check.true")
     assert world.engine.session(parent.id).status == "completed"
+
+
+def test_a_stop_is_acknowledged_when_the_whole_tree_has_stopped(world: World) -> None:
+    parent, child = family(world)
+    grant = world.grant(child, "loop~1[1]/do")
+    world.engine.control(parent.id, "stop")
+    world.later(1_000)
+    assert world.engine.session(parent.id).status == "stopping"
+    assert world.claim(child, "loop~1[1]/do").why != "granted"
+    world.engine.release(child, grant, why="stop")
+    assert world.engine.session(child.id).status == "stopped"
+    assert world.engine.session(parent.id).status == "stopped"
+
+
+def test_an_abort_is_acknowledged_when_the_whole_tree_has_ended(world: World) -> None:
+    parent, child = family(world)
+    grant = world.grant(child, "loop~1[1]/do")
+    assert world.engine.control(parent.id, "abort").status == "aborting"
+    assert world.engine.session(child.id).status == "aborting"
+    world.engine.release(child, grant, why="cancel")
+    assert world.engine.session(child.id).status == "aborted"
+    assert world.engine.session(parent.id).status == "aborted"
+
+
+def test_a_stale_resume_leaves_the_child_of_a_stopped_parent_alone(world: World) -> None:
+    parent, child = family(world)
+    world.engine.control(parent.id, "stop")
+    world.later(1_000)
+    errands = world.engine.store.keys.everywhere("errands")
+    world.engine.store._redis.zadd(errands, {f"resume|{child.member}": world.now})
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "stopped"

@@ -180,3 +180,47 @@ def test_a_folder_may_have_any_name(world: World) -> None:
     world.engine.control(first.id, "abort")
     world.later(45_000)
     world.grant(second, "loop~1[1]/do")
+
+
+def test_two_locks_over_two_sessions_lock_nobody_out(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    first, second = world.session(), world.session()
+    world.settle(first, world.grant(first, "loop~1[1]/do"))
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    answer = world.settle(first, world.grant(first, "loop~1[1]/check"))
+    world.settle(first, answer.grants[0], Outcome(word="succeeded", verdict="retry"))
+    world.turn(first, 2, "accept")
+    world.turn(second, 1, "accept")
+    assert world.engine.session(second.id).status == "completed"
+
+
+def test_a_session_that_fails_under_a_resume_is_looked_at_again(world: World) -> None:
+    ref = world.session()
+    grant = world.grant(ref, "loop~1[1]/do")
+    world.engine.control(ref.id, "stop")
+    looks = []
+
+    def failing_meanwhile(session: SessionRef, verb: str) -> dict[str, object]:
+        looks.append(session)
+        if len(looks) == 1:
+            bad = Outcome(word="failed", retryable=False)
+            world.engine.settle(world.engine.work(ref, grant), bad, take=[], worker="w")
+            return {}
+        return anew(session, verb)  # type: ignore[arg-type,return-value]
+
+    anew = world.engine._anew
+    world.engine._anew = failing_meanwhile  # type: ignore[assignment,method-assign]
+    assert world.engine.control(ref.id, "resume").status == "active"
+    assert len(looks) == 2
+    world.grant(ref, "loop~2[1]/do")
+
+
+def test_one_that_cannot_be_looked_at_holds_up_no_other(world: World) -> None:
+    first, second = world.session("/f"), world.session("/g")
+    store = world.engine.store
+    store._redis.hset(store.keys.program("other"), "document", '{"from": "the future"}')
+    store._redis.hset(store.keys.part(first, "session"), "program", "other")
+    world.engine._facts.cache_clear()
+    world.hints.clear()
+    world.later(5_000)
+    assert (second, "loop~1[1]/do") in world.hints
