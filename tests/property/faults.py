@@ -343,7 +343,7 @@ FAULTS = [
         "a stopping session hints on", "_ready", "  if S.status ~= 'active' then return end\n", ""
     ),
     Fault(
-        "stop waits for nobody", "_session", "and redis.call('ZCARD', K.running) == 0 then", "then"
+        "stop waits for nobody", "_session", "or redis.call('ZCARD', K.running) > 0 or", "or"
     ),
     Fault(
         "resume forgets what was ready",
