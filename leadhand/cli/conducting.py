@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
-# Imported now, not when a screen is drawn: then the workflow file's own folder comes first on the
-# path, and what it holds under these names would be found instead.
-import rich.console
-import rich.live
-import rich.text  # noqa: F401
 
 from leadhand.attending import Interrupted, run_to_end
 from leadhand.cli.connecting import tell
@@ -19,6 +15,12 @@ from leadhand.cli.summaries import workflow_summary
 from leadhand.client import Client
 from leadhand.documents import WorkflowDocument
 from leadhand.views import ResultView
+
+
+# Imported now, not when a screen is drawn: then the workflow file's own folder comes first on the
+# path, and what it holds under these names would be found instead.
+for _module in ("rich.console", "rich.live", "rich.text"):
+    import_module(_module)
 
 
 class Conductor:

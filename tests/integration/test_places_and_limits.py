@@ -10,7 +10,6 @@ import pytest
 from app.errors import InvalidDocument
 from leadhand.documents import Doer, LoopDocument
 from tests.integration.fleet import Fleet
-from tests.waiting import wait_until
 
 #: Counts how many of its kind run side by side, and keeps the most that it saw.
 COUNTS = """

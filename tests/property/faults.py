@@ -342,9 +342,7 @@ FAULTS = [
     Fault(
         "a stopping session hints on", "_ready", "  if S.status ~= 'active' then return end\n", ""
     ),
-    Fault(
-        "stop waits for nobody", "_session", "or redis.call('ZCARD', K.running) > 0 or", "or"
-    ),
+    Fault("stop waits for nobody", "_session", "or redis.call('ZCARD', K.running) > 0 or", "or"),
     Fault(
         "resume forgets what was ready",
         "control",
