@@ -7,7 +7,6 @@ from importlib import import_module
 
 import click
 
-
 from leadhand.attending import Interrupted, run_to_end
 from leadhand.cli.connecting import tell
 from leadhand.cli.screens import screen_beside_json, screen_for
@@ -15,7 +14,6 @@ from leadhand.cli.summaries import workflow_summary
 from leadhand.client import Client
 from leadhand.documents import WorkflowDocument
 from leadhand.views import ResultView
-
 
 # Imported now, not when a screen is drawn: then the workflow file's own folder comes first on the
 # path, and what it holds under these names would be found instead.
