@@ -72,7 +72,7 @@ def spent(redis: Redis) -> Spent:
 def measure(url: str, program: Program, *, sample: int) -> Cost:
     """Run the program to its end; what `sample` steps cost at both ends of it."""
     redis = Redis.from_url(url, decode_responses=True)
-    redis.flushall()
+    redis.execute_command("FLUSHALL", "SYNC")  # what is freed later would be counted as ours
     before_memory = redis.info("memory")["used_memory"]
     queue = Queue()
     engine = Engine(Store(connect(url)), queue, Settings(redis_url=url, secret="of the benchmark"))
@@ -93,6 +93,21 @@ def measure(url: str, program: Program, *, sample: int) -> Cost:
         _per_step(marks[late], marks[steps], steps - late),
         memory,
     )
+
+
+def memory_per_session(url: str, program: Program, *, sessions: int) -> int:
+    """Bytes of Redis that a finished session keeps, its program shared by all of them."""
+    redis = Redis.from_url(url, decode_responses=True)
+    redis.execute_command("FLUSHALL", "SYNC")  # what is freed later would be counted as ours
+    queue = Queue()
+    engine = Engine(Store(connect(url)), queue, Settings(redis_url=url, secret="of the benchmark"))
+    used = []
+    for _ in range(sessions + 1):
+        session = engine.start(program, About(kind="workflow", name="cost")).session
+        while queue.hints:
+            _carry_out(engine, SessionRef(session, session), queue)
+        used.append(redis.info("memory")["used_memory"])
+    return round((used[-1] - used[0]) / sessions)
 
 
 def _per_step(begin: Spent, end: Spent, steps: int) -> Spent:
@@ -172,6 +187,8 @@ def main(url: str) -> None:
             f"{name:16}{cost.steps:7}{first.commands:11}{last.commands:11}"
             f"{first.bytes:10}{last.bytes:10}{cost.memory_per_step:12.0f} B"
         )
+    kept = memory_per_session(url, phases(3), sessions=100)
+    print(f"a finished session of 3 phases (12 steps, without long outputs) keeps {kept} B")
 
 
 if __name__ == "__main__":

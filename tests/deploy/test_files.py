@@ -113,3 +113,11 @@ def test_each_new_environment_has_secrets_of_its_own() -> None:
     assert len(secret) == 7
     assert [name for name in secret if one[name] == two[name]] == []
     assert len({one[name][-64:] for name in secret}) == 7
+
+
+def test_no_container_runs_as_root() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    for name, service in compose["services"].items():
+        ours = "build" in service  # the image says who it is
+        assert ours or service["user"].partition(":")[0] not in ("", "0", "root"), name
+        assert service["cap_drop"] == ["ALL"], name
