@@ -29,7 +29,7 @@ FLEET: dict[str, Any] = {
                       "label": "a\x1b[2J label", "queue": "agents@local", "attempt": 2,
                       "process": "w1/7", "since": AT}]},
     ],
-    "leases": {"count": 2, "oldest_s": 90.5},
+    "leases": {"count": 2, "oldest_s": 90.5, "entries": 3},
     "ready": {"count": 0},
 }  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_a_session_that_runs_is_aborted_first_and_goes_when_that_is_acknowledged
 def test_a_forced_delete_whose_caller_died_is_carried_out_by_the_sweep(engine, clock, monkeypatch):
     session, grant = busy(engine)
     with monkeypatch.context() as dies:
-        dies.setattr(engine, "end_for_good", lambda ref: None)
+        dies.setattr(engine.steering, "end_for_good", lambda ref: None)
         engine.delete(session, force=True)
     assert engine.session(session).status == "active"
     clock.now += 1000

@@ -208,8 +208,8 @@ def test_a_session_that_fails_under_a_resume_is_looked_at_again(world: World) ->
             return {}
         return anew(session, verb)  # type: ignore[arg-type,return-value]
 
-    anew = world.engine._anew
-    world.engine._anew = failing_meanwhile  # type: ignore[assignment,method-assign]
+    anew = world.engine.steering._anew
+    world.engine.steering._anew = failing_meanwhile  # type: ignore[assignment,method-assign]
     assert world.engine.control(ref.id, "resume").status == "active"
     assert len(looks) == 2
     world.grant(ref, "loop~2[1]/do")
@@ -220,7 +220,7 @@ def test_one_that_cannot_be_looked_at_holds_up_no_other(world: World) -> None:
     store = world.engine.store
     store._redis.hset(store.keys.program("other"), "document", '{"from": "the future"}')
     store._redis.hset(store.keys.part(first, "session"), "program", "other")
-    world.engine._facts.cache_clear()
+    world.engine.registry.forget_facts()
     world.hints.clear()
     world.later(5_000)
     assert (second, "loop~1[1]/do") in world.hints

@@ -1,0 +1,265 @@
+"""Steers sessions that exist: stop, resume, exit, abort, move, delete, and the limits of all."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import JsonValue
+
+from app import decide
+from app.capabilities import Caller
+from app.errors import ControlRefused, SessionChanged, SessionStillRuns, SessionUnknown
+from app.keys import SessionRef, lock_name
+from app.reading import Reader
+from app.reasons import Reason, ReasonCode
+from app.registry import Registry
+from app.states import ENDED, SESSION_NEXT, SessionStatus
+from app.store import Answer, Store
+from app.transitions import Transitions
+from app.views import Limit, SessionView
+
+Control = Literal["stop", "resume", "exit", "abort"]
+
+#: Something of these may still run.
+AT_WORK = (
+    SessionStatus.ACTIVE,
+    SessionStatus.STOPPING,
+    SessionStatus.EXITING,
+    SessionStatus.ABORTING,
+)
+#: How often a resume is tried anew whose session failed between the look and the call.
+LOOKS = 3
+
+#: A session can be bound to another place while it is one of these.
+MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
+
+_TARGET = {
+    "stop": SessionStatus.STOPPING,
+    "resume": SessionStatus.ACTIVE,
+    "exit": SessionStatus.EXITING,
+    "abort": SessionStatus.ABORTING,
+}
+
+
+class Seen(NamedTuple):
+    """What a caller saw of a session: its status, and when it had changed last."""
+
+    status: str
+    updated_ms: int
+
+    def as_stored(self) -> dict[str, JsonValue]:
+        """The same as the session's own hash has it."""
+        status = SessionStatus.ACTIVE.value if self.status == "waiting" else self.status
+        return {"status": status, "updated": str(self.updated_ms)}
+
+
+class Steering:
+    """What people, bodies and parent sessions ask of a session."""
+
+    def __init__(
+        self, store: Store, registry: Registry, transitions: Transitions, reader: Reader
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._reader = reader
+
+    def control(
+        self,
+        session: str,
+        verb: Control,
+        *,
+        reason: str = "",
+        max_iterations: int | None = None,
+        by: Caller | None = None,
+        seen: Seen | None = None,
+    ) -> SessionView:
+        """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused."""
+        ref = self._registry.ref(session)
+        more: dict[str, JsonValue] = {"max_iterations": max_iterations}
+        if seen is not None:
+            more["seen"] = seen.as_stored()
+        self._control(ref, verb, reason=reason, by=by, more=more)
+        return self._reader.session(session)
+
+    def _control(
+        self,
+        ref: SessionRef,
+        verb: Control,
+        *,
+        reason: str,
+        more: Mapping[str, JsonValue],
+        by: Caller | None = None,
+    ) -> None:
+        arguments: dict[str, JsonValue] = {
+            "verb": verb,
+            # A repetition by a client whose answer got lost is told the same, not refused.
+            "nonce": secrets.token_hex(8),
+            "from": [
+                s.value for s, following in SESSION_NEXT.items() if _TARGET[verb] in following
+            ],
+            "reason": _control_reason(verb, reason, by),
+            **more,
+        }
+        if by is not None:
+            arguments |= {"by": by.address, "fence": by.fence}
+        answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
+        looks = 1
+        # It may have failed between the look and the call: look again at what runs anew.
+        while answer.word == "refused" and answer.status == SessionStatus.FAILED and looks < LOOKS:
+            answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
+            looks += 1
+        _raise_refusal(ref.id, verb, answer)
+        self._transitions.dispatch(ref, answer)
+
+    def follow(
+        self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
+    ) -> None:
+        """Let a child do what its parent did, while the parent still is what it was then."""
+        guard: dict[str, JsonValue] = {
+            "base": self._store.keys.base(above),
+            "status": [status.value for status in meant],
+        }
+        self._control(child, verb, reason="its parent session did", more={"above": guard})
+
+    def poke(self, ref: SessionRef) -> None:
+        """Let a session that waits for its children's end or stop see whether that is over."""
+        arguments: dict[str, JsonValue] = {"verb": "poke", "from": [s.value for s in AT_WORK]}
+        self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
+
+    def rehome(self, session: str, place: str) -> SessionView:
+        """Bind a session to another place, with all that waits. Raises SessionUnknown."""
+        ref = self._registry.ref(session)
+        fields = self._store.fields(ref)
+        folder = fields.get("folder", "").partition(":")[2].partition(":")[2]
+        arguments: dict[str, JsonValue] = {
+            "verb": "rehome",
+            "from": [status.value for status in MOVABLE],
+            "place": place,
+            "folder": f"folder:{place}:{folder}" if folder else "",
+            "signature": self._registry.signed_anew(ref, fields, place),
+        }
+        answer = self._transitions.run("control", ref, arguments)
+        if answer.word == "refused":
+            hint = "only what still has steps to run can move"
+            raise ControlRefused(session, "rehome", str(answer.status), hint)
+        self._registry.forget_facts()
+        self._transitions.dispatch(ref, answer)
+        return self._reader.session(session)
+
+    def limit(
+        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+    ) -> Limit:
+        """Let at most so many attempts with this key run, or so many begin in a minute."""
+        limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
+        self._store.limit(lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True))
+        return limit
+
+    def unlimit(self, key: str) -> bool:
+        """Take a limit away; whether there was one. Who waits for it is let go by the sweep."""
+        return self._store.limit(lock_name(key), None)
+
+    def limits(self) -> list[Limit]:
+        """All limits, by key."""
+        found = sorted(self._store.limits().items())
+        return [Limit(key=key, **json.loads(text)) for key, text in found]
+
+    def stands(self, caller: Caller) -> bool:
+        """Whether the attempt that a body's token speaks for still has its step."""
+        ref = self._store.ref(caller.session)
+        step = self._store.steps(ref, [caller.address]).get(caller.address) if ref else None
+        return step is not None and step.state == "running" and step.fence == caller.fence
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None:
+        """Forget an ended session; by force, one that runs is aborted and forgotten at its end.
+
+        The view of one that is still to end, None where it is forgotten already.
+        Raises SessionUnknown, SessionChanged, SessionStillRuns.
+        """
+        ref = self._registry.ref(session)
+        arguments: dict[str, JsonValue] = {
+            "program": self._registry.facts(ref).program,
+            "seen": seen.as_stored() if seen else None,
+            "force": [status.value for status in sorted(ENDED)] if force else None,
+        }
+        answer = self._transitions.run("delete", ref, arguments)
+        match answer.word:
+            case "refused":
+                raise SessionStillRuns(session, str(answer.status))
+            case "changed":
+                raise SessionChanged(session, str(answer.status))
+            case "unknown":
+                raise SessionUnknown(session)
+            case "doomed":
+                return self.end_for_good(ref)
+            case _:
+                return None
+
+    def end_for_good(self, ref: SessionRef) -> SessionView | None:
+        """Abort a session that goes as soon as it has ended; None where that was at once."""
+        try:
+            view = self._aborted(ref.id)
+        except SessionUnknown:
+            return None  # the sweep was faster
+        self._store.errand_done(f"delete|{ref.member}")
+        if view.status not in ENDED:
+            return view
+        self._transitions.errand(f"forget|{ref.member}")
+        return None
+
+    def _aborted(self, session: str) -> SessionView:
+        try:
+            return self.control(session, "abort", reason="it is deleted by force")
+        except ControlRefused:
+            return self._reader.session(
+                session
+            )  # it is being aborted already, or has ended meanwhile
+
+    def _anew(self, ref: SessionRef, verb: Control) -> dict[str, JsonValue]:
+        """Which nodes a failed session runs anew when it is resumed."""
+        fields = self._store.fields(ref) if verb == "resume" else {}
+        if fields.get("status") != SessionStatus.FAILED:
+            return {}
+        program = self._registry.program(fields["program"])
+        finished, failed = self._reader.standing(ref, program)
+        anew = decide.dependents(program, failed)
+        again: list[JsonValue] = [dict(n) for n in decide.run_anew(program, anew, finished)]
+        return {"again": again, "ended": fields["ended"]}
+
+
+def _raise_refusal(session: str, verb: Control, answer: Answer) -> None:
+    match answer.word:
+        case "unknown":
+            raise SessionUnknown(session)
+        case "changed":
+            raise SessionChanged(session, str(answer.status))
+        case "refused":
+            status = str(answer.status)
+            raise ControlRefused(session, verb, status, _way_out(verb, status))
+        case _:
+            return
+
+
+def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, JsonValue] | None:
+    code = {
+        "stop": ReasonCode.USER_STOP,
+        "exit": ReasonCode.EXIT,
+        "abort": ReasonCode.ABORTED,
+    }.get(verb)
+    if code is None:
+        return None
+    reason = Reason(code=code, text=text, at=by.address if by else None)
+    return reason.model_dump(mode="json", exclude_none=True)
+
+
+def _way_out(verb: str, status: str) -> str:
+    if verb == "resume":
+        return "only a stopped or failed session can be resumed"
+    if status == "superseded":
+        return "the step that asks runs no more"
+    return "it has ended" if status in ("completed", "exited", "aborted") else "wait for its end"

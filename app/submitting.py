@@ -1,0 +1,205 @@
+"""Takes documents in: what may run here becomes a session, once for each key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app import decide
+from app.admission import admit
+from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
+from app.frontends import compile_document
+from app.keys import SessionRef, lock_name
+from app.program import Program, turns_around
+from app.registry import Registry
+from app.settings import Settings
+from app.store import NewSession, Store
+from app.tokens import DAY_MS, Owner
+from app.transitions import Transitions
+from app.views import Submitted, WorkerView
+from leadhand.documents import LoopDocument, WorkflowDocument
+
+AnyDocument = LoopDocument | WorkflowDocument
+
+#: How often a new session id is drawn before giving up; eight hex digits collide rarely.
+DRAWS = 20
+
+#: What a message's priority is; 0 goes first.
+PRIORITIES = {"high": 0, "normal": 5, "low": 9}
+
+
+class About(NamedTuple):
+    """What a session is called, and where it works."""
+
+    kind: str
+    name: str
+    label: str = ""
+    cwd: str = ""
+    place: str = ""
+    #: The real path of `cwd` where it is known: two names of a folder are one lock.
+    folder: str = ""
+    priority: int = 5
+    #: Who is told of what becomes of it (JSON), and of which events.
+    webhook: str = ""
+    rings: str = ""
+
+
+class Submitting:
+    """Creates sessions, and tells workers of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        registry: Registry,
+        transitions: Transitions,
+        workers: Callable[[], list[WorkerView]],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._transitions = transitions
+        self._workers = workers
+
+    def submit(
+        self,
+        document: AnyDocument,
+        *,
+        idempotency_key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted:
+        """Create a session and tell workers of it; the same key again finds the same session.
+
+        Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
+        used with another body, QuotaPassed where its owner has no room for it.
+        """
+        where = admit(document, self._settings, self._workers())
+        program = compile_document(document)
+        about = About(
+            kind=document.kind,
+            name=program.name,
+            label=document.label or "",
+            cwd=document.cwd or "",
+            place=where.place,
+            folder=where.folder,
+            priority=PRIORITIES[document.priority],
+            webhook=document.webhook.model_dump_json() if document.webhook else "",
+            rings=",".join(document.webhook.events) if document.webhook else "",
+        )
+        body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
+        key = idempotency_key
+        return self.start(
+            program, about, body=body, key=key, parent=parent, root=root, owner=owner,
+            size=len(document.model_dump_json().encode()),
+        )  # fmt: skip
+
+    def start(
+        self,
+        program: Program,
+        about: About,
+        *,
+        body: str = "",
+        key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+        owner: Owner | None = None,
+        size: int = 0,
+    ) -> Submitted:
+        """Create a session that runs a program; `body` is what the key must go with."""
+        for _ in range(DRAWS):
+            session = secrets.token_hex(4)
+            ref = SessionRef(session, root or session)
+            fields = self._fields(ref, program, about, parent)
+            answer = self._store.create(
+                NewSession(
+                    ref=ref,
+                    program=program.hash,
+                    document=program.model_dump_json(),
+                    routes=decide.routes(program),
+                    fields=fields,
+                    idempotency_key=_own_key(owner, key),
+                    body_hash=body,
+                    parent=parent,
+                    owner=_owning(owner, size),
+                )
+            )
+            match answer.word:
+                case "taken":
+                    continue
+                case "created":
+                    self._transitions.dispatch(ref, answer)
+                    return Submitted(session=session, created=True)
+                case "exists":
+                    return Submitted(session=str(answer.session), created=False)
+                case "conflict":
+                    raise IdempotencyConflict(str(key))
+                case "quota" if owner is not None:
+                    raise _passed(owner, str(answer.why), answer.now)
+                case _:
+                    raise InvalidDocument("parent", str(parent), "its step runs no more")
+        raise RuntimeError("no free session id was found")
+
+    def _fields(
+        self,
+        ref: SessionRef,
+        program: Program,
+        about: About,
+        parent: Mapping[str, JsonValue] | None,
+    ) -> dict[str, str]:
+        return {
+            "id": ref.id,
+            "root": ref.root,
+            "nonce": secrets.token_hex(8),
+            **{name: str(value) for name, value in about._asdict().items()},
+            "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
+            "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
+            "program": program.hash,
+            "signature": self._registry.signature(
+                ref, program.hash, cwd=about.cwd, place=about.place
+            ),
+            "schema": str(program.schema_version),
+            "window": str(self._settings.window),
+            **self._settings.retentions,
+            "parent": json.dumps(dict(parent)) if parent else "",
+        }
+
+    def _lenders(self, ref: SessionRef, parent: Mapping[str, JsonValue]) -> list[str]:
+        """The turns above a child session: what they hold is lent to it."""
+        above = SessionRef(str(parent["session"]), ref.root)
+        given = json.loads(self._store.fields(above).get("lenders") or "[]")
+        turns = [above.member + turn for turn in turns_around(str(parent["address"]))]
+        return [*turns, *given]
+
+
+def _own_key(owner: Owner | None, key: str | None) -> str | None:
+    """An Idempotency-Key as it is kept: what one token's holder uses is not another's."""
+    return f"{owner.token}/{key}" if owner is not None and key is not None else key
+
+
+def _owning(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
+    """What the script is told of whose a session is."""
+    if owner is None:
+        return None
+    quotas = owner.quotas
+    return {
+        "token": owner.token,
+        "sessions": quotas.max_sessions,
+        "steps": quotas.steps_per_day,
+        "bytes": quotas.bytes_per_day,
+        "size": size,
+    }
+
+
+def _passed(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
+    quotas = owner.quotas
+    if what == "sessions":
+        return QuotaPassed(what, quotas.max_sessions or 0)
+    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
+    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

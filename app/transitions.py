@@ -1,0 +1,88 @@
+"""Runs transitions and does what their answers ask for: hints to workers, calls, errands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from app.errors import SessionUnknown, StoreAway
+from app.keys import SessionRef
+from app.program import Program
+from app.registry import Registry
+from app.store import Answer, Hint, Store, Verb
+
+log = logging.getLogger(__name__)
+
+
+class Carrier(Protocol):
+    """Takes hints to workers; may lose them, the sweep sends them again."""
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
+        """Tell workers that these steps are ready."""
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        """How many messages stand in each queue."""
+
+
+class Transitions:
+    """The one way from here to the scripts."""
+
+    def __init__(self, store: Store, carrier: Carrier, registry: Registry) -> None:
+        self._store = store
+        self._carrier = carrier
+        self._registry = registry
+        #: Does what one session owes another; whoever puts the engine together says how.
+        self.errand: Callable[[str], None] = _nobody
+
+    def run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+    ) -> Answer:
+        """Run a transition on a session; its answer is the caller's to dispatch."""
+        program = self._registry.facts(ref).program
+        return self._store.run(verb, ref, program, arguments, outcome=outcome, ledger=ledger)
+
+    def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
+        """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""
+        if hints:
+            program = self._registry.program(self._registry.facts(ref).program)
+            self._carrier.publish(ref, program, hints)
+
+    def rehint(self, ref: SessionRef, address: str, *, depth: int) -> Answer:
+        """A ready step's hint was lost, or its time to wait is over."""
+        answer = self.run("rehint", ref, {"address": address, "depth": depth})
+        self.dispatch(ref, answer)
+        return answer
+
+    def dispatch(self, ref: SessionRef, answer: Answer) -> None:
+        """What was decided stands: hints and errands that cannot be seen to now are swept up."""
+        with suppress(StoreAway):
+            self.publish(ref, answer.hints)
+        self.after(ref, answer)
+
+    def after(self, ref: SessionRef, answer: Answer) -> None:
+        """What one session owes another is done at once; the sweep does it where we cannot."""
+        if answer.ended is not None:
+            log.info("session ended", extra={"session": ref.id, "status": answer.ended})
+        with suppress(StoreAway):
+            for member in answer.called:
+                session, root, address = member.split("|", 2)
+                with suppress(SessionUnknown):
+                    self.rehint(SessionRef(session, root), address, depth=0)
+            for child in answer.abort:
+                self.errand(f"abort|{child}|{ref.root}|")
+            if answer.tell:
+                self.errand(f"deliver|{ref.member}")
+
+
+def _nobody(errand: str) -> None:
+    """Leave it to the sweep."""
