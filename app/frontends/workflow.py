@@ -83,7 +83,7 @@ def _body(
     do = _do(loop, doer=doer, model=model, phase=phase, prior=prior)
     names = _check_names(loop.checkers)
     checks = tuple(
-        _check(loop, doer, name, checker)
+        _check(loop, doer, name, checker, model=model)
         for name, checker in zip(names, loop.checkers, strict=True)
     )
     return (do, *checks, _judge(loop, names, checks))
@@ -119,10 +119,17 @@ def _do(
 
 
 def _check(
-    loop: LoopDocument | PhaseDocument, doer: Doer | None, name: str, checker: Checker
+    loop: LoopDocument | PhaseDocument,
+    doer: Doer | None,
+    name: str,
+    checker: Checker,
+    *,
+    model: str | None,
 ) -> Step:
-    if checker.prompt and checker.model is None and loop.checker_model is not None:
-        checker = checker.model_copy(update={"model": loop.checker_model})
+    # Without a model of its own a checker asks the doer's, where it asks the doer's agent.
+    theirs = model if checker.agent is None else None
+    if checker.prompt and checker.model is None and (loop.checker_model or theirs):
+        checker = checker.model_copy(update={"model": loop.checker_model or theirs})
     return Step(
         id=f"check.{name}",
         action=Action.CHECK,

@@ -54,6 +54,15 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 @click.option("--checker-model", metavar="NAME", help="The checkers' model; else the doer's.")
 @click.option("--label", metavar="TEXT", help="What people call the session.")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds for a doer (3600).")
+@click.option(
+    "--priority",
+    type=click.Choice(["high", "normal", "low"]),
+    help="Which sessions' steps go first (normal).",
+)
+@click.option("--place", metavar="NAME", help="Where to work, of several places with workers.")
+@click.option(
+    "--concurrency-key", metavar="KEY", help="Doers with the same key share `limit set key:KEY`."
+)
 @click.option("--detach", is_flag=True, help="Print the session's id and leave it running.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def spawn_command(*, detach: bool, as_json: bool, **given: Any) -> int:
