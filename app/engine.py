@@ -67,7 +67,7 @@ class Engine:
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
         self._write()
-        self.watch = Watch(store, depths=carrier.depths, program=self.program, workers=self.workers)
+        self.watch = Watch(store, depths=carrier.depths, workers=self.workers)
 
     def _read(self) -> None:
         """What readers ask for, under the engine's own name."""

@@ -9,15 +9,16 @@ from typing import NamedTuple, cast
 from redis import Redis
 
 from app.keys import Keys, SessionRef
+from app.program import path_of
 
 
 class Stood(NamedTuple):
-    """A step's record as it lies there, and what its session runs where."""
+    """A step's record and its route as they lie there, and its session's place."""
 
     ref: SessionRef
     address: str
     record: str
-    program: str
+    route: str
     place: str
 
 
@@ -50,12 +51,15 @@ class Looks:
                 pipe.hget(self._keys.part(ref, "steps"), address)
                 pipe.hmget(self._keys.part(ref, "session"), ["program", "place"])
             answers = pipe.execute()
+            for (_, address), (program, _) in zip(refs, answers[1::2], strict=True):
+                pipe.hget(self._keys.program(program or ""), f"/{path_of(address)}")
+            routes = pipe.execute()
         return [
-            Stood(ref, address, record, program, place or "")
-            for (ref, address), record, (program, place) in zip(
-                refs, answers[::2], answers[1::2], strict=True
+            Stood(ref, address, record, route, place or "")
+            for (ref, address), record, (_, place), route in zip(
+                refs, answers[::2], answers[1::2], routes, strict=True
             )
-            if record and program
+            if record and route
         ]
 
     def past(self, part: str, now_ms: int) -> Past:

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from app import decide
-from app.errors import SessionUnknown
-from app.program import Program, Step
+from pydantic import BaseModel
+
 from app.reading import iso
 from app.reasons import Reason
 from app.states import ENDED, SessionStatus
@@ -41,8 +40,19 @@ class Lately(NamedTuple):
     verdicts: Mapping[str, int]
 
 
+class _Route(BaseModel):
+    """What a program says of a step, as far as it matters here."""
+
+    action: str
+    queue: str
+    label: str
+
+    def at(self, place: str) -> str:
+        """The queue of the step, where its session is bound to this place."""
+        return f"{self.queue}@{place}" if place else self.queue
+
+
 class _Waiting(NamedTuple):
-    step: Step
     queue: str
     since_ms: int
 
@@ -55,13 +65,11 @@ class Watch:
         store: Store,
         *,
         depths: Depths,
-        program: Callable[[str], Program],
         workers: Callable[[], list[WorkerView]],
     ) -> None:
         self._store = store
         self._looks = store.looks()
         self._depths = depths
-        self._program = program
         self._inventories = workers
 
     def workers(self) -> list[WorkerView]:
@@ -114,22 +122,22 @@ class Watch:
         return Lately(reasons, iterations, verdicts)
 
     def _running(self) -> list[Running]:
-        found = []
-        for stood in self._looks.next("leases", LOOKED_AT):
-            record = StepRecord.model_validate_json(stood.record)
-            step = self._step(stood)
-            if record.state == "running" and step is not None:
-                found.append(_attempt(stood, record, step))
-        return found
+        looked_at = self._looks.next("leases", LOOKED_AT)
+        records = [StepRecord.model_validate_json(stood.record) for stood in looked_at]
+        return [
+            _attempt(stood, record)
+            for stood, record in zip(looked_at, records, strict=True)
+            if record.state == "running"
+        ]
 
     def _waiting(self, now_ms: int) -> Iterable[_Waiting]:
         """Ready steps whose time has come, with since when they could have run."""
         for stood in self._looks.next("ready", LOOKED_AT):
             record = StepRecord.model_validate_json(stood.record)
             since = max(record.ready or now_ms, record.due or 0)
-            step = self._step(stood)
-            if record.state == "ready" and step is not None and since <= now_ms:
-                yield _Waiting(step, _queue(step, stood.place), since)
+            if record.state == "ready" and since <= now_ms:
+                route = _Route.model_validate_json(stood.route)
+                yield _Waiting(route.at(stood.place), since)
 
     def _queues(
         self, workers: Sequence[WorkerView], running: Sequence[Running], now_ms: int
@@ -142,13 +150,6 @@ class Watch:
             _queue_view(name, depths.get(name, 0), workers, running, waiting, now_ms)
             for name in sorted(names)
         ]
-
-    def _step(self, stood: Stood) -> Step | None:
-        """The step in its program; None where its session went away meanwhile."""
-        try:
-            return self._program(stood.program).step(stood.address)
-        except SessionUnknown:
-            return None
 
 
 def _queue_view(
@@ -173,22 +174,18 @@ def _queue_view(
     )
 
 
-def _attempt(stood: Stood, record: StepRecord, step: Step) -> Running:
+def _attempt(stood: Stood, record: StepRecord) -> Running:
+    route = _Route.model_validate_json(stood.route)
     return Running(
         session=stood.ref.id,
         address=stood.address,
-        action=step.action.value,
-        label=step.label or step.id,
-        queue=_queue(step, stood.place),
+        action=route.action,
+        label=route.label,
+        queue=route.at(stood.place),
         attempt=record.attempt,
         process=record.owner or "",
         since=iso(record.since) if record.since else None,
     )
-
-
-def _queue(step: Step, place: str) -> str:
-    queue = decide.queue_of(step)
-    return f"{queue}@{place}" if place else queue
 
 
 def _with_load(workers: Sequence[WorkerView], running: Sequence[Running]) -> list[WorkerView]:

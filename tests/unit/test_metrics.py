@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,12 @@ def test_the_fleet_as_numbers(client: FlaskClient) -> None:
     assert told["leadhand_workers"] == [({"place": "local"}, 1)]
     assert told["leadhand_overdue"] == [({"list": "leases"}, 1), ({"list": "ready"}, 0)]
     assert told["leadhand_overdue_oldest_seconds"][0] == ({"list": "leases"}, 2.5)
+
+
+def test_every_metric_is_explained(client: FlaskClient) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    told = samples(client.get("/metrics", headers=HEADERS).text)
+    assert [name for name in told if f"`{name}{{" not in page] == []
 
 
 @pytest.mark.parametrize("text", ["plain", 'with "quotes"', "back\\slash", "two\nlines", "ü", ""])
