@@ -12,8 +12,8 @@ from api.answers import answer
 from api.port import Engine
 from app.views import Limit, Page
 
-#: What a key begins with: a named agent, a model, or a key of the user's own.
-KINDS = ("agent", "model", "key")
+#: What a key begins with: a named agent, a model, a key of the user's own, or a queue.
+KINDS = ("agent", "model", "key", "queue")
 
 
 class LimitBody(bodies.Body):

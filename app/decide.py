@@ -158,8 +158,8 @@ def _step(step: Step) -> Route:
     }
     if step.folder:
         route["folder"] = True
-    if step.limits:
-        route["limits"] = list(step.limits)
+    if not route["quick"]:
+        route["limits"] = [*step.limits, f"queue:{queue_of(step)}"]
     if step.for_each is not None:
         route["each"] = True
         route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)

@@ -11,8 +11,8 @@ from leadhand.cli.tables import echo_json, table
 def limit_command() -> None:
     """List, set and remove limits.
 
-    A KEY is agent:NAME, model:NAME, or key:NAME for doers with that concurrency_key. A limit holds
-    over all workers, and nobody waits for it in a worker.
+    A KEY is agent:NAME, model:NAME, queue:NAME, or key:NAME for doers with that concurrency_key.
+    A limit holds over all workers, and nobody waits for it in a worker.
     """
 
 

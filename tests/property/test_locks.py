@@ -224,3 +224,14 @@ def test_one_that_cannot_be_looked_at_holds_up_no_other(world: World) -> None:
     world.hints.clear()
     world.later(5_000)
     assert (second, "loop~1[1]/do") in world.hints
+
+
+def test_a_queue_can_be_limited(world: World) -> None:
+    world.engine.limit("queue:checks", concurrency=1)
+    first, second = world.session("/f"), world.session("/g")
+    for ref in (first, second):
+        world.settle(ref, world.grant(ref, "loop~1[1]/do"))
+    held = world.grant(first, "loop~1[1]/check")
+    assert world.claim(second, "loop~1[1]/check").lock == "queue:checks"
+    world.settle(first, held)
+    world.grant(second, "loop~1[1]/check")
