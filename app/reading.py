@@ -200,14 +200,27 @@ class Reader:
         )
 
     def _notes(self, ref: SessionRef, fields: Mapping[str, str]) -> list[str]:
-        """What an active session may be waiting for that will not come by itself."""
-        place = fields["place"]
-        if fields["status"] != SessionStatus.ACTIVE or not place:
+        """What an active session waits for that does not come by itself, or holds it up."""
+        if fields["status"] != SessionStatus.ACTIVE:
             return []
-        if any(worker.place == place for worker in self.workers()):
+        return [*self._place_gone(ref, fields["place"]), *self._locked_out(ref)]
+
+    def _place_gone(self, ref: SessionRef, place: str) -> list[str]:
+        if not place or any(worker.place == place for worker in self.workers()):
             return []
         move = f"leadhand rehome {ref.id} PLACE"
         return [f"place {place!r} has no worker; start one there, or: {move}"]
+
+    def _locked_out(self, ref: SessionRef) -> list[str]:
+        """Which locks its first steps wait for, and who has them."""
+        records = self._store.steps(ref, self._store.members(ref, "live", SHOWN))
+        notes = []
+        for address, record in sorted(records.items()):
+            if record.state == "ready" and record.blocked:
+                holders = [who.partition("|")[0] for who in self._store.holders(record.blocked)]
+                held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
+                notes.append(f"{address} waits for {record.blocked}{held}")
+        return notes
 
     def _progress(self, ref: SessionRef, program: Program) -> Progress:
         turns = self._newest_turns(ref, program)

@@ -155,6 +155,8 @@ class StepRecord(BaseModel):
     verdict: str | None = None
     reason: Reason | None = None
     parked: dict[str, JsonValue] | None = None
+    #: The lock that it waits for.
+    blocked: str | None = None
 
 
 class TurnRecord(BaseModel):

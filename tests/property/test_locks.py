@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.engine import About
@@ -235,3 +237,14 @@ def test_a_queue_can_be_limited(world: World) -> None:
     assert world.claim(second, "loop~1[1]/check").lock == "queue:checks"
     world.settle(first, held)
     world.grant(second, "loop~1[1]/check")
+
+
+def test_a_reader_is_told_who_holds_what_a_session_waits_for(world: World) -> None:
+    told = json.dumps({"place": "here", "seen_ms": world.now})
+    world.engine.store.tell_of_worker("w", told)
+    first, second = world.session(), world.session()
+    world.grant(first, "loop~1[1]/do")
+    assert world.engine.session(second.id).notes == []
+    assert world.claim(second, "loop~1[1]/do").why == "lock"
+    note = f"loop~1[1]/do waits for folder:here:/f, held by {first.id}"
+    assert world.engine.session(second.id).notes == [note]
