@@ -64,7 +64,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(workers.blueprint(engine))
     flask.register_blueprint(fleet.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))
-    flask.register_blueprint(tokens.blueprint(engine))
+    flask.register_blueprint(tokens.blueprint(engine, settings))
     flask.register_blueprint(health.blueprint(engine))
     flask.register_blueprint(description.blueprint(flask))
     return flask

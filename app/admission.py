@@ -13,7 +13,14 @@ from app.addresses import PORTS, destination, refusal
 from app.errors import InvalidDocument
 from app.settings import Settings
 from app.views import WorkerView
-from leadhand.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
+from leadhand.documents import (
+    Checker,
+    Doer,
+    LoopDocument,
+    PhaseDocument,
+    Webhook,
+    WorkflowDocument,
+)
 
 #: A shell's own words, which are found on no path.
 _BUILTINS = frozenset(shlex.split(
@@ -34,7 +41,8 @@ def admit(
     document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> Where:
     """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
-    _check_webhook(document, settings)
+    if document.webhook is not None:
+        admit_webhook(document.webhook, settings)
     place = _place(document, settings, workers)
     here = [worker for worker in workers if place in ("", worker.place)]
     if workers and not here:
@@ -53,10 +61,9 @@ def admit(
     return Where(place, str(folder or document.cwd or ""))
 
 
-def _check_webhook(document: LoopDocument | WorkflowDocument, settings: Settings) -> None:
-    if document.webhook is None:
-        return
-    to = destination(document.webhook.url)
+def admit_webhook(webhook: Webhook, settings: Settings) -> None:
+    """Raises InvalidDocument where nothing may be sent to its receiver."""
+    to = destination(webhook.url)
     why = refusal(to, settings.webhook_hosts)
     if why is not None:
         ports = " or ".join(map(str, PORTS))

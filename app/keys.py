@@ -41,7 +41,7 @@ waits        hash    ``session|root|address`` -> the locks that it waits for, an
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
 rates        hash    key -> until when its minute is used up (kept: one number for each limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
-tokens       hash    API tokens by id: a hash of the secret, scopes, quotas, sealed; until revoked
+tokens       hash    API tokens by id: a secret's hash, scopes, webhook ..., sealed; until revoked
 token-uses   hash    when each was used last; goes with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
 spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)

@@ -80,6 +80,7 @@ class Submitting:
         Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
         used with another body, QuotaPassed where its owner has no room for it.
         """
+        hook = document.webhook or (owner.webhook if owner is not None else None)
         where = admit(document, self._settings, self._workers())
         program = compile_document(document)
         about = About(
@@ -90,8 +91,8 @@ class Submitting:
             place=where.place,
             folder=where.folder,
             priority=PRIORITIES[document.priority],
-            webhook=document.webhook.model_dump_json() if document.webhook else "",
-            rings=",".join(document.webhook.events) if document.webhook else "",
+            webhook=hook.model_dump_json() if hook else "",
+            rings=",".join(hook.events) if hook else "",
         )
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         key = idempotency_key

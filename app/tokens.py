@@ -16,10 +16,12 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from app.addresses import destination
 from app.errors import CapabilityRefused, StoreAway, TokenUnknown
 from app.signing import is_sealed, seal
+from leadhand.documents import Webhook
 
 PREFIX = "lht_"
 #: For so long a process goes by what it read of a token: a revoked one may be let in until then.
@@ -76,10 +78,12 @@ class Token(Frozen):
     quotas: Quotas = Quotas()
     created_ms: int
     expires_ms: int | None = None
+    #: Who is told of sessions whose document names nobody.
+    webhook: Webhook | None = None
 
     @property
     def owner(self) -> Owner:
-        return Owner(self.id, self.quotas)
+        return Owner(self.id, self.quotas, self.webhook)
 
 
 class Owner(NamedTuple):
@@ -87,6 +91,7 @@ class Owner(NamedTuple):
 
     token: str
     quotas: Quotas
+    webhook: Webhook | None = None
 
 
 class Spent(Frozen):
@@ -97,6 +102,15 @@ class Spent(Frozen):
     bytes: int = 0
 
 
+class TokenWebhook(Frozen):
+    """Who is told of a token's sessions, without what only the receiver may know."""
+
+    host: str
+    events: list[str]
+    #: Whether there is a secret that signs what is told.
+    signed: bool
+
+
 class TokenView(Frozen):
     """A token without anything that would open a door."""
 
@@ -105,6 +119,7 @@ class TokenView(Frozen):
     scopes: list[Scope]
     quotas: Quotas = Quotas()
     spent: Spent = Spent()
+    webhook: TokenWebhook | None = None
     created_at: str
     expires_at: str | None = None
     expired: bool = False
@@ -175,6 +190,7 @@ class Tokens:
         *,
         expires_s: int | None = None,
         quotas: Quotas | None = None,
+        webhook: Webhook | None = None,
     ) -> NewToken:
         """Make a token; nobody can read its text again."""
         now_ms, secret = self._now_ms(), secrets.token_urlsafe(_SECRET_BYTES)
@@ -186,6 +202,7 @@ class Tokens:
             quotas=quotas or Quotas(),
             created_ms=now_ms,
             expires_ms=None if expires_s is None else now_ms + expires_s * 1000,
+            webhook=webhook,
         )
         sealed = _Sealed(token=token, signature=self._seal(token))
         self._shelf.put(token.id, sealed.model_dump_json())
@@ -239,13 +256,11 @@ class Tokens:
             sealed = _Sealed.model_validate_json(text)
         except ValidationError:
             return None
-        fields = sealed.token.model_dump(mode="json") | {"scopes": sorted(sealed.token.scopes)}
-        ours = is_sealed(_KIND, fields, sealed.signature, secret=self._secret)
+        ours = is_sealed(_KIND, _fields(sealed.token), sealed.signature, secret=self._secret)
         return sealed.token if ours and sealed.token.id == id_ else None
 
     def _seal(self, token: Token) -> str:
-        fields = token.model_dump(mode="json") | {"scopes": sorted(token.scopes)}
-        return seal(_KIND, fields, secret=self._secret)
+        return seal(_KIND, _fields(token), secret=self._secret)
 
     def _tell_of_use(self, id_: str) -> None:
         now = self._passed()
@@ -263,6 +278,7 @@ class Tokens:
             scopes=[scope for scope in Scope if scope in token.scopes],
             quotas=token.quotas,
             spent=Spent(**spent),
+            webhook=_shown(token.webhook),
             created_at=_iso(token.created_ms),
             expires_at=None if token.expires_ms is None else _iso(token.expires_ms),
             expired=self._has_expired(token),
@@ -274,6 +290,22 @@ class Tokens:
 
     def _now_ms(self) -> int:
         return round(self._clock() * 1000)
+
+
+def _fields(token: Token) -> dict[str, JsonValue]:
+    """What of a token is sealed; one without a webhook is as it was before there were any."""
+    without = {"webhook"} if token.webhook is None else set()
+    return token.model_dump(mode="json", exclude=without) | {"scopes": sorted(token.scopes)}
+
+
+def _shown(webhook: Webhook | None) -> TokenWebhook | None:
+    if webhook is None:
+        return None
+    return TokenWebhook(
+        host=destination(webhook.url).authority,
+        events=list(webhook.events),
+        signed=webhook.secret is not None,
+    )
 
 
 def _digest(secret: str) -> str:

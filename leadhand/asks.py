@@ -10,7 +10,7 @@ import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand import limits, tokens
-from leadhand.documents import LoopDocument, WorkflowDocument
+from leadhand.documents import LoopDocument, Webhook, WorkflowDocument
 from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
 from leadhand.etags import etag
 from leadhand.limits import LimitView
@@ -197,9 +197,14 @@ def all_tokens() -> Ask[list[TokenView]]:
 
 
 def create_token(
-    name: str, scopes: Sequence[str], expires_s: int | None, quotas: Quotas | None
+    name: str,
+    scopes: Sequence[str],
+    expires_s: int | None,
+    quotas: Quotas | None,
+    webhook: Webhook | Mapping[str, Any] | None,
 ) -> Ask[NewToken]:
-    return _reads(NewToken, tokens.creation(name, scopes, expires_s=expires_s, quotas=quotas))
+    call = tokens.creation(name, scopes, expires_s=expires_s, quotas=quotas, webhook=webhook)
+    return _reads(NewToken, call)
 
 
 def revoke_token(token: str) -> Ask[None]:

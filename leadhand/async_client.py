@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
 from leadhand.async_transport import AsyncTransport
 from leadhand.client import address, next_look_s
+from leadhand.documents import Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.following import BEGINNING, follow_async
 from leadhand.limits import LimitView
@@ -224,9 +225,13 @@ class AsyncClient:
         *,
         expires_s: int | None = None,
         quotas: Quotas | None = None,
+        webhook: Webhook | Mapping[str, Any] | None = None,
     ) -> NewToken:
-        """Make a token; its text is in the answer and nowhere else."""
-        return await self._ask(asks.create_token(name, scopes, expires_s, quotas))
+        """Make a token; its text is in the answer and nowhere else.
+
+        The webhook is told of its sessions, unless their documents name one themselves.
+        """
+        return await self._ask(asks.create_token(name, scopes, expires_s, quotas, webhook))
 
     async def revoke_token(self, token: str) -> None:
         """Let nobody in with a token any more, by its id. Raises TokenUnknown."""

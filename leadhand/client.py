@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
+from leadhand.documents import Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, WaitTimedOut
 from leadhand.following import BEGINNING, follow
 from leadhand.limits import LimitView
@@ -209,9 +210,13 @@ class Client:
         *,
         expires_s: int | None = None,
         quotas: Quotas | None = None,
+        webhook: Webhook | Mapping[str, Any] | None = None,
     ) -> NewToken:
-        """Make a token; its text is in the answer and nowhere else."""
-        return self._ask(asks.create_token(name, scopes, expires_s, quotas))
+        """Make a token; its text is in the answer and nowhere else.
+
+        The webhook is told of its sessions, unless their documents name one themselves.
+        """
+        return self._ask(asks.create_token(name, scopes, expires_s, quotas, webhook))
 
     def revoke_token(self, token: str) -> None:
         """Let nobody in with a token any more, by its id. Raises TokenUnknown."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import TypeAdapter
 
+from leadhand.documents import Webhook
 from leadhand.errors import TokenUnknown
 from leadhand.problems import Kind, Problem
 from leadhand.transport import Call
@@ -36,6 +38,15 @@ class Spent(View):
     bytes: int = 0
 
 
+class TokenWebhook(View):
+    """Who is told of a token's sessions, without what only the receiver may know."""
+
+    host: str
+    events: tuple[str, ...] = ()
+    #: Whether there is a secret that signs what is told.
+    signed: bool = False
+
+
 class TokenView(View):
     """A token without anything that would open a door."""
 
@@ -44,6 +55,7 @@ class TokenView(View):
     scopes: tuple[str, ...] = ()
     quotas: Quotas = Quotas()
     spent: Spent = Spent()
+    webhook: TokenWebhook | None = None
     created_at: str
     expires_at: str | None = None
     expired: bool = False
@@ -58,7 +70,12 @@ class NewToken(TokenView):
 
 
 def creation(
-    name: str, scopes: Sequence[str], *, expires_s: int | None, quotas: Quotas | None
+    name: str,
+    scopes: Sequence[str],
+    *,
+    expires_s: int | None,
+    quotas: Quotas | None,
+    webhook: Webhook | Mapping[str, Any] | None,
 ) -> Call:
     """The call that makes a token. Repeated after a lost answer, it leaves one that nobody has."""
     body: dict[str, object] = {"name": name, "scopes": list(scopes)}
@@ -66,6 +83,8 @@ def creation(
         body["expires_s"] = expires_s
     if quotas is not None:
         body["quotas"] = quotas.model_dump(exclude_none=True)
+    if webhook is not None:
+        body["webhook"] = webhook
     return Call("POST", PATH, content=_BODY.dump_json(body))
 
 

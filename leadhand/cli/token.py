@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from leadhand.cli.tables import echo_json, table
 if TYPE_CHECKING:
     from leadhand.tokens import TokenView
 
+EVENTS = ("ended", "failed", "waiting")
 SCOPES = ("read", "submit", "control", "exec:free", "admin")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _SPAN = re.compile(r"([1-9][0-9]{0,9})([smhdw])")
@@ -76,12 +78,28 @@ def token_command() -> None:
     "--bytes-per-day", type=click.IntRange(0), metavar="N",
     help="At most so many bytes of documents in a day (UTC).",
 )  # fmt: skip
+@click.option(
+    "--webhook", metavar="URL",
+    help="Tell this address of its sessions, unless their documents name one.",
+)  # fmt: skip
+@click.option(
+    "--webhook-event", "events", multiple=True, type=click.Choice(EVENTS),
+    help="Of what it is told (ended); may be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--webhook-secret-file", "secret", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What this file holds signs what is told.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def create(
     *,
     name: str,
     scopes: tuple[str, ...],
     expires: int | None,
+    webhook: str | None,
+    events: tuple[str, ...],
+    secret: Path | None,
     as_json: bool,
     **quotas: int | None,
 ) -> int:
@@ -94,9 +112,10 @@ def create(
     from leadhand.tokens import Quotas
 
     given = Quotas(**quotas) if any(value is not None for value in quotas.values()) else None
+    hook = _webhook(webhook, events, secret)
     with connected() as client:
         made = client.create_token(
-            name, list(dict.fromkeys(scopes)), expires_s=expires, quotas=given
+            name, list(dict.fromkeys(scopes)), expires_s=expires, quotas=given, webhook=hook
         )
     if as_json:
         echo_json(made)
@@ -138,6 +157,30 @@ def revoke(*, tokens: tuple[str, ...]) -> int:
             client.revoke_token(token)
             click.echo(f"token {token} is revoked")
     return 0
+
+
+def _webhook(
+    url: str | None, events: tuple[str, ...], secret: Path | None
+) -> dict[str, object] | None:
+    """The webhook as the API takes it, which also checks it."""
+    if url is None:
+        if events or secret is not None:
+            raise click.UsageError("there is no address to be told; give --webhook URL")
+        return None
+    hook: dict[str, object] = {"url": url}
+    if events:
+        hook["events"] = list(dict.fromkeys(events))
+    if secret is not None:
+        hook["secret"] = _secret(secret)
+    return hook
+
+
+def _secret(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"{path} cannot be read as text"
+        raise click.BadParameter(why, param_hint="--webhook-secret-file") from error
 
 
 def _row(view: TokenView) -> list[object]:

@@ -19,6 +19,7 @@ from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
 from app.logs import JsonLines
 from app.settings import Settings
 from app.tokens import KEEP_S, Quotas, Scope, Tokens
+from leadhand.documents import Webhook
 from leadhand.problems import Kind
 from tests.memory_engine import MemoryEngine, MemoryShelf
 
@@ -161,7 +162,7 @@ def test_a_session_belongs_to_the_token_that_asked_for_it(client, engine):
     made = engine.tokens.create("ci", frozenset({Scope.SUBMIT}), quotas=quotas)
     ask(client, "POST", S, made.token, AGENTS)
     ask(client, "POST", S, OPERATOR, AGENTS)
-    assert engine.owners == [(made.id, quotas), None]
+    assert engine.owners == [(made.id, quotas, None), None]
 
 
 @pytest.mark.parametrize(("retry_after_s", "header"), [(None, None), (3600, "3600")])
@@ -201,6 +202,22 @@ def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
     assert (again.status_code, told(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
 
 
+def test_whom_a_token_tells_is_shown_without_what_only_the_receiver_knows(client, engine):
+    hook = {"url": "https://h.example/T0KEN", "events": ["failed"], "secret": "known to us both"}
+    body = {"name": "ci", "scopes": ["submit"], "webhook": hook}
+    made = ask(client, "POST", "/v1/tokens", OPERATOR, body)
+    listed = ask(client, "GET", "/v1/tokens", OPERATOR)
+    for view in (told(made), told(listed)["items"][0]):
+        assert view["webhook"] == {"host": "h.example", "events": ["failed"], "signed": True}
+    for answer in (made, listed):
+        assert "known to us both" not in answer.get_data(as_text=True)
+        assert "T0KEN" not in answer.get_data(as_text=True)
+    ask(client, "POST", S, told(made)["token"], AGENTS)
+    [owner] = engine.owners
+    assert owner is not None
+    assert owner.webhook == Webhook.model_validate(hook)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -213,6 +230,8 @@ def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
         ({"name": "x", "scopes": ["read"], "quotas": {"max_sessions": -1}}, "quotas.max_sessions"),
         ({"name": "x", "scopes": ["read"], "quotas": {"money": 1}}, "quotas.money"),
         ({"name": "x", "scopes": ["read"], "digest": "0"}, "digest"),
+        ({"name": "x", "scopes": ["read"], "webhook": {}}, "webhook.url"),
+        ({"name": "x", "scopes": ["read"], "webhook": {"url": "http://10.0.0.1/"}}, "webhook.url"),
     ],
 )
 def test_a_token_that_cannot_be_made_names_the_field(client, body, field):
@@ -304,17 +323,28 @@ def test_two_tokens_are_never_alike(tokens):
     assert len(tokens.create("x", READ).token.split("_", 2)[2]) >= 43
 
 
-@pytest.mark.parametrize("field", ["scopes", "digest", "expires_ms", "quotas", "id", "name"])
+@pytest.mark.parametrize(
+    "field", ["scopes", "digest", "expires_ms", "quotas", "id", "name", "webhook"]
+)
 def test_a_token_that_was_written_by_somebody_else_opens_nothing(shelf, tokens, field):
     made = tokens.create("ci", READ, expires_s=60)
     kept = json.loads(shelf.texts[made.id])
     other = {"scopes": ["admin"], "digest": "0" * 64, "expires_ms": None, "id": "0" * 12,
-             "quotas": {"max_sessions": 9}, "name": "root"}[field]  # fmt: skip
+             "quotas": {"max_sessions": 9}, "name": "root",
+             "webhook": {"url": "https://mine.example/"}}[field]  # fmt: skip
     kept["token"][field] = other
     shelf.texts[made.id] = json.dumps(kept)
     with pytest.raises(CapabilityRefused):
         Tokens(shelf, secret=SECRET, clock=Clock()).recognise(made.token)
     assert tokens.views() == []
+
+
+def test_a_token_from_before_there_were_webhooks_still_opens(shelf, tokens):
+    made = tokens.create("ci", READ)
+    kept = json.loads(shelf.texts[made.id])
+    del kept["token"]["webhook"]
+    shelf.texts[made.id] = json.dumps(kept)
+    assert Tokens(shelf, secret=SECRET, clock=Clock()).recognise(made.token).name == "ci"
 
 
 def test_a_token_of_another_secret_opens_nothing(shelf, tokens):
