@@ -49,6 +49,7 @@ def admit(
         known = ", ".join(sorted({worker.place for worker in workers}))
         raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
     folder = _folder(document.cwd, settings, local=place == settings.place)
+    check_roots(document.cwd, place, here)
     agents = {agent for worker in here for agent in worker.agents} if here else None
     for where, loop in _loops(document):
         default = getattr(document, "doer", None)
@@ -72,6 +73,16 @@ def admit_webhook(webhook: Webhook, settings: Settings) -> None:
         raise InvalidDocument("webhook.url", shown, f"{hint} the host in LEADHAND_WEBHOOK_HOSTS")
 
 
+def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None:
+    """Raises InvalidDocument unless a worker of the place may work in the folder."""
+    rooted = [worker for worker in here if worker.roots]
+    if cwd is None or not rooted or len(rooted) < len(here):
+        return
+    if not any(_below(cwd, root) for worker in rooted for root in worker.roots):
+        roots = ", ".join(sorted({root for worker in rooted for root in worker.roots}))
+        raise InvalidDocument("cwd", cwd, f"at {place!r} working folders must lie beneath {roots}")
+
+
 def _place(
     document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> str:
@@ -89,7 +100,7 @@ def _place(
 
 
 def _below(cwd: str, root: str) -> bool:
-    return PurePosixPath(cwd).is_relative_to(root)
+    return PurePosixPath(os.path.normpath(cwd)).is_relative_to(os.path.normpath(root))
 
 
 def _loops(

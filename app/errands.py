@@ -13,6 +13,7 @@ from app.children import gone, outcome_of_child
 from app.errors import ControlRefused, SessionStillRuns, SessionUnknown
 from app.keys import SessionRef
 from app.states import SessionStatus
+from app.steering import PARENT_DID
 
 if TYPE_CHECKING:
     from app.engine import Control, Engine
@@ -81,9 +82,13 @@ def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, 
 
 def _steer(engine: Engine, child: SessionRef, verb: Control) -> None:
     """Let a child follow its parent, unless the parent has changed its mind meanwhile."""
-    parent = json.loads(engine.store.fields(child).get("parent") or "{}")
+    fields = engine.store.fields(child)
+    parent = json.loads(fields.get("parent") or "{}")
+    reason = json.loads(fields.get("reason") or "{}")
+    if verb == "resume" and reason.get("text") != PARENT_DID:
+        return  # a user stopped it, and may resume it
     if not parent or verb == "abort":
-        engine.control(child.id, verb, reason="its parent session did")
+        engine.control(child.id, verb, reason=PARENT_DID)
         return
     engine.follow(child, verb, SessionRef(parent["session"], child.root), _MEANT[verb])
 

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from pydantic import ValidationError
+
 from app.cursors import address_of, encoded, number_of
 from app.decide import is_critical, queue_of
 from app.errors import SessionStillRuns, SessionUnknown
@@ -38,6 +40,8 @@ WORKER_AGE_MS = 45_000
 #: How many running steps and warnings a view shows.
 SHOWN = 20
 #: How much is read in one go where all is wanted.
+#: What is noted of a session whose program this version cannot read.
+UNREADABLE = "its program was written by a newer version; ask an API of that version"
 _MANY = 1000
 
 
@@ -176,8 +180,15 @@ class Reader:
         parked = self._store.size(ref, "parked") if status == SessionStatus.ACTIVE else 0
         return "waiting" if parked and parked == self._store.size(ref, "live") else status
 
+    def _readable(self, program: str) -> Program | None:
+        """The program, or None where a newer version wrote what this one cannot read."""
+        try:
+            return self._program(program)
+        except ValidationError:
+            return None
+
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
-        program = self._program(fields["program"])
+        program = self._readable(fields["program"])
         parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
         return SessionView(
             id=ref.id,
@@ -194,9 +205,9 @@ class Reader:
             updated_at=iso(int(fields["updated"])),
             ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
             counters=Counters(**{n: int(fields.get(n, 0)) for n in Counters.model_fields}),
-            progress=self._progress(ref, program),
+            progress=self._progress(ref, program) if program else Progress(),
             warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
-            notes=self._notes(ref, fields),
+            notes=self._notes(ref, fields) if program else [UNREADABLE],
         )
 
     def _notes(self, ref: SessionRef, fields: Mapping[str, str]) -> list[str]:

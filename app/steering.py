@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
 from app import decide
+from app.admission import check_roots
 from app.capabilities import Caller
-from app.errors import ControlRefused, SessionChanged, SessionStillRuns, SessionUnknown
+from app.errors import (
+    ControlRefused,
+    InvalidDocument,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from app.keys import SessionRef, lock_name
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -32,6 +40,11 @@ AT_WORK = (
 )
 #: How often a resume is tried anew whose session failed between the look and the call.
 LOOKS = 3
+
+#: Why a child was stopped, told from what a user did to it.
+PARENT_DID = "its parent session did"
+#: How many are called at once where a limit is taken away.
+CALLED = 200
 
 #: A session can be bound to another place while it is one of these.
 MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
@@ -123,7 +136,10 @@ class Steering:
             "base": self._store.keys.base(above),
             "status": [status.value for status in meant],
         }
-        self._control(child, verb, reason="its parent session did", more={"above": guard})
+        more: dict[str, JsonValue] = {"above": guard}
+        if verb == "resume":
+            more["from"] = [SessionStatus.STOPPED.value]  # what failed for itself stays so
+        self._control(child, verb, reason=PARENT_DID, more=more)
 
     def poke(self, ref: SessionRef) -> None:
         """Let a session that waits for its children's end or stop see whether that is over."""
@@ -131,9 +147,13 @@ class Steering:
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
     def rehome(self, session: str, place: str) -> SessionView:
-        """Bind a session to another place, with all that waits. Raises SessionUnknown."""
+        """Bind a session to another place, with all that waits.
+
+        Raises SessionUnknown, ControlRefused, InvalidDocument for a place that cannot have it.
+        """
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
+        self._check_place(place, fields.get("cwd") or None)
         folder = fields.get("folder", "").partition(":")[2].partition(":")[2]
         arguments: dict[str, JsonValue] = {
             "verb": "rehome",
@@ -150,17 +170,36 @@ class Steering:
         self._transitions.dispatch(ref, answer)
         return self._reader.session(session)
 
+    def _check_place(self, place: str, cwd: str | None) -> None:
+        workers = self._reader.workers()
+        here = [worker for worker in workers if worker.place == place]
+        if not here:
+            known = ", ".join(sorted({worker.place for worker in workers})) or "none"
+            raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
+        check_roots(cwd, place, here)
+
     def limit(
         self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
     ) -> Limit:
         """Let at most so many attempts with this key run, or so many begin in a minute."""
         limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
         self._store.limit(lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True))
+        self._call(key, concurrency)
         return limit
 
+    def _call(self, key: str, room: int | None) -> None:
+        """Let those who wait for a key try again: what keeps them has changed."""
+        for line in self._store.tickets(lock_name(key))[: room or CALLED]:
+            session, root, address = line.partition("<")[2].split("|", 2)
+            with suppress(SessionUnknown):
+                ref = SessionRef(session, root)
+                self._transitions.rehint(ref, address, depth=0, called=True)
+
     def unlimit(self, key: str) -> bool:
-        """Take a limit away; whether there was one. Who waits for it is let go by the sweep."""
-        return self._store.limit(lock_name(key), None)
+        """Take a limit away; whether there was one."""
+        there_was = self._store.limit(lock_name(key), None)
+        self._call(key, None)
+        return there_was
 
     def limits(self) -> list[Limit]:
         """All limits, by key."""

@@ -281,6 +281,13 @@ class Store:
         with self._away():
             self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
 
+    def submitted(self, key: str) -> tuple[str, str] | None:
+        """The session and the body's hash of an Idempotency-Key, while that session is there."""
+        with self._away():
+            known = self._redis.get(self.keys.idempotency(key))
+        session, _, body = str(known or "").partition("|")
+        return (session, body) if session and self.ref(session) else None
+
     def errand_seen(self, errand: str) -> float | None:
         """Which time of this errand is on the list; None where it is done."""
         with self._away():

@@ -81,6 +81,11 @@ class Submitting:
         used with another body, QuotaPassed where its owner has no room for it.
         """
         hook = document.webhook or (owner.webhook if owner is not None else None)
+        # As the caller wrote it: what a later version fills in makes no other body of it.
+        body = hashlib.sha256(document.model_dump_json(exclude_unset=True).encode()).hexdigest()
+        known = self._known(owner, idempotency_key, body)
+        if known is not None:
+            return known
         where = admit(document, self._settings, self._workers())
         program = compile_document(document)
         about = About(
@@ -94,12 +99,22 @@ class Submitting:
             webhook=hook.model_dump_json() if hook else "",
             rings=",".join(hook.events) if hook else "",
         )
-        body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         key = idempotency_key
         return self.start(
             program, about, body=body, key=key, parent=parent, root=root, owner=owner,
             size=len(document.model_dump_json().encode()),
         )  # fmt: skip
+
+    def _known(self, owner: Owner | None, key: str | None, body: str) -> Submitted | None:
+        """What was submitted with this key before, whatever could be submitted now."""
+        own = _own_key(owner, key)
+        found = self._store.submitted(own) if own is not None else None
+        if found is None:
+            return None
+        session, known = found
+        if known != body:
+            raise IdempotencyConflict(str(key))
+        return Submitted(session=session, created=False)
 
     def start(
         self,

@@ -57,9 +57,10 @@ class Transitions:
             program = self._registry.program(self._registry.facts(ref).program)
             self._carrier.publish(ref, program, hints)
 
-    def rehint(self, ref: SessionRef, address: str, *, depth: int) -> Answer:
-        """A ready step's hint was lost, or its time to wait is over."""
-        answer = self.run("rehint", ref, {"address": address, "depth": depth})
+    def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Answer:
+        """A ready step's hint was lost, its time to wait is over, or its turn for a lock came."""
+        arguments: dict[str, JsonValue] = {"address": address, "depth": depth, "called": called}
+        answer = self.run("rehint", ref, arguments)
         self.dispatch(ref, answer)
         return answer
 
@@ -77,7 +78,7 @@ class Transitions:
             for member in answer.called:
                 session, root, address = member.split("|", 2)
                 with suppress(SessionUnknown):
-                    self.rehint(SessionRef(session, root), address, depth=0)
+                    self.rehint(SessionRef(session, root), address, depth=0, called=True)
             for child in answer.abort:
                 self.errand(f"abort|{child}|{ref.root}|")
             if answer.tell:

@@ -143,7 +143,20 @@ class Attempts:
             return Outcome(word="skipped")
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
             return _patiently(lambda: park(self._engine, work), lease)
-        return run_body(self._task(work), lease.ended)
+        outside = self._outside(work)
+        return outside or run_body(self._task(work), lease.ended)
+
+    def _outside(self, work: Work) -> Outcome | None:
+        """A failure where the working folder is not beneath a root of this worker's."""
+        roots = self._engine.settings.roots
+        if work.cwd is None or not roots:
+            return None
+        folder = work.cwd.resolve()
+        if any(folder.is_relative_to(root.resolve()) for root in roots):
+            return None
+        text = f"{str(work.cwd)!r} is beneath no root of place {self._engine.settings.place!r}"
+        reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+        return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
     def _hand_back(self, ref: SessionRef, grant: Grant, lease: Lease) -> _Settled | None:
         why = str(lease.why)

@@ -8,6 +8,13 @@ local function limit_of(key)
   return text and cjson.decode(text) or nil
 end
 
+-- How many may hold a lock now: one a folder; a key as its limit says, any number without one.
+local function room_of(name)
+  if name:sub(1, 7) == 'folder:' then return 1 end
+  local limit = limit_of(name)
+  return limit and limit.concurrency or math.huge
+end
+
 -- The locks of a step: {name, room, owner}; owner is the turn around it for a folder, else the attempt.
 local function locks_of(address, r)
   local found = {}
@@ -93,18 +100,17 @@ end
 
 -- Whether all locks that a ticket's holder waits for have room.
 local function all_free(who)
-  local rooms_of = cjson.decode(redis.call('HGET', G.waits, who) or '{}')
-  for name, room in pairs(rooms_of) do
+  for _, name in ipairs(cjson.decode(redis.call('HGET', G.waits, who) or '[]')) do
     local low, high = range_of(name .. '<')
-    if redis.call('ZLEXCOUNT', G.holds, low, high) >= room then return false end
+    if redis.call('ZLEXCOUNT', G.holds, low, high) >= room_of(name) then return false end
   end
   return true
 end
 
 -- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
-local function call_next(name, room)
+local function call_next(name)
   local low, high = range_of(name .. '<')
-  local free = room - redis.call('ZLEXCOUNT', G.holds, low, high)
+  local free = room_of(name) - redis.call('ZLEXCOUNT', G.holds, low, high)
   for _, line in ipairs(free > 0 and line_of(name, -1) or {}) do
     if all_free(ticket_of(line)) then
       if redis.call('HSETNX', G.called, line, now) == 1 then
@@ -117,24 +123,28 @@ local function call_next(name, room)
   end
 end
 
--- Room for one more by its rate, or when there will be (generic cell rate, a minute's worth at once).
-local function paced(r)
-  for _, key in ipairs(r.limits or {}) do
-    local limit = limit_of(key)
-    local gap = limit and limit.per_minute and 60000 / limit.per_minute
-    local at = gap and tonumber(redis.call('HGET', G.rates, key) or 0)
-    if gap and math.max(at, now) + gap - now > 60000 then return math.ceil(at + gap - 60000) end
-  end
+-- A step that waits no more for its locks: whoever is next for them is called.
+local function give_up_turn(address)
+  local names = load('steps', address).waits or {}
+  drop_tickets(address)
+  for _, name in ipairs(names) do call_next(name) end
 end
 
-local function pace(r)
+-- Limits of rate: each beginning has a slot of its own, a gap after the one before it. Who comes early
+-- is given the next one, in the order of coming, and waits for it alone. Returns that time, or nil.
+local function paced(step, r)
+  if step.slot then return step.slot > now and step.slot or nil end
+  local slot, gaps = now, {}
   for _, key in ipairs(r.limits or {}) do
     local limit = limit_of(key)
     if limit and limit.per_minute then
-      local at = tonumber(redis.call('HGET', G.rates, key) or 0)
-      redis.call('HSET', G.rates, key, math.ceil(math.max(at, now) + 60000 / limit.per_minute))
+      gaps[key] = 60000 / limit.per_minute
+      slot = math.max(slot, tonumber(redis.call('HGET', G.rates, key) or 0))
     end
   end
+  for key, gap in pairs(gaps) do redis.call('HSET', G.rates, key, math.ceil(slot + gap)) end
+  if next(gaps) then step.slot = slot end
+  return slot > now and slot or nil
 end
 
 -- Take all locks of a step, or a ticket for each and the name of the one that is not to be had.
@@ -152,15 +162,13 @@ local function take_locks(address, r)
   if blocked then
     if not step.waits then
       step.waits = {}
-      local rooms_of = {}
       for _, lock in ipairs(wanted) do
         if lock.take ~= nil then
           take_ticket(lock.name, member(address))
           table.insert(step.waits, lock.name)
-          rooms_of[lock.name] = lock.room
         end
       end
-      redis.call('HSET', G.waits, member(address), cjson.encode(rooms_of))
+      redis.call('HSET', G.waits, member(address), cjson.encode(step.waits))
     end
     step.blocked = blocked
     save('steps', address)
@@ -178,9 +186,7 @@ end
 local function give_back(held)
   redis.call('SREM', K.holding, held)
   if redis.call('ZREM', G.holds, held) == 0 then return end
-  local name = held:match('^(.-)<')
-  local limit = limit_of(name)
-  call_next(name, limit and limit.concurrency or 1)
+  call_next(held:match('^(.-)<'))
 end
 
 -- What an attempt or a turn held is free when it ends.

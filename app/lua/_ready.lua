@@ -72,7 +72,7 @@ local function grant(address, nonce)
   local step, r = load('steps', address), route(path_of(address))
   step.state, step.nonce, step.owner = 'running', nonce, A.worker
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
-  step.since, step.due, step.hinted, step.hints = now, nil, nil, nil
+  step.since, step.due, step.slot, step.hinted, step.hints = now, nil, nil, nil, nil
   step.deadline = now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
   save('steps', address)

@@ -34,7 +34,7 @@ local function forget_hints()
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
     redis.call('ZREM', G.ready, member(address))
     if load('steps', address).waits then
-      drop_tickets(address)
+      give_up_turn(address)
       save('steps', address)
     end
   end

@@ -107,7 +107,7 @@ local function cancel(address, step)
     table.insert(answer.abort, step.parked.child)
   end
   withdraw(address)
-  if step.waits then drop_tickets(address) end
+  if step.waits then give_up_turn(address) end
   free_locks(address)
   step.state, step.ended, step.parked, step.due = 'cancelled', now, nil, nil
   step.lease, step.deadline = nil, nil

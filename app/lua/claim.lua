@@ -29,7 +29,7 @@ local function wait_until(at)
   flush()
 end
 local r = route(path_of(address))
-local due = paced(r)
+local due = paced(step, r)
 if due then
   step.due = due
   wait_until(due)
@@ -42,7 +42,6 @@ if lock then
   answer.why, answer.lock = 'lock', lock
   return reply('refused')
 end
-pace(r)
 answer.grants = {grant(address, A.nonce)}
 withdraw(address)
 dispatch()

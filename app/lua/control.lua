@@ -25,7 +25,7 @@ if A.above then   -- its parent is obeyed as long as it still means it
   for _, status in ipairs(A.above.status) do meant = meant or status == above end
   allowed = allowed and meant
 end
-if A.verb == 'rehome' and redis.call('ZCARD', K.running) > 0 then
+if A.verb == 'rehome' and (redis.call('ZCARD', K.running) > 0 or children_at_work()) then
   answer.status = 'at work'   -- its folder is held until that is handed back, or its lease is over
   return reply('refused')
 end

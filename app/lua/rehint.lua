@@ -1,5 +1,5 @@
 -- The sweep found an address in `ready` past its time: its hint was lost, or its time to wait is over.
--- A: address, depth (messages that stand in its queue)
+-- A: address, depth (messages that stand in its queue), called? (its turn for a lock has come)
 -- Returns: hinted (or in line for a slot) | busy (its queue is long, the last hint is young) | gone
 local BUSY_DEPTH = 20
 local address = A.address
@@ -18,8 +18,10 @@ if step.hinted and A.depth > BUSY_DEPTH and now - step.hinted < HINT_BUSY_MS the
 end
 local r = route(path_of(address))
 local queue = queue_of(r)
-if redis.call('ZSCORE', K.hinted, queue .. '<' .. address) then
-  step.hints = (step.hints or 0) + 1
+local out = redis.call('ZSCORE', K.hinted, queue .. '<' .. address)
+-- A step whose turn for a lock has come does not stand behind its siblings that wait for it too.
+if out or A.called then
+  if out then step.hints = (step.hints or 0) + 1 end
   hint(address, step, r, queue)
   save('steps', address)
 else

@@ -98,7 +98,8 @@ def _check_logs(fleet: Topology, session: str) -> None:
         json.loads(line)
         for log in (*fleet.folder.glob("worker-*.log"), *fleet.folder.glob("api-*.log"))
         for line in log.read_text().splitlines()
-        if line and not line.startswith("worker: ")  # what Celery says of its shutdown
+        # What Celery says of its shutdown is its own.
+        if line and not line.startswith(("worker: ", "Process 'ForkPoolWorker"))
     ]
     begun = [line for line in lines if line["message"] == "step begun"]
     steps = {line["step"] for line in begun if line["session"] == session}

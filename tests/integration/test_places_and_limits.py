@@ -76,8 +76,36 @@ def test_sessions_stay_where_their_folder_is_and_can_be_moved(fleet: Fleet) -> N
     fleet.engine.store.forget_worker("two")
     notes = fleet.engine.session(left).notes
     assert notes == [f"place 'b' has no worker; start one there, or: leadhand rehome {left} PLACE"]
-    fleet.engine.rehome(left, "a")
+    with pytest.raises(InvalidDocument, match="must lie beneath"):
+        fleet.engine.rehome(left, "a")
+    fleet.worker("three", LEADHAND_PLACE="c", LEADHAND_ROOTS=str(roots["b"]))
+    fleet.engine.rehome(left, "c")
     assert fleet.ended(left).verdict == "accept"
+
+
+def test_a_folder_beneath_no_root_is_refused_by_the_worker_too(fleet: Fleet) -> None:
+    root = fleet.folder / "root"
+    root.mkdir()
+    (fleet.folder / "elsewhere").mkdir()
+    (root / "out").symlink_to(fleet.folder)
+    fleet.worker("one", LEADHAND_ROOTS=str(root))
+    with pytest.raises(InvalidDocument, match="must lie beneath"):
+        fleet.loop("true", "true", cwd=str(root / ".." / "elsewhere"))
+    result = fleet.ended(fleet.loop("true", "true", cwd=str(root / "out")))
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert "beneath no root" in result.reason.root.text
+
+
+def test_the_same_key_is_the_same_session_whatever_can_be_submitted_now(fleet: Fleet) -> None:
+    folder = fleet.folder / "work"
+    folder.mkdir()
+    given = {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, "cwd": str(folder)}
+    document = LoopDocument.model_validate(given)
+    first = fleet.engine.submit(document, idempotency_key="k")
+    folder.rmdir()
+    again = fleet.engine.submit(document, idempotency_key="k")
+    assert (again.session, again.created) == (first.session, False)
 
 
 def test_a_place_that_nobody_is_at_is_refused(fleet: Fleet) -> None:

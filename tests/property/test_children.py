@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from app.engine import About
 from app.keys import SessionRef
+from app.outcomes import Outcome
 from app.program import Action, Program, Step
 from tests.property.world import World
 from workers.parking import LOOK_MS, park
@@ -119,4 +120,30 @@ def test_a_stale_resume_leaves_the_child_of_a_stopped_parent_alone(world: World)
     errands = world.engine.store.keys.everywhere("errands")
     world.engine.store._redis.zadd(errands, {f"resume|{child.member}": world.now})
     world.later(1_000)
+    assert world.engine.session(child.id).status == "stopped"
+
+
+def test_a_child_that_failed_is_not_run_anew_when_its_parent_is_resumed(world: World) -> None:
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": DOCUMENT}, critical=False)
+    wait = Step(id="wait", action=Action.WAIT, inputs={"seconds": 600})
+    id_ = world.engine.start(Program(body=(kid, wait)), About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    park(world.engine, world.engine.work(parent, world.grant(parent, "kid")))
+    (id_,) = world.engine.store.children(parent)
+    child = SessionRef(id_, parent.root)
+    grant = world.grant(child, "loop~1[1]/do")
+    world.settle(child, grant, Outcome(word="failed", retryable=False))
+    assert world.engine.session(child.id).status == "failed"
+    world.engine.control(parent.id, "stop")
+    world.engine.control(parent.id, "resume")
+    world.later(2_000)
+    assert world.engine.session(child.id).status == "failed"
+
+
+def test_a_child_that_a_user_stopped_stays_so_when_its_parent_is_resumed(world: World) -> None:
+    parent, child = family(world)
+    world.engine.control(child.id, "stop", reason="not now")
+    world.engine.control(parent.id, "stop")
+    world.engine.control(parent.id, "resume")
+    world.later(2_000)
     assert world.engine.session(child.id).status == "stopped"

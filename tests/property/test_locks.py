@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from app.engine import About
+from app.errors import InvalidDocument
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
@@ -114,16 +113,20 @@ def test_a_lock_that_is_not_had_takes_no_other(world: World) -> None:
     assert world.claim(third, "loop~1[1]/do").why == "lock"
 
 
-def test_a_rate_is_waited_for_and_holds_nobody(world: World) -> None:
+def test_a_rate_is_waited_for_in_order_and_holds_nobody(world: World) -> None:
     world.engine.limit("key:k", per_minute=2)
     refs = [world.session(f"/f{n}") for n in range(3)]
-    for ref in refs[:2]:
-        world.grant(ref, "loop~1[1]/do")
-    refused = world.claim(refs[2], "loop~1[1]/do")
-    assert (refused.word, refused.why) == ("refused", "rate")
+    world.grant(refs[0], "loop~1[1]/do")
+    for ref in refs[1:]:
+        refused = world.claim(ref, "loop~1[1]/do")
+        assert (refused.word, refused.why) == ("refused", "rate")
     world.hints.clear()
-    world.later(31_000)
-    assert (refs[2], "loop~1[1]/do") in world.hints
+    world.later(30_000)
+    assert (refs[1], "loop~1[1]/do") in world.hints
+    assert (refs[2], "loop~1[1]/do") not in world.hints
+    world.grant(refs[1], "loop~1[1]/do")
+    assert world.claim(refs[2], "loop~1[1]/do").why == "early"
+    world.later(30_000)
     world.grant(refs[2], "loop~1[1]/do")
 
 
@@ -132,14 +135,61 @@ def test_a_limit_taken_away_lets_all_go_on(world: World) -> None:
     first, second = world.session("/f"), world.session("/g")
     world.grant(first, "loop~1[1]/do")
     assert world.claim(second, "loop~1[1]/do").why == "lock"
+    world.hints.clear()
     world.engine.unlimit("key:k")
-    world.later(16_000)
+    assert world.hints == [(second, "loop~1[1]/do")]
     world.grant(second, "loop~1[1]/do")
+
+
+def test_a_raised_limit_calls_those_who_wait(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    refs = [world.session(f"/f{n}") for n in range(4)]
+    world.grant(refs[0], "loop~1[1]/do")
+    assert {world.claim(ref, "loop~1[1]/do").why for ref in refs[1:]} == {"lock"}
+    world.engine.limit("key:k", concurrency=3)
+    assert [world.claim(ref, "loop~1[1]/do").word for ref in refs[1:]] == [
+        "granted", "granted", "refused",
+    ]  # fmt: skip
+
+
+def test_who_gives_up_a_turn_lets_the_next_one_be_called(world: World) -> None:
+    first, second, third = world.session(), world.session(), world.session()
+    world.grant(first, "loop~1[1]/do")
+    for ref in (second, third):
+        assert world.claim(ref, "loop~1[1]/do").why == "lock"
+    world.engine.control(first.id, "abort")
+    world.later(60_000)
+    world.hints.clear()
+    world.engine.control(second.id, "abort")
+    assert (third, "loop~1[1]/do") in world.hints
+    world.grant(third, "loop~1[1]/do")
+
+
+def test_a_step_whose_turn_has_come_is_not_behind_its_siblings(world: World) -> None:
+    world.engine.limit("key:k", concurrency=1)
+    step = Step(id="each", action=Action.AGENT, for_each=tuple(range(60)), limits=("key:k",))
+    id_ = world.engine.start(Program(body=(step,)), About(kind="loop", name="x")).session
+    ref = SessionRef(id_, id_)
+    granted = []
+    while world.hints:
+        _, address = world.hints.pop(0)
+        answer = world.claim(ref, address)
+        if answer.word == "granted":
+            granted.append(address)
+            world.settle(ref, answer.grants[0])
+    assert granted[:20] == [f"each~1#{n}" for n in range(1, 21)]
+    assert len(granted) == 60
 
 
 def test_a_session_moves_to_another_place_with_what_waits(world: World) -> None:
     ref = world.session(place="gone")
     assert world.claim(ref, "loop~1[1]/do").why == "place"
+    with pytest.raises(InvalidDocument, match="no worker is there"):
+        world.engine.rehome(ref.id, "here")
+    world.worker("here", "/elsewhere")
+    with pytest.raises(InvalidDocument, match="beneath /elsewhere"):
+        world.engine.rehome(ref.id, "here")
+    world.worker("here", "/f")
     world.hints.clear()
     world.engine.rehome(ref.id, "here")
     assert (ref, "loop~1[1]/do") in world.hints
@@ -240,8 +290,7 @@ def test_a_queue_can_be_limited(world: World) -> None:
 
 
 def test_a_reader_is_told_who_holds_what_a_session_waits_for(world: World) -> None:
-    told = json.dumps({"place": "here", "seen_ms": world.now})
-    world.engine.store.tell_of_worker("w", told)
+    world.worker("here")
     first, second = world.session(), world.session()
     world.grant(first, "loop~1[1]/do")
     assert world.engine.session(second.id).notes == []

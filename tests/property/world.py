@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 
@@ -34,6 +35,11 @@ class World:
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, 0)
+
+    def worker(self, place: str, *roots: str) -> None:
+        """Let a worker tell of itself."""
+        told = {"place": place, "roots": roots, "seen_ms": self.now}
+        self.engine.store.tell_of_worker(f"at {place}", json.dumps(told))
 
     def session(self, folder: str = "/f", place: str = "here") -> SessionRef:
         about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place)
