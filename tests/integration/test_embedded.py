@@ -150,7 +150,7 @@ def test_killed_supervisor_leaves_no_process(join: Join):
     family = tree(connection.home)
     assert len(family) >= 9  # three leashes, three services, the worker's three
     family[0].kill()
-    wait_until(lambda: not any(process.is_running() for process in family), timeout=2)
+    wait_until(lambda: not any(process.is_running() for process in family), timeout=15)
 
 
 def test_terminated_supervisor_ends_in_order_and_leaves_no_process(join: Join):

@@ -57,7 +57,7 @@ def test_killed_supervisor_takes_everything_with_it_and_the_session_goes_on_late
     wait_until(lambda: named(tree(connection.home), "601"))
     family = tree(connection.home)
     family[0].kill()
-    wait_until(lambda: not any(process.is_running() for process in family), timeout=3)
+    wait_until(lambda: not any(process.is_running() for process in family), timeout=15)
     (folder / "go").touch()
     again = join(folder)
     with Client(again.url, again.token) as client:

@@ -123,7 +123,7 @@ def test_server_dies_with_a_starter_that_was_killed(home: Path):
         server = psutil.Process(link.info("server")["process_id"])
     starter.kill()
     starter.communicate()
-    wait_until(lambda: not server.is_running(), timeout=2)
+    wait_until(lambda: not server.is_running(), timeout=15)
 
 
 def test_server_that_cannot_start_says_why(home: Path):
