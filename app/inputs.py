@@ -56,11 +56,6 @@ def resolved(
     return found
 
 
-def items_of(value: JsonValue) -> list[JsonValue] | None:
-    """The items of a for_each's list, or None where the value is none."""
-    return value if isinstance(value, list) else None
-
-
 def _plain(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
     found = substitute(inputs, lambda _: None)
     assert isinstance(found, dict)

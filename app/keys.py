@@ -37,7 +37,7 @@ ready        zset    the same by when a ready step is hinted (again)
 holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key
 tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
 called       hash    ticket -> when its turn came
-waits        hash    ``session|root|address`` -> the locks that it waits for, and their room (JSON)
+waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
 rates        hash    key -> until when its minute is used up (kept: one number for each limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
@@ -118,9 +118,6 @@ class Keys(NamedTuple):
 
     def spent(self, token: str, day: int) -> str:
         return f"{self.prefix}:spent:{token}:{day}"
-
-    def users(self, program: str) -> str:
-        return f"{self.prefix}:users:{program}"
 
 
 def lock_name(name: str) -> str:

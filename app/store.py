@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import Literal, NamedTuple, cast
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 from redis import Redis, exceptions
@@ -515,12 +514,6 @@ def source(verb: str) -> str:
     texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in files]
     head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()
     return head + "\n".join(texts)
-
-
-def without_password(url: str) -> str:
-    """A Redis URL that may be shown."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or 6379}{parts.path}"
 
 
 def _texts(found: object) -> list[str]:
