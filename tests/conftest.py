@@ -21,9 +21,19 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def store_url(redis_url: str) -> str:
     """The same server, with all of its databases empty; db 0 is the state's, db 1 the broker's."""
-    with redis.Redis.from_url(redis_url) as client:
+    return _emptied(redis_url)
+
+
+@pytest.fixture(scope="module")
+def module_store_url(redis_url: str) -> str:
+    """The same for what a whole file shares: nothing of the file before it is left."""
+    return _emptied(redis_url)
+
+
+def _emptied(url: str) -> str:
+    with redis.Redis.from_url(url) as client:
         client.flushall()
-    return redis_url
+    return url
 
 
 @pytest.fixture

@@ -17,9 +17,12 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def module_fleet(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Fleet]:
+def module_fleet(
+    tmp_path_factory: pytest.TempPathFactory, module_store_url: str
+) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
-    fleet = Fleet(folder, redis_url, redis_url.removesuffix("/0") + "/1", lease_s=5)
+    broker = module_store_url.removesuffix("/0") + "/1"
+    fleet = Fleet(folder, module_store_url, broker, lease_s=5)
     fleet.worker("one")
     yield fleet
     fleet.close()

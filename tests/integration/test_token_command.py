@@ -26,8 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(folder: Path, redis_url: str) -> Iterator[str]:
-    with running(folder, redis_url) as url:
+def url(folder: Path, module_store_url: str) -> Iterator[str]:
+    with running(folder, module_store_url) as url:
         yield url
 
 
