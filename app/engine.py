@@ -20,11 +20,12 @@ from app.outcomes import Outcome
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
+from app.records import Answer, Grant
 from app.registry import Facts, Registry
 from app.settings import Settings
 from app.signing import fetched_order
 from app.steering import Control, Seen, Steering
-from app.store import Answer, Grant, Store
+from app.store import Store
 from app.submitting import About, AnyDocument, Submitting
 from app.tokens import Tokens
 from app.transitions import Carrier, Transitions

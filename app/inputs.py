@@ -14,8 +14,9 @@ from pydantic import JsonValue
 from app.errors import ReferenceUnresolved
 from app.keys import SessionRef
 from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
+from app.records import TurnRecord
 from app.references import RESERVED, Reference, look_up, of_outcome, references_in, substitute
-from app.store import Store, TurnRecord
+from app.store import Store
 
 #: How many iterations back `${history}` looks, and how much feedback of each it shows.
 HISTORY = 3

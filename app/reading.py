@@ -5,31 +5,30 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
 from app.cursors import address_of, encoded, number_of
-from app.decide import is_critical, queue_of
+from app.decide import is_critical
 from app.errors import SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.keys import SessionRef
 from app.listing import Listing
-from app.program import Loop, Program, Step, by_number, path_of
+from app.pictures import iso, node_progress, running_step, step_view
+from app.program import Loop, Program, Step, by_number
 from app.reasons import Reason
+from app.records import StepRecord, TurnRecord
 from app.results import result_of
 from app.states import ENDED, SessionStatus
-from app.store import StepRecord, Store, TurnRecord
+from app.store import Store
 from app.views import (
     Counters,
     Event,
     ExportView,
     LedgerEntry,
-    NodeProgress,
     Page,
     Progress,
     ResultView,
-    RunningStep,
     SessionView,
     StepView,
     WorkerView,
@@ -39,9 +38,9 @@ from app.views import (
 WORKER_AGE_MS = 45_000
 #: How many running steps and warnings a view shows.
 SHOWN = 20
-#: How much is read in one go where all is wanted.
 #: What is noted of a session whose program this version cannot read.
 UNREADABLE = "its program was written by a newer version; ask an API of that version"
+#: How much is read in one go where all is wanted.
 _MANY = 1000
 
 
@@ -95,7 +94,7 @@ class Reader:
         shown = ahead[:limit]
         records = self._store.steps(ref, shown)
         place = fields["place"]
-        items = [_step_view(program, a, records[a], place) for a in shown if a in records]
+        items = [step_view(program, a, records[a], place) for a in shown if a in records]
         return Page(items=items, next=encoded(shown[-1]) if len(ahead) > limit else None)
 
     def ledger(
@@ -148,7 +147,7 @@ class Reader:
         """The worker hosts that told of themselves lately."""
         now = self._store.now_ms()
         views = []
-        for name, text in sorted(self._store.workers().items()):
+        for name, text in sorted(self._store.fleet().workers().items()):
             told = json.loads(text)
             seen = int(told.pop("seen_ms", 0))
             if now - seen <= WORKER_AGE_MS:
@@ -228,18 +227,20 @@ class Reader:
         notes = []
         for address, record in sorted(records.items()):
             if record.state == "ready" and record.blocked:
-                holders = [who.partition("|")[0] for who in self._store.holders(record.blocked)]
+                holders = [
+                    who.partition("|")[0] for who in self._store.fleet().holders(record.blocked)
+                ]
                 held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
                 notes.append(f"{address} waits for {record.blocked}{held}")
         return notes
 
     def _progress(self, ref: SessionRef, program: Program) -> Progress:
         turns = self._newest_turns(ref, program)
-        nodes = [_node_progress(node, turns.get(node.id)) for node in program.body]
+        nodes = [node_progress(node, turns.get(node.id)) for node in program.body]
         running = self._store.members(ref, "running", SHOWN)
         records = self._store.steps(ref, running)
         return Progress(
-            nodes=nodes, running=[_running(program, a, r) for a, r in sorted(records.items())]
+            nodes=nodes, running=[running_step(program, a, r) for a, r in sorted(records.items())]
         )
 
     def _all_steps(self, session: str) -> list[StepView]:
@@ -288,15 +289,6 @@ class Reader:
         return fields
 
 
-def iso(at_ms: int) -> str:
-    """A time in ms as ISO 8601 in UTC.
-
-    >>> iso(0)
-    '1970-01-01T00:00:00.000+00:00'
-    """
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
 def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
     if turn.state != "closed":
         return False
@@ -311,50 +303,6 @@ def _step_done(node: Step | Loop, step: StepRecord | None) -> bool:
     if step.state == "failed":
         return not is_critical(node)
     return step.state in ("succeeded", "skipped") and step.verdict != "terminate"
-
-
-def _node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:
-    return NodeProgress(
-        node=node.id,
-        label=node.label or node.id,
-        state=turn.state if turn else "pending",
-        iteration=turn.iteration if turn else 0,
-        max_iterations=turn.max if turn else (node.max_iterations if isinstance(node, Loop) else 0),
-        verdict=turn.verdict if turn else None,
-    )
-
-
-def _running(program: Program, address: str, record: StepRecord) -> RunningStep:
-    step = program.step(address)
-    return RunningStep(
-        address=address,
-        action=step.action.value,
-        label=step.label or step.id,
-        since=iso(record.since) if record.since else None,
-        attempt=record.attempt,
-        worker=record.owner,
-    )
-
-
-def _step_view(program: Program, address: str, record: StepRecord, place: str) -> StepView:
-    step = program.step(address)
-    queue = queue_of(step)
-    return StepView(
-        address=address,
-        node=path_of(address),
-        action=step.action.value,
-        label=step.label or step.id,
-        state=record.state,
-        attempt=record.attempt,
-        lost=record.lost,
-        failed=record.failed,
-        worker=record.owner,
-        queue=f"{queue}@{place}" if place else queue,
-        started_at=iso(record.since) if record.since else None,
-        ended_at=iso(record.ended) if record.ended else None,
-        verdict=record.verdict,
-        reason=record.reason,
-    )
 
 
 def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from app.program import Loop, Program
 from app.reasons import Reason, ReasonCode
-from app.store import TurnRecord
+from app.records import TurnRecord
 from app.views import LedgerEntry, PhaseView, ResultView
 
 LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]

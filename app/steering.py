@@ -23,9 +23,10 @@ from app.errors import (
 from app.keys import SessionRef, lock_name
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
+from app.records import Answer
 from app.registry import Registry
 from app.states import ENDED, SESSION_NEXT, SessionStatus
-from app.store import Answer, Store
+from app.store import Store
 from app.transitions import Transitions
 from app.views import Limit, SessionView
 
@@ -183,13 +184,15 @@ class Steering:
     ) -> Limit:
         """Let at most so many attempts with this key run, or so many begin in a minute."""
         limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
-        self._store.limit(lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True))
+        self._store.fleet().limit(
+            lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True)
+        )
         self._call(key, concurrency)
         return limit
 
     def _call(self, key: str, room: int | None) -> None:
         """Let those who wait for a key try again: what keeps them has changed."""
-        for line in self._store.tickets(lock_name(key))[: room or CALLED]:
+        for line in self._store.fleet().tickets(lock_name(key))[: room or CALLED]:
             session, root, address = line.partition("<")[2].split("|", 2)
             with suppress(SessionUnknown):
                 ref = SessionRef(session, root)
@@ -197,13 +200,13 @@ class Steering:
 
     def unlimit(self, key: str) -> bool:
         """Take a limit away; whether there was one."""
-        there_was = self._store.limit(lock_name(key), None)
+        there_was = self._store.fleet().limit(lock_name(key), None)
         self._call(key, None)
         return there_was
 
     def limits(self) -> list[Limit]:
         """All limits, by key."""
-        found = sorted(self._store.limits().items())
+        found = sorted(self._store.fleet().limits().items())
         return [Limit(key=key, **json.loads(text)) for key, text in found]
 
     def stands(self, caller: Caller) -> bool:

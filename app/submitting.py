@@ -16,9 +16,10 @@ from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
 from app.frontends import compile_document
 from app.keys import SessionRef, lock_name
 from app.program import Program, turns_around
+from app.records import NewSession
 from app.registry import Registry
 from app.settings import Settings
-from app.store import NewSession, Store
+from app.store import Store
 from app.tokens import DAY_MS, Owner
 from app.transitions import Transitions
 from app.views import Submitted, WorkerView

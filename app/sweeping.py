@@ -10,7 +10,8 @@ from typing import NamedTuple
 from app.engine import Engine
 from app.errors import SessionUnknown, StoreAway
 from app.keys import SessionRef
-from app.store import Answer, Due
+from app.records import Answer
+from app.store import Due
 
 log = logging.getLogger(__name__)
 

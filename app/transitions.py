@@ -12,8 +12,9 @@ from pydantic import JsonValue
 from app.errors import SessionUnknown, StoreAway
 from app.keys import SessionRef
 from app.program import Program
+from app.records import Answer, Hint
 from app.registry import Registry
-from app.store import Answer, Hint, Store, Verb
+from app.store import Store, Verb
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from app.reading import iso
+from app.pictures import iso
 from app.reasons import Reason
+from app.records import StepRecord
 from app.states import ENDED, SessionStatus
-from app.store import StepRecord, Store
+from app.store import Store
 from app.store_watch import Stood
 from app.views import FleetView, LedgerEntry, Overdue, QueueView, Running, WorkerView
 

@@ -16,10 +16,10 @@ from app.addresses import destination
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.keys import SessionRef
+from app.pictures import iso
 from app.posting import TOTAL_S, Posted, post
-from app.reading import iso
 from app.reasons import Reason
-from app.store import Delivery
+from app.records import Delivery
 from app.views import SessionView
 from leadhand.documents import Webhook
 

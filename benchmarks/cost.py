@@ -22,8 +22,9 @@ from app.frontends import compile_document
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
+from app.records import Hint
 from app.settings import Settings
-from app.store import Hint, Store, connect
+from app.store import Store, connect
 from leadhand.documents import LoopDocument, WorkflowDocument
 from leadhand.redis_server import RedisServer
 

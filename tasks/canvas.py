@@ -19,7 +19,7 @@ from kombu.exceptions import OperationalError
 from app import decide
 from app.keys import SessionRef
 from app.program import Program, block_of
-from app.store import Hint
+from app.records import Hint
 from tasks.celery_app import PRIORITIES
 
 log = logging.getLogger(__name__)

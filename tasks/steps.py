@@ -10,7 +10,7 @@ from celery.exceptions import Ignore
 
 from app.keys import SessionRef
 from app.program import Action
-from app.store import Hint
+from app.records import Hint
 from tasks import canvas
 
 

@@ -20,7 +20,7 @@ from app.errors import (
 )
 from app.filters import SessionFilter
 from app.keys import SessionRef
-from app.reading import iso
+from app.pictures import iso
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.tokens import Owner, Tokens
 from app.views import (

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from app.engine import Engine
 from app.keys import SessionRef
 from app.program import Program
+from app.records import Hint
 from app.settings import Settings
-from app.store import Hint, Store, connect
+from app.store import Store, connect
 from leadhand.documents import LoopDocument
 
 

@@ -17,7 +17,7 @@ from app.logs import about
 from app.outcomes import Outcome
 from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
-from app.store import Answer, Grant, Hint
+from app.records import Answer, Grant, Hint
 from tasks import tracing
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body

@@ -47,7 +47,7 @@ class Inventory:
         self._stop.set()
         self._thread.join(timeout=10)
         try:
-            self._engine.store.forget_worker(self._name)
+            self._engine.store.fleet().forget_worker(self._name)
         except StoreAway:
             log.info("inventory left to grow old", extra={"worker": self._name})
 
@@ -65,7 +65,7 @@ class Inventory:
             "host": socket.gethostname(),
             "seen_ms": self._engine.store.now_ms(),
         }
-        self._engine.store.tell_of_worker(self._name, json.dumps(told))
+        self._engine.store.fleet().tell_of_worker(self._name, json.dumps(told))
 
     def _run(self) -> None:
         told: tuple[str, ...] | None = None

@@ -12,7 +12,7 @@ from typing import Literal
 from app.engine import Engine
 from app.errors import LeadhandError
 from app.keys import SessionRef
-from app.store import Grant
+from app.records import Grant
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ def main() -> int:
 def _ages_ms(store: Store, name: str) -> Iterator[int]:
     """How long ago the worker of this name told of itself; without a name, any of this host."""
     now = store.now_ms()
-    for worker, text in store.workers().items():
+    for worker, text in store.fleet().workers().items():
         told = json.loads(text)
         if worker == name if name else told["host"] == socket.gethostname():
             yield now - int(told["seen_ms"])

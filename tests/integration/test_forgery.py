@@ -153,7 +153,7 @@ def test_a_session_that_was_tampered_with_runs_nothing(fleet, redis_client, tamp
 def test_a_session_that_moves_is_signed_for_its_new_place(fleet, redis_client):
     session = fleet.engine.submit(document(fleet.folder)).session
     told = {"place": "far", "seen_ms": fleet.engine.store.now_ms()}
-    fleet.engine.store.tell_of_worker("at far", json.dumps(told))
+    fleet.engine.store.fleet().tell_of_worker("at far", json.dumps(told))
     fleet.engine.rehome(session, "far")
     attempt(engine_of(fleet, LEADHAND_PLACE="far"), session)
     assert (fleet.folder / "ran").exists()
@@ -163,7 +163,7 @@ def test_moving_a_session_does_not_make_it_ours(fleet, redis_client):
     session = fleet.engine.submit(document(fleet.folder)).session
     unsigned(redis_client, fleet, session)
     told = {"place": "far", "seen_ms": fleet.engine.store.now_ms()}
-    fleet.engine.store.tell_of_worker("at far", json.dumps(told))
+    fleet.engine.store.fleet().tell_of_worker("at far", json.dumps(told))
     fleet.engine.rehome(session, "far")
     worker = engine_of(fleet, LEADHAND_PLACE="far")
     attempt(worker, session)

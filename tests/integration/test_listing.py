@@ -11,7 +11,7 @@ from app.engine import Engine
 from app.errors import InvalidDocument
 from app.filters import SessionFilter
 from app.listing import BATCH
-from app.reading import iso
+from app.pictures import iso
 from tests.silent_engine import loop, silent_engine
 
 MINUTE = 60_000

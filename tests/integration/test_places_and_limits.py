@@ -73,7 +73,7 @@ def test_sessions_stay_where_their_folder_is_and_can_be_moved(fleet: Fleet) -> N
     assert fleet.ended(at_b).result_text == str(roots["b"] / "work")
     fleet.kill(second)
     left = fleet.loop("pwd", "true", cwd=str(roots["b"] / "work"))
-    fleet.engine.store.forget_worker("two")
+    fleet.engine.store.fleet().forget_worker("two")
     notes = fleet.engine.session(left).notes
     assert notes == [f"place 'b' has no worker; start one there, or: leadhand rehome {left} PLACE"]
     with pytest.raises(InvalidDocument, match="must lie beneath"):

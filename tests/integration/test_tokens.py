@@ -19,8 +19,8 @@ from app.engine import About, Engine
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
+from app.records import Answer, NewSession
 from app.settings import Settings
-from app.store import Answer, NewSession
 from app.tokens import DAY_MS, EVERYTHING, NewToken, Quotas, Scope, Tokens
 from tests.silent_engine import silent_engine
 from workers.agents.book import AgentBook

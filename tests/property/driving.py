@@ -12,8 +12,9 @@ from typing import Any
 from app import decide
 from app.keys import SessionRef
 from app.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+from app.records import Answer, Grant, NewSession
 from app.states import SESSION_NEXT, SessionStatus
-from app.store import Answer, Grant, NewSession, Store, Verb, connect, source
+from app.store import Store, Verb, connect, source
 
 LEASE_MS = 30_000
 GRACE_MS = 10_000

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from app.program import Action, Program, Step
-from app.store import Answer, Grant, Verb
+from app.records import Answer, Grant
+from app.store import Verb
 from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held
 from tests.property.model import Model, StepRun, Turn
 from tests.property.random_programs import Choose

@@ -109,7 +109,7 @@ def test_a_lock_that_is_not_had_takes_no_other(world: World) -> None:
     first, second, third = world.session("/f"), world.session("/g"), world.session("/g")
     world.grant(first, "loop~1[1]/do")
     assert world.claim(second, "loop~1[1]/do").lock == "key:k"
-    assert world.engine.store.holders("folder:here:/g") == []
+    assert world.engine.store.fleet().holders("folder:here:/g") == []
     assert world.claim(third, "loop~1[1]/do").why == "lock"
 
 
@@ -203,9 +203,9 @@ def test_nothing_is_held_or_waited_for_when_all_have_ended(world: World) -> None
     for ref in refs:
         world.turn(ref, 1, "accept")
     store = world.engine.store
-    assert store.holders("folder:here:/f") == []
-    assert store.holders("key:k") == []
-    assert store.tickets("folder:here:/f") == []
+    assert store.fleet().holders("folder:here:/f") == []
+    assert store.fleet().holders("key:k") == []
+    assert store.fleet().tickets("folder:here:/f") == []
 
 
 def test_a_small_session_is_not_behind_large_ones(world: World) -> None:

@@ -10,8 +10,9 @@ from app.engine import About, Engine
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Loop, Program, Step
+from app.records import Answer, Grant, Hint
 from app.settings import Settings
-from app.store import Answer, Grant, Hint, Store, connect
+from app.store import Store, connect
 from app.sweeping import sweep
 
 DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
@@ -39,7 +40,7 @@ class World:
     def worker(self, place: str, *roots: str) -> None:
         """Let a worker tell of itself."""
         told = {"place": place, "roots": roots, "seen_ms": self.now}
-        self.engine.store.tell_of_worker(f"at {place}", json.dumps(told))
+        self.engine.store.fleet().tell_of_worker(f"at {place}", json.dumps(told))
 
     def session(self, folder: str = "/f", place: str = "here") -> SessionRef:
         about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place)

@@ -1,0 +1,151 @@
+"""What goes into the store's scripts and what comes out of them, as typed records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
+
+from app.keys import SessionRef
+from app.reasons import Reason
+
+
+class Hint(BaseModel):
+    """A ready step that a worker should be told of."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    address: str
+    action: str
+    path: str
+    label: str
+    #: 0 goes first, 9 last.
+    priority: int = 5
+
+
+class Grant(BaseModel):
+    """One worker's go at a step: the fence to settle under, and how long it may take."""
+
+    model_config = ConfigDict(frozen=True)
+
+    address: str
+    fence: int
+    nonce: str
+    attempt: int
+    #: Server times in ms.
+    lease: int
+    deadline: int
+    lost: int
+    failed: int
+
+
+class Delivery(BaseModel):
+    """One thing that a webhook is told, and how often that was tried."""
+
+    model_config = ConfigDict(frozen=True)
+
+    event: str
+    #: When it happened, and what the session was then.
+    at: int
+    status: str
+    reason: Reason | None = None
+    tries: int
+
+
+class Answer(BaseModel):
+    """What a transition answered: one word, and what the caller has to do with it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    word: str
+    now: int
+    hints: tuple[Hint, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    #: Child sessions that lost their parent's step.
+    abort: tuple[str, ...] = ()
+    #: Steps of any session whose turn for a lock has come.
+    called: tuple[str, ...] = ()
+    #: Whether a parent session has to hear of this.
+    tell: bool = False
+    #: What a claim was refused for.
+    lock: str | None = None
+    #: The status in which the session ended by this transition.
+    ended: str | None = None
+    why: str | None = None
+    status: str | None = None
+    state: str | None = None
+    by: str | None = None
+    session: str | None = None
+    fence: int | None = None
+    lease: int | None = None
+    child: str | None = None
+    #: What a webhook is to be told.
+    delivery: Delivery | None = None
+    leases: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    errands: tuple[str, ...] = ()
+
+    @field_validator(
+        "hints", "grants", "abort", "called", "leases", "ready", "errands", mode="before"
+    )
+    @classmethod
+    def _empty(cls, value: JsonValue) -> JsonValue:
+        # Lua does not tell an empty list from an empty table.
+        return value or []
+
+
+class StepRecord(BaseModel):
+    """What the store knows of one step."""
+
+    state: str
+    fence: int = 0
+    nonce: str | None = None
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    owner: str | None = None
+    since: int | None = None
+    #: When it became ready last.
+    ready: int | None = None
+    ended: int | None = None
+    lease: int | None = None
+    deadline: int | None = None
+    due: int | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+    parked: dict[str, JsonValue] | None = None
+    #: The lock that it waits for.
+    blocked: str | None = None
+
+
+class TurnRecord(BaseModel):
+    """What the store knows of one run of a loop, of a for_each, or of the program (at '')."""
+
+    state: str
+    iteration: int = 0
+    max: int = 0
+    verdict: str | None = None
+    reason: Reason | None = None
+    each: bool = False
+    width: int = 0
+    #: Which run of its node it is; from its address.
+    run: int = 1
+    since: int | None = None
+    ended: int | None = None
+
+
+class NewSession(NamedTuple):
+    """All that create needs to know."""
+
+    ref: SessionRef
+    program: str
+    document: str
+    routes: Mapping[str, Mapping[str, JsonValue]]
+    fields: Mapping[str, str]
+    idempotency_key: str | None
+    body_hash: str
+    parent: Mapping[str, JsonValue] | None = None
+    #: Whose it is: token, its quotas, and how many bytes this session takes of them.
+    owner: Mapping[str, JsonValue] | None = None
