@@ -16,7 +16,7 @@ from app.errors import SpecForeign, StoreAway
 from app.inputs import resolved
 from app.keys import SessionRef
 from app.ledger import entry_of
-from app.outcomes import Outcome
+from app.outcomes import Outcome, Usage
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -272,4 +272,16 @@ def _said(outcome: Outcome) -> dict[str, JsonValue]:
         "reason": reason,
         "retryable": outcome.retryable,
         "text": outcome.text[:TEASER],
+        "usage": _counted(outcome.usage) if outcome.usage else None,
+        "thread": outcome.thread.model_dump(exclude_none=True) if outcome.thread else None,
+        "digest": outcome.digest,
+    }
+
+
+def _counted(usage: Usage) -> dict[str, JsonValue]:
+    """Usage as the counters have it."""
+    return {
+        "cost_micros": usage.cost_micros,
+        "tokens_in": usage.input_tokens,
+        "tokens_out": usage.output_tokens,
     }

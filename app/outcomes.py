@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.reasons import Reason
 
 Verdict = Literal["accept", "retry", "terminate"]
+
+
+#: Millionths of a dollar: what costs are counted in, so that sums are exact.
+MICROS = 1_000_000
+Tokens = Annotated[int, Field(ge=0, le=10**12)]
+
+
+class Usage(BaseModel):
+    """What an attempt says that it used; no cost where nobody told one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cost_usd: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] | None = None
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+
+    @property
+    def cost_micros(self) -> int:
+        """The cost in millionths of a dollar; 0 where it is not known."""
+        return round((self.cost_usd or 0) * MICROS)
+
+
+class Thread(BaseModel):
+    """Where an agent's conversation goes on; an id of None forgets it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: ``agent|identifier``, as the step names it.
+    conversation: str
+    id: str | None = None
 
 
 class Outcome(BaseModel):
@@ -35,3 +65,12 @@ class Outcome(BaseModel):
     ended_ms: int | None = None
     #: The name of the rule that found the verdict, for those who wonder.
     decided_by: str | None = None
+    usage: Usage | None = None
+    #: Where the conversation that this step is part of goes on.
+    thread: Thread | None = None
+    #: Of the working folder, after a doer worked in it.
+    digest: str | None = None
+    #: Where the difference that a doer's work made is kept.
+    diff: str | None = None
+    #: What an agent was told, cut.
+    prompt: str | None = None
