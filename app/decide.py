@@ -118,6 +118,8 @@ def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) ->
             "next": [other.id for other in block if node.id in needs[other.id]],
             "sink": node.id in sinks,
         }
+        if node.given is not None:
+            route["given"] = node.given.model_dump()
         table[prefix + node.id] = route
         if isinstance(node, Loop):
             route |= _loop(node)
@@ -158,6 +160,8 @@ def _step(step: Step) -> Route:
     }
     if step.folder:
         route["folder"] = True
+    if step.ends == "iteration":
+        route["ends"] = "iteration"
     if not route["quick"]:
         route["limits"] = [*step.limits, f"queue:{queue_of(step)}"]
     if step.for_each is not None:

@@ -168,10 +168,12 @@ def _history(address: str, loop: str, node: str, outcomes: Outcomes) -> JsonValu
     return lines
 
 
-def _loop_value(program: Program, loop: str, seen: _Seen) -> dict[str, JsonValue]:
+def _loop_value(program: Program, loop: str, seen: _Seen) -> JsonValue:
     turn = seen.turns.get(loop)
     if turn is None:
         return {}
+    if turn.verdict == "skipped":
+        return None
     where = _result(program, loop, seen.turns)
     outcome = seen.outcomes.get(where, {}) if where else {}
     return {

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 #: Grows when a program says something that older workers cannot carry out.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -31,14 +31,20 @@ class Action(StrEnum):
     CHECK = "check"
     #: Combines the verdicts of the checks into the iteration's.
     JUDGE = "judge"
-    #: Decides whether the loop around it ends.
+    #: Decides whether the loop around it, or its iteration, ends.
     BREAK = "break"
+    #: Decides what of the nodes after it runs: accept is yes, retry is no; it ends nothing.
+    DECIDE = "decide"
     #: Asks a person and parks until the answer or the deadline.
     HUMAN = "human"
     #: Parks for a time.
     WAIT = "wait"
     #: Starts a child session and parks until it ends.
     CHILD = "child"
+
+
+#: Those whose verdict others may be given.
+DECIDERS = frozenset({Action.DECIDE, Action.BREAK, Action.CHECK, Action.JUDGE})
 
 
 class OnFail(StrEnum):
@@ -62,6 +68,14 @@ class RetryPolicy(Frozen):
     max_backoff_s: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
 
 
+class Given(Frozen):
+    """What must have been said for a node to run; where it was not, the node is skipped."""
+
+    #: A decide, break, check or judge before it, in the same block.
+    node: NodeId
+    verdict: Literal["accept", "retry"]
+
+
 class Step(Frozen):
     """The smallest thing that a worker carries out."""
 
@@ -71,6 +85,10 @@ class Step(Frozen):
     needs: tuple[NodeId, ...] | None = None
     #: A reference that must hold (not empty, not false) for the step to run; else it is skipped.
     when: str | None = None
+    #: The same by what was decided before it: no worker is asked.
+    given: Given | None = None
+    #: Of a break: what its accept ends.
+    ends: Literal["loop", "iteration"] = "loop"
     timeout_s: Annotated[float, Field(gt=0, le=30 * 24 * 3600)] = 60.0
     retry: RetryPolicy = RetryPolicy()
     #: Whether its failure ends the block around it.
@@ -82,6 +100,8 @@ class Step(Frozen):
     label: str | None = None
     #: Whether it works in the session's folder, and needs it for its loop alone.
     folder: bool = False
+    #: The thread that its agent goes on with: `agent|identifier`.
+    conversation: Annotated[str, Field(pattern=r"^[^|<]+\|[^|<]*$", max_length=200)] | None = None
     #: Keys whose concurrency and rate may be limited: `agent:x`, `model:y`, `key:z`.
     limits: tuple[str, ...] = ()
     inputs: dict[str, JsonValue] = {}
@@ -96,6 +116,7 @@ class Loop(Frozen):
     id: NodeId
     body: Annotated[tuple[Node, ...], Field(min_length=1)]
     needs: tuple[NodeId, ...] | None = None
+    given: Given | None = None
     max_iterations: Annotated[int, Field(ge=0, le=10_000)] = 3
     on_fail: OnFail = OnFail.STOP
     retries: Annotated[int, Field(ge=0, le=999)] = 0
@@ -157,6 +178,17 @@ def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
         filled[node.id] = before if node.needs is None else tuple(dict.fromkeys(node.needs))
         before = (node.id,)
     return filled
+
+
+def before(block: tuple[Node, ...]) -> dict[str, frozenset[str]]:
+    """All that each node of a block waits for, however far back."""
+    needs = needs_of(block)
+    found: dict[str, frozenset[str]] = {}
+    while len(found) < len(needs):
+        for name, wanted in needs.items():
+            if name not in found and all(need in found for need in wanted):
+                found[name] = frozenset(wanted).union(*(found[need] for need in wanted))
+    return found
 
 
 def sinks_of(block: tuple[Node, ...]) -> tuple[str, ...]:
@@ -253,6 +285,7 @@ def _check_block(block: tuple[Node, ...], *, path: str, in_loop: bool) -> None:
     for node in block:
         _check_node(node, seen, path=path, in_loop=in_loop)
     _check_order(needs_of(block), path=path)
+    _check_decisions(block, path=path)
 
 
 def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: bool) -> None:
@@ -269,8 +302,49 @@ def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: b
         raise ValueError(f"{node.action.value} {path + node.id!r} stands outside a loop")
 
 
+def _check_decisions(block: tuple[Node, ...], *, path: str) -> None:
+    earlier, nodes = before(block), {node.id: node for node in block}
+    for node in block:
+        if node.given is not None:
+            _check_given(node, node.given, nodes, earlier, path=path)
+        if isinstance(node, Step) and node.ends == "iteration":
+            _check_continue(node, earlier, path=path)
+
+
+def _check_given(
+    node: Step | Loop,
+    given: Given,
+    nodes: dict[str, Node],
+    earlier: dict[str, frozenset[str]],
+    *,
+    path: str,
+) -> None:
+    where = f"node {path + node.id!r} is given {given.node!r}"
+    if given.node not in earlier[node.id]:
+        raise ValueError(f"{where}, which it does not wait for; name it among what it needs")
+    decider = nodes[given.node]
+    if not isinstance(decider, Step) or decider.action not in DECIDERS:
+        raise ValueError(f"{where}, which gives no verdict; name a decide, break, check or judge")
+    if decider.for_each is not None:
+        raise ValueError(f"{where}, which is a for_each and has no verdict of its own")
+
+
+def _check_continue(step: Step, earlier: dict[str, frozenset[str]], *, path: str) -> None:
+    """What ends an iteration and leaves the loop open must be alone when it does."""
+    where = f"step {path + step.id!r} ends an iteration"
+    if step.action is not Action.BREAK or step.for_each is not None:
+        raise ValueError(f"{where}; only a break without for_each can")
+    for other, waits_for in earlier.items():
+        if step.id not in waits_for and other not in earlier[step.id] and other != step.id:
+            raise ValueError(
+                f"{where}, and {path + other!r} may run beside it; let one need the other"
+            )
+
+
 def _may_idle(node: Step | Loop) -> bool:
     """Whether it may pass without a worker; a loop of such would spin in one transition."""
+    if node.given is not None:
+        return True
     if isinstance(node, Loop):
         return node.max_iterations == 0 or all(_may_idle(inner) for inner in node.body)
     return node.for_each is not None and (isinstance(node.for_each, str) or not node.for_each)

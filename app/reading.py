@@ -292,6 +292,8 @@ class Reader:
 def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
     if turn.state != "closed":
         return False
+    if turn.verdict == "skipped":
+        return True
     if isinstance(node, Loop) and node.on_fail == "continue":
         return turn.verdict in ("accept", "terminate", "max_iterations")
     return turn.verdict == "accept"

@@ -28,7 +28,7 @@ def result_of(
     phases = [
         _phase(node, turns[node.id], status, reason, ledger, texts)
         for node in program.body
-        if isinstance(node, Loop) and node.id in turns
+        if isinstance(node, Loop) and node.id in turns and turns[node.id].verdict != "skipped"
     ]
     last = phases[-1] if phases else None
     return ResultView(

@@ -41,7 +41,7 @@ class StepState(StrEnum):
     FAILED = "failed"
     #: Ended because the turn around it did.
     CANCELLED = "cancelled"
-    #: Passed over because its condition did not hold.
+    #: Passed over because its condition did not hold, or what it is given was not said.
     SKIPPED = "skipped"
 
 
@@ -69,7 +69,7 @@ SESSION_NEXT: dict[SessionStatus, tuple[SessionStatus, ...]] = {
 
 _T = StepState
 STEP_NEXT: dict[StepState, tuple[StepState, ...]] = {
-    _T.PENDING: (_T.READY,),
+    _T.PENDING: (_T.READY, _T.SKIPPED),
     _T.READY: (_T.RUNNING, _T.CANCELLED),
     _T.RUNNING: (
         _T.READY,

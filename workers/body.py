@@ -54,7 +54,7 @@ def _carried_out(task: BodyTask, cancel: threading.Event) -> Outcome:
             return judge(task)
         case Action.TOOL:
             return tools.use(task)
-        case Action.BREAK:
+        case Action.BREAK | Action.DECIDE:
             return breaks.decide(task, cancel)
         case Action.HUMAN | Action.WAIT | Action.CHILD:
             return _failed(task, f"a {task.action.value} step parks; it has no body")

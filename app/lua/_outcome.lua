@@ -54,6 +54,10 @@ local function release_after(address, step, r, word, verdict, reason)
     return fail_block(block, cause)
   end
   if word == 'failed' and r.action ~= 'check' then warn(r.label .. ' failed and was passed over') end
+  if r.ends == 'iteration' and verdict == 'accept' then   -- nothing runs beside it
+    return iteration_done(turn_of(block), iteration_of(block), {code = 'condition', at = address,
+      text = 'the rest of the iteration was passed over'})
+  end
   local code = verdict and (ENDING[r.action] or {})[verdict]
   if code then
     return end_turn(turn_of(block), verdict,

@@ -46,9 +46,38 @@ local function ended(block)
   return load('turns', turn_of(block)).state ~= 'open'
 end
 
+-- What a node is given was said by the newest run of a node before it; who was passed over said nothing.
+local function is_meant(block, given)
+  local step = load('steps', step_address(block, given.node, run_of(block, given.node)))
+  return step and step.state == 'succeeded' and step.verdict == given.verdict
+end
+
+local function skip_turn(block, name, r, run, reason)
+  local id = turn_address(block, name, run)
+  if load('turns', id) then return end
+  store('turns', id, {state = 'closed', since = now, ended = now, verdict = 'skipped', reason = reason,
+    iteration = 0, max = r.max or 0, each = r.each, width = r.each and 0 or nil})
+  emit('loop.closed', id, {verdict = 'skipped', iterations = 0, reason = reason})
+  arrive(block, name)
+end
+
+-- No worker is asked: the node leaves its word, and arrives.
+local function skip(block, name, r, run)
+  local reason = {code = 'condition', at = within(block, r.given.node),
+    text = r.given.node .. ' did not say ' .. r.given.verdict}
+  if r.kind == 'loop' or r.each then return skip_turn(block, name, r, run, reason) end
+  local address = step_address(block, name, run)
+  if load('steps', address) then return end
+  store('steps', address, {state = 'skipped', ended = now, reason = reason})
+  redis.call('HSET', K.out, address, cjson.encode({word = 'skipped', reason = reason, text = ''}))
+  emit('step.settled', address, {word = 'skipped', reason = reason, fence = 0})
+  arrive(block, name)
+end
+
 function fire(block, name)
   if ended(block) then return end
   local r, run = route(path_of(within(block, name))), run_of(block, name)
+  if r.given and not is_meant(block, r.given) then return skip(block, name, r, run) end
   if r.kind == 'loop' then return open_loop(block, name, r, run) end
   if r.each then return open_items(block, name, r, run) end
   local address = step_address(block, name, run)
@@ -65,9 +94,9 @@ local function record_iteration(id, iteration, verdict, reason)
   count('iterations')
 end
 
-local function iteration_done(id, iteration)
+local function iteration_done(id, iteration, reason)
   local turn = load('turns', id)
-  record_iteration(id, iteration, 'retry')
+  record_iteration(id, iteration, 'retry', reason)
   if iteration >= turn.max then
     local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
     return close_turn(id, 'max_iterations', {code = 'max_iterations', text = text, at = id})

@@ -311,6 +311,81 @@ FAULTS = [
         "",
         "test_park_in_a_closing_loop_hands_the_step_back_and_goes_on",
     ),
+    # Decisions
+    Fault(
+        "a condition is not looked at",
+        "_turns",
+        "  if r.given and not is_meant(block, r.given) then",
+        "  if false then",
+    ),
+    Fault(
+        "a condition takes any verdict",
+        "_turns",
+        " and step.verdict == given.verdict\n",
+        " and step.verdict\n",
+    ),
+    Fault(
+        "who failed still decides",
+        "_turns",
+        "  return step and step.state == 'succeeded' and",
+        "  return step and",
+    ),
+    Fault(
+        "an older answer decides",
+        "_turns",
+        "step_address(block, given.node, run_of(block, given.node))",
+        "step_address(block, given.node, 1)",
+    ),
+    Fault(
+        "a skipped step never arrives",
+        "_turns",
+        "{word = 'skipped', reason = reason, fence = 0})\n  arrive(block, name)\n",
+        "{word = 'skipped', reason = reason, fence = 0})\n",
+    ),
+    Fault(
+        "a skipped loop never arrives",
+        "_turns",
+        "{verdict = 'skipped', iterations = 0, reason = reason})\n  arrive(block, name)\n",
+        "{verdict = 'skipped', iterations = 0, reason = reason})\n",
+    ),
+    Fault(
+        "a skipped step is not told",
+        "_turns",
+        "  emit('step.settled', address, {word = 'skipped', reason = reason, fence = 0})\n",
+        "",
+    ),
+    Fault(
+        "a condition is lost on the way",
+        "decide.py",
+        'route["given"] = node.given.model_dump()',
+        "pass",
+    ),
+    Fault(
+        "continue ends the loop",
+        "_outcome",
+        "if r.ends == 'iteration' and verdict == 'accept' then",
+        "if false then",
+    ),
+    Fault(
+        "continue changes nothing",
+        "_outcome",
+        "    return iteration_done(turn_of(block), iteration_of(block), "
+        "{code = 'condition', at = address,\n"
+        "      text = 'the rest of the iteration was passed over'})\n",
+        "    return arrive(block, name_of(address))\n",
+    ),
+    Fault(
+        "continue turns twice",
+        "_outcome",
+        "      text = 'the rest of the iteration was passed over'})\n",
+        "      text = '', iteration_done(turn_of(block), iteration_of(block))})\n",
+    ),
+    Fault(
+        "what does not continue continues",
+        "_outcome",
+        "if r.ends == 'iteration' and verdict == 'accept' then",
+        "if r.ends == 'iteration' then",
+    ),
     # What is told
     Fault(
         "the end of a step is not told",

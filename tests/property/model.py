@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.program import Action, Loop, OnFail, Program, Step, needs_of
+from app.program import Action, Given, Loop, OnFail, Program, Step, needs_of
 
 GRACE_MS = 10_000
 EXIT_GRACE_MS = 3_000
@@ -80,6 +80,11 @@ class Block:
     begun: dict[str, StepRun | Turn] = field(default_factory=dict)
     runs: Counter[str] = field(default_factory=Counter)
     widths: dict[str, int] = field(default_factory=dict)
+    #: The newest run of each node, also of those that are to run anew.
+    newest: dict[str, StepRun | Turn] = field(default_factory=dict)
+
+    def begin(self, name: str, run: StepRun | Turn) -> None:
+        self.begun[name] = self.newest[name] = run
 
     @property
     def open(self) -> bool:
@@ -274,7 +279,8 @@ class Model:
     def _fine(self, node: Step | Loop, run: StepRun | Turn | None) -> bool:
         if isinstance(run, Turn):
             passed = isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE
-            return run.verdict == "accept" or (passed and run.verdict != "cancelled")
+            good = ("accept", "skipped")
+            return run.verdict in good or (passed and run.verdict != "cancelled")
         if run is None or run.verdict in ENDING.get(run.node.action, ()):
             return False
         return run.state in ("succeeded", "skipped") or (
@@ -293,29 +299,55 @@ class Model:
     def _begin(self, block: Block, node: Step | Loop) -> None:
         run = block.runs[node.id] + 1
         address = block.address_of(node.id)
-        if isinstance(node, Loop):
+        if node.given is not None and not self._said(block, node.given):
+            self._skip(block, node, address, run)
+        elif isinstance(node, Loop):
             self._open_loop(block, node, node.retries if node.on_fail is OnFail.RETRY else 0)
         elif node.for_each is not None:
             listed = None if isinstance(node.for_each, str) else len(node.for_each)
             turn = Turn(f"{address}~{run}", node, block)
             turn.width = block.widths.get(node.id, 0) if listed is None else listed
             turn.inner = Block(turn, turn.address, ())
-            block.begun[node.id] = self.turns[turn.address] = turn
+            self.turns[turn.address] = turn
+            block.begin(node.id, turn)
             for item in range(1, turn.width + 1):
                 self._ready(StepRun(f"{turn.address}#{item}", node, turn.inner, item=True))
             if turn.width == 0:
                 self._close(turn, "accept")
         else:
             step = StepRun(address if run == 1 else f"{address}~{run}", node, block, item=False)
-            block.begun[node.id] = step
+            block.begin(node.id, step)
             self._ready(step)
+
+    @staticmethod
+    def _said(block: Block, given: Given) -> bool:
+        """Whether the node before it succeeded, and said so."""
+        run = block.newest.get(given.node)
+        return (
+            isinstance(run, StepRun) and run.state == "succeeded" and run.verdict == given.verdict
+        )
+
+    def _skip(self, block: Block, node: Step | Loop, address: str, run: int) -> None:
+        if isinstance(node, Loop) or node.for_each is not None:
+            turn = Turn(f"{address}~{run}", node, block, state="closed", verdict="skipped")
+            block.begin(node.id, turn)
+            self.turns[turn.address] = turn
+            self._tell("loop.closed", turn.address)
+        else:
+            step = StepRun(address if run == 1 else f"{address}~{run}", node, block, item=False)
+            step.state = "skipped"
+            block.begin(node.id, step)
+            self.steps[step.address] = step
+            self._tell("step.settled", step.address)
+        self._arrive(block, node.id)
 
     def _open_loop(self, block: Block, node: Loop, left: int) -> None:
         turn = Turn(f"{block.address_of(node.id)}~{block.runs[node.id] + 1}", node, block)
         outermost = block.turn is self.root and self.allowance is not None
         turn.max = self.allowance or 0 if outermost else node.max_iterations
         turn.left = left
-        block.begun[node.id] = self.turns[turn.address] = turn
+        self.turns[turn.address] = turn
+        block.begin(node.id, turn)
         self._tell("loop.opened", turn.address)
         if turn.max == 0:
             self._close(turn, "max_iterations")
@@ -337,12 +369,16 @@ class Model:
             return
         if block.turn is self.root:
             self._close(self.root, "accept")
-            return
-        self._write(block.turn, "retry")
-        if block.turn.iteration < block.turn.max:
-            self._iterate(block.turn)
         else:
-            self._close(block.turn, "max_iterations")
+            self._turn_over(block.turn)
+
+    def _turn_over(self, turn: Turn) -> None:
+        """An iteration is over, and did not end the loop."""
+        self._write(turn, "retry")
+        if turn.iteration < turn.max:
+            self._iterate(turn)
+        else:
+            self._close(turn, "max_iterations")
 
     def _ready(self, step: StepRun) -> None:
         step.state = "ready"
@@ -364,6 +400,8 @@ class Model:
             self._close_around(block)
         elif word == "failed" and self._critical(step.node):
             self._end(block.turn, "terminate")
+        elif step.node.ends == "iteration" and verdict == "accept":
+            self._turn_over(block.turn)
         elif verdict in ENDING.get(step.node.action, ()):
             self._end(block.turn, str(verdict))
         elif step.item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+from app.program import DECIDERS, Action, Given, Loop, OnFail, Program, RetryPolicy, Step, before
 
 #: Picks one of several; drawn by Hypothesis, or by a random number.
 Choose = Callable[[Sequence[Any]], Any]
@@ -21,8 +21,8 @@ def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
     count = choose((2, 3, 4, 5) if depth == 0 else (1, 2, 2, 3))
     body: list[Step | Loop] = []
     for name in NAMES[:count]:
-        before = tuple(node.id for node in body)
-        needs = choose((None, (), (), before[:1], before[-2:], before))
+        earlier = tuple(node.id for node in body)
+        needs = choose((None, (), (), earlier[:1], earlier[-2:], earlier))
         kinds = ("step", "step", "loop") if depth < 2 else ("step",)
         if choose(kinds) == "loop":
             body.append(_loop(choose, name, needs, depth))
@@ -33,7 +33,34 @@ def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
         body.append(Step(id="j", action=judge, retry=RetryPolicy(retries=choose((0, 0, 1)))))
     if depth > 0 and all(_may_idle(node) for node in body):
         body.append(Step(id="work", action=Action.TOOL))
-    return tuple(body)
+    return _decided(choose, tuple(body))
+
+
+def _decided(choose: Choose, body: tuple[Step | Loop, ...]) -> tuple[Step | Loop, ...]:
+    """Let some nodes hang on what was said before, and some breaks end their iteration only."""
+    earlier = before(body)
+    deciders = [
+        n.id for n in body
+        if isinstance(n, Step) and n.action in DECIDERS and n.for_each is None
+    ]  # fmt: skip
+    decided = []
+    for node in body:
+        asked = [name for name in deciders if name in earlier[node.id]]
+        if asked and choose((True, False)):
+            said = Given(node=choose(asked), verdict=choose(("accept", "retry")))
+            node = node.model_copy(update={"given": said})
+        if _alone(node, earlier) and choose((True, False)):
+            node = node.model_copy(update={"ends": "iteration"})
+        decided.append(node)
+    return tuple(decided)
+
+
+def _alone(node: Step | Loop, earlier: dict[str, frozenset[str]]) -> bool:
+    """Whether it is a break that nothing in its block can run beside."""
+    if not isinstance(node, Step) or node.action is not Action.BREAK:
+        return False
+    others = earlier.keys() - {node.id} - earlier[node.id]
+    return all(node.id in earlier[other] for other in others)
 
 
 def _may_idle(node: Step | Loop) -> bool:
@@ -58,13 +85,16 @@ def _step(
     choose: Choose,
     name: str,
     needs: tuple[str, ...] | None,
-    before: Sequence[Step | Loop],
+    body: Sequence[Step | Loop],
     *,
     in_loop: bool,
 ) -> Step:
-    actions = (Action.TOOL, Action.AGENT, Action.CHECK, Action.HUMAN, Action.WAIT, Action.CHILD)
+    actions = (
+        Action.TOOL, Action.AGENT, Action.CHECK, Action.HUMAN, Action.WAIT, Action.CHILD,
+        Action.DECIDE, Action.DECIDE,
+    )  # fmt: skip
     each = choose((None, None, None, (), (1, 2), (1, 2, 3), "${it}"))
-    named = before[-1] if before and needs is None else None
+    named = body[-1] if body and needs is None else None
     if each == "${it}" and not (isinstance(named, Step) and named.for_each is None):
         each = None  # a width is written by a step that is no for_each itself
     return Step(

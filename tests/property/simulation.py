@@ -86,6 +86,7 @@ class Simulation:
             Action.BREAK: (None, None, "accept"),
             Action.AGENT: (None,) * 9 + ("terminate",),
             Action.CHECK: ("accept", "retry"),
+            Action.DECIDE: ("accept", "retry", "accept", "retry", None),
         }
         good = "accept" if action in (Action.JUDGE, Action.BREAK) else None
         self.call(

@@ -10,13 +10,15 @@ import pytest
 
 from app import decide
 from app.store import connect
-from tests.property import test_engine_programs
+from tests.property import test_decisions, test_engine_programs
 from tests.property.driving import Bench
 from tests.property.faults import FAULTS, Fault, noticed
 from tests.property.walking import walk
 
 #: How many walks a fault may survive; most fall in the first few.
 WALKS = 300
+#: Where the programs written by hand are.
+BY_HAND = (test_engine_programs, test_decisions)
 
 
 def planted(fault: Fault, url: str) -> Bench:
@@ -33,7 +35,8 @@ def by_walking(bench: Bench) -> Iterator[Callable[[], Any]]:
 
 
 def by_program(bench: Bench, test: str) -> Iterator[Callable[[], Any]]:
-    yield partial(getattr(test_engine_programs, test), bench)
+    named = next(getattr(module, test) for module in BY_HAND if hasattr(module, test))
+    yield partial(named, bench)
 
 
 @pytest.mark.faults

@@ -431,6 +431,12 @@ def test_a_break_accepts_where_the_loop_ends(body, inputs, verdict, code) -> Non
     assert outcome.word == ("failed" if verdict is None else "succeeded")
 
 
+@pytest.mark.parametrize(("command", "verdict"), [("true", "accept"), ("false", "retry")])
+def test_a_decision_ends_nothing_and_gives_no_reason(body, command, verdict) -> None:
+    outcome = body(Action.DECIDE, {"command": command})
+    assert (outcome.word, outcome.verdict, outcome.reason) == ("succeeded", verdict, None)
+
+
 @pytest.mark.parametrize("action", [Action.HUMAN, Action.WAIT, Action.CHILD])
 def test_what_parks_has_no_body(body, action) -> None:
     assert body(action, {}).reason.text == f"a {action.value} step parks; it has no body"
