@@ -22,6 +22,7 @@ from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant
 from app.registry import Facts, Registry
+from app.retry import quoted_error
 from app.settings import Settings
 from app.signing import fetched_order
 from app.steering import Control, Seen, Steering
@@ -266,12 +267,14 @@ class Engine:
 def _said(outcome: Outcome) -> dict[str, JsonValue]:
     """What the script is told of an outcome."""
     reason = outcome.reason.model_dump(mode="json", exclude_none=True) if outcome.reason else None
+    failed = outcome.word == "failed"
     return {
         "word": outcome.word,
         "verdict": outcome.verdict,
         "reason": reason,
         "retryable": outcome.retryable,
         "text": outcome.text[:TEASER],
+        "failure": quoted_error(outcome.reason.text) if failed and outcome.reason else None,
         "usage": _counted(outcome.usage) if outcome.usage else None,
         "thread": outcome.thread.model_dump(exclude_none=True) if outcome.thread else None,
         "digest": outcome.digest,

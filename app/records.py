@@ -39,6 +39,8 @@ class Grant(BaseModel):
     deadline: int
     lost: int
     failed: int
+    #: What the attempt before this one failed with, in one line.
+    failure: str | None = None
 
 
 class Delivery(BaseModel):

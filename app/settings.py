@@ -50,6 +50,8 @@ class Settings(BaseModel):
     #: Where prompts and whole outputs are written.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
     default_agent: str | None = None
+    #: How often an instruction of a flow is given to its agent in all, before its step has failed.
+    attempts: int = Field(default=5, ge=1, le=100)
     #: How long an attempt may go without a heartbeat.
     lease_s: float = Field(default=30.0, ge=0.5, le=3600)
     #: Attempts that one worker makes side by side.
@@ -120,6 +122,7 @@ _PLAIN = {
     "place": "LEADHAND_PLACE",
     "spill": "LEADHAND_SPILL",
     "default_agent": "LEADHAND_DEFAULT_AGENT",
+    "attempts": "LEADHAND_ATTEMPTS",
     "lease_s": "LEADHAND_LEASE_S",
     "concurrency": "LEADHAND_CONCURRENCY",
     "window": "LEADHAND_WINDOW",

@@ -185,6 +185,7 @@ class Attempts:
             token=capabilities.mint(caller, secret=settings.secret),
             agents=self._agents(),
             default_agent=settings.default_agent,
+            failure=grant.failure,
         )
 
     def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> _Settled | None:

@@ -34,6 +34,8 @@ class BodyTask:
     token: str
     agents: AgentBook
     default_agent: str | None
+    #: What the attempt before this one failed with, in one line without secrets.
+    failure: str | None = None
 
     def command(
         self,

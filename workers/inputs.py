@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
@@ -34,6 +34,10 @@ def _something(value: object) -> object:
     """
     is_nothing = isinstance(value, dict) and all(item is None for item in value.values())
     return None if is_nothing else value
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
 
 
 Told = Annotated[str, BeforeValidator(_as_text)]
@@ -98,11 +102,19 @@ class JudgeInputs(Inputs):
 
 
 class BreakInputs(Inputs):
-    """Either a command that breaks with exit code 0, or an answer to compare."""
+    """One of: a question for an agent, a script, a command, an answer that is there already."""
 
+    #: Asked of the agent (the default one where none is named), answered with yes or no.
+    question: Told = ""
+    agent: str | None = None
+    model: str | None = None
+    #: Prints ``{"answer": "yes"}`` or ``{"answer": "no"}`` and nothing else.
+    script: str | None = None
+    #: Makes it so with exit code 0, and not with any other.
     command: str | None = None
     answer: Told = ""
-    break_on: str = "yes"
+    #: The answer that makes it so: the loop ends, the condition holds.
+    break_on: Annotated[Literal["yes", "no"], BeforeValidator(_lower)] = "yes"
 
 
 class ToolInputs(Inputs):

@@ -29,7 +29,7 @@ end
 
 local function record(address, step, word, verdict, reason, text)
   step.state, step.verdict, step.reason, step.ended = word, verdict, reason, now
-  step.lease, step.deadline, step.parked, step.due = nil, nil, nil, nil
+  step.lease, step.deadline, step.parked, step.due, step.failure = nil, nil, nil, nil, nil
   save('steps', address)
   leave(address)
   if ARGV[3] ~= '' then redis.call('HSET', K.out, address, ARGV[3]) end
@@ -101,6 +101,7 @@ local function fail_attempt(address, step, reason, retryable, text)
   if not (retryable and step.failed <= r.retries and turns_open(block_of(address))) then
     return finish(address, step, 'failed', A.verdict, reason, text)
   end
+  step.failure = A.failure or (reason and reason.text)   -- the next attempt is told
   local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
   emit('step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
   again(address, step, math.floor(now + wait * (A.jitter or 1)))

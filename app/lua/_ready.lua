@@ -80,7 +80,8 @@ local function grant(address, nonce)
   redis.call('ZADD', G.leases, step.lease, member(address))
   emit('step.claimed', address, {fence = step.fence, attempt = step.attempt, worker = A.worker})
   return {address = address, fence = step.fence, nonce = nonce, attempt = step.attempt,
-    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0}
+    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
+    failure = step.failure}
 end
 
 -- What this transition released: quick steps go to the caller while it takes them, the rest is offered.

@@ -508,6 +508,24 @@ def test_judge_that_fails_is_not_granted_to_its_own_settler(bench: Bench):
 # Windows
 
 
+def test_next_attempt_is_told_what_the_one_before_it_failed_with(bench: Bench):
+    drive = bench.start(program(step("w", retries=3)))
+    first = drive.take("w")
+    assert first.failure is None
+    drive.settle(first, "failed", failure="no such file")
+    bench.tick(60)
+    second = drive.take("w")
+    assert second.failure == "no such file"
+    assert drive.claim("w", nonce=second.nonce).grants[0].failure == "no such file"
+    bench.tick(LEASE_MS / 1000 + 1)
+    drive.sweep()
+    lost = drive.take("w")
+    assert lost.failure == "no such file"
+    drive.settle(lost, "failed", reason={"code": "timeout", "text": "took too long"})
+    bench.tick(60)
+    assert drive.take("w").failure == "took too long"
+
+
 def test_due_retries_come_back_through_the_window(bench: Bench):
     drive = bench.start(program(step("w", for_each=(1, 2, 3), retries=2)), window=1)
     for item in (1, 2, 3):

@@ -423,6 +423,15 @@ def test_tools_answer_by_name(body) -> None:
         ({"answer": "no", "break_on": "no"}, "accept", ReasonCode.BREAK),
         ({"answer": "perhaps"}, None, ReasonCode.INVALID_ANSWER),
         ({"command": "no-such-thing"}, None, ReasonCode.FAILED_STEP),
+        ({"command": "kill -9 $$"}, None, ReasonCode.FAILED_STEP),
+        ({"script": 'echo \'{"answer": "yes"}\''}, "accept", ReasonCode.BREAK),
+        ({"script": 'echo \'{"answer": "no"}\''}, "retry", None),
+        ({"script": 'echo \'{"answer":"no"}\'', "break_on": "no"}, "accept", ReasonCode.BREAK),
+        ({"script": 'echo \'{"answer": "yes"}\'; false'}, None, ReasonCode.INVALID_ANSWER),
+        ({"script": 'echo \'well: {"answer": "yes"}\''}, None, ReasonCode.INVALID_ANSWER),
+        ({"script": 'echo \'{"answer":"no"}{"answer":"yes"}\''}, None, ReasonCode.INVALID_ANSWER),
+        ({"script": "true"}, None, ReasonCode.INVALID_ANSWER),
+        ({"script": "no-such-thing"}, None, ReasonCode.FAILED_STEP),
     ],
 )
 def test_a_break_accepts_where_the_loop_ends(body, inputs, verdict, code) -> None:
@@ -435,6 +444,60 @@ def test_a_break_accepts_where_the_loop_ends(body, inputs, verdict, code) -> Non
 def test_a_decision_ends_nothing_and_gives_no_reason(body, command, verdict) -> None:
     outcome = body(Action.DECIDE, {"command": command})
     assert (outcome.word, outcome.verdict, outcome.reason) == ("succeeded", verdict, None)
+
+
+def test_a_script_that_takes_too_long_has_not_answered(body) -> None:
+    line = """echo '{"answer": "yes"}'; sleep 60"""
+    outcome = body(Action.BREAK, {"script": line}, timeout_s=0.3)
+    assert (outcome.word, outcome.verdict) == ("failed", None)
+    assert [link.code for link in outcome.reason.chain()] == [
+        ReasonCode.INVALID_ANSWER, ReasonCode.TIMEOUT,
+    ]  # fmt: skip
+
+
+def answering(code: str) -> dict[str, Agent]:
+    return {"oracle": scripted(code)}
+
+
+ASKED = {"question": "Is it done?", "agent": "oracle"}
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "text"),
+    [
+        ('{ "answer" : "yes" }', "accept", '{"answer":"yes"}'),
+        ('I think:\n```json\n{"answer": "no"}\n```\nso.', "retry", '{"answer":"no"}'),
+        ('{"answer": "no", "why": "?"} {"answer": "yes"}', "accept", '{"answer":"yes"}'),
+        ('{"answer": "perhaps"}', None, "INVALID_SCHEMA"),
+        ("yes, it is", None, "NO_VALID_CANDIDATE"),
+        ("", None, "NO_VALID_CANDIDATE"),
+    ],
+)
+def test_an_agent_decides_in_json(body, said, verdict, text) -> None:
+    outcome = body(Action.BREAK, ASKED, agents=answering(f"print({said!r})"))
+    assert outcome.verdict == verdict
+    if verdict is not None:
+        assert outcome.text == text
+    else:
+        assert (code_of(outcome), outcome.retryable) == (ReasonCode.INVALID_ANSWER, True)
+        assert text in outcome.reason.text
+
+
+def test_an_agent_that_decides_is_told_how(body, tmp_path) -> None:
+    echo = answering("import sys; open('asked', 'w').write(sys.argv[1]); print('?')")
+    body(Action.BREAK, ASKED, agents=echo, failure="it said nothing")
+    first, second, *rest = (tmp_path / "work" / "asked").read_text().splitlines()
+    assert first.startswith('Answer with JSON only: {"answer": "yes"} or {"answer": "no"}')
+    assert second == "Question: Is it done?"
+    assert rest[-1].endswith("Its error was: it said nothing")
+
+
+def test_an_agent_that_failed_to_decide_may_be_asked_again(body) -> None:
+    outcome = body(Action.BREAK, ASKED, agents=answering("raise SystemExit(4)"))
+    assert (outcome.word, outcome.retryable) == ("failed", True)
+    gone = {"oracle": Agent(command=("/no/such/program", "{prompt}"))}
+    outcome = body(Action.BREAK, ASKED, agents=gone)
+    assert (outcome.word, outcome.retryable) == ("failed", False)
 
 
 @pytest.mark.parametrize("action", [Action.HUMAN, Action.WAIT, Action.CHILD])

@@ -9,6 +9,7 @@ from app.outcomes import Outcome
 from app.reasons import ReasonCode
 from workers.agents.answers import read_answer
 from workers.agents.errors import AgentUnnamed, AnswerUnreadable, ModelUnwanted
+from workers.agents.prompts import again_prompt
 from workers.body_task import BodyTask
 from workers.endings import failed, failure
 from workers.sandbox import ProcessResult, run
@@ -43,6 +44,7 @@ def ask(
 ) -> Answer:
     """The agent's answer. Raises AgentUnknown and ModelUnwanted."""
     agent = task.agents.agent(name)
+    prompt = again_prompt(prompt, task.failure)
     if model is not None and not agent.model_args:
         raise ModelUnwanted(name, model)
     command = task.command(

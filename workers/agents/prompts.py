@@ -34,6 +34,22 @@ def checker_prompt(given: CheckInputs) -> str:
     return _joined(sections)
 
 
+def again_prompt(prompt: str, failure: str | None) -> str:
+    """A prompt as the next attempt gives it: with what the one before it failed with."""
+    if not failure:
+        return prompt
+    return _joined([prompt.rstrip(), f"# Previous Error\n\n{_AGAIN} {failure}"])
+
+
+def decision_prompt(question: str) -> str:
+    """A question that is answered with yes or no, in JSON that can be read for sure."""
+    return f"{_DECIDE}\nQuestion: {question.strip()}\n"
+
+
+_AGAIN = "The previous attempt at this failed; do it again and avoid that. Its error was:"
+_DECIDE = (
+    'Answer with JSON only: {"answer": "yes"} or {"answer": "no"}. No other text, no other key.'
+)
 _ROLE = (
     "You are the checker. Another agent, the doer, has worked on a task in this folder."
     " Judge the result by the criteria; look at the files, run what helps, change nothing."
