@@ -39,6 +39,8 @@ class Thread(BaseModel):
     #: ``agent|identifier``, as the step names it.
     conversation: str
     id: str | None = None
+    #: What its agent told of all of it so far, where it tells no number of one turn alone.
+    told: Usage | None = None
 
 
 class Outcome(BaseModel):

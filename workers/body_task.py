@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from app.outcomes import Thread, Usage
 from app.program import Action
 from workers import environment
 from workers.agents.book import AgentBook
@@ -36,6 +37,11 @@ class BodyTask:
     default_agent: str | None
     #: What the attempt before this one failed with, in one line without secrets.
     failure: str | None = None
+    #: The conversation that its agent's turn is part of, and where it goes on, if it has begun.
+    conversation: str | None = None
+    thread: Thread | None = None
+    #: Is told what the agent used so far, while it works.
+    on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
     def command(
         self,
@@ -45,6 +51,7 @@ class BodyTask:
         feeds_prompt: bool = True,
         timeout_s: float | None = None,
         variables: Iterable[str] = (),
+        on_output: Callable[[bytes], None] | None = None,
     ) -> Command:
         """A command of this body's: in its folder, with its environment and no longer than it."""
         return Command(
@@ -55,6 +62,7 @@ class BodyTask:
             timeout_s=self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s),
             prompt=prompt,
             feeds_prompt=feeds_prompt,
+            on_output=on_output,
         )
 
     @property

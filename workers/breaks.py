@@ -9,8 +9,8 @@ from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import Reason, ReasonCode
 from app.texts import cut
-from workers.agents.answers import TEXT_LIMIT
 from workers.agents.asking import agent_named, ask
+from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import decision_prompt
 from workers.body_task import BodyTask
 from workers.endings import failed, failure, stamped, why_not_started
@@ -46,16 +46,17 @@ def _by_agent(task: BodyTask, given: BreakInputs, cancel: threading.Event) -> Ou
         task,
         name,
         decision_prompt(given.question),
+        role="checker",
         model=given.model,
         timeout_s=task.timeout_s,
         cancel=cancel,
     )
     if answer.failure is not None:
-        return _tried_again(answer.failure, answer.result)
+        return answer.told(_tried_again(answer.failure, answer.result))
     found = parse_decision(answer.text)
     if isinstance(found, Undecided):
-        return _invalid(f"agent {name!r}", found, answer.text, answer.result)
-    return stamped(_decided(task, given, found), answer.result)
+        return answer.told(_invalid(f"agent {name!r}", found, answer.text, answer.result))
+    return answer.told(_decided(task, given, found))
 
 
 def _by_script(task: BodyTask, given: BreakInputs, line: str, cancel: threading.Event) -> Outcome:

@@ -23,8 +23,13 @@ def why_not_started(result: ProcessResult) -> str | None:
     return None
 
 
-def failure(result: ProcessResult, *, who: str, timeout_s: float) -> Outcome | None:
-    """The outcome of a process that did not succeed; None where it did."""
+def failure(
+    result: ProcessResult, *, who: str, timeout_s: float, said: str | None = None
+) -> Outcome | None:
+    """The outcome of a process that did not succeed; None where it did.
+
+    `said` is what it told of its failure, where that is better than the last of what it printed.
+    """
     why = why_not_started(result)
     if why is not None:
         return failed(ReasonCode.FAILED_STEP, f"{who} could not start: {why}", result=result)
@@ -34,11 +39,11 @@ def failure(result: ProcessResult, *, who: str, timeout_s: float) -> Outcome | N
         text = f"{who} timed out after {timeout_s:g} seconds"
         return failed(ReasonCode.TIMEOUT, text, result=result, retryable=True)
     if result.exit_code != 0:
-        return failed(ReasonCode.FAILED_STEP, f"{who} {ended(result)}", result=result)
+        return failed(ReasonCode.FAILED_STEP, f"{who} {ended(result, said)}", result=result)
     return None
 
 
-def ended(result: ProcessResult) -> str:
+def ended(result: ProcessResult, said: str | None = None) -> str:
     """How it ended badly, and the last of what it said about that."""
     how = (
         f"exited with code {result.exit_code}"
@@ -47,7 +52,7 @@ def ended(result: ProcessResult) -> str:
         if result.signal is not None
         else "was lost with its launcher"
     )
-    said = result.stderr.text.strip() or result.stdout.text.strip()
+    said = said or result.stderr.text.strip() or result.stdout.text.strip()
     return f"{how}: {said[-TAIL_LIMIT:]}" if said else how
 
 

@@ -48,6 +48,8 @@ class Command:
     #: Whether the prompt is standard input too; it is empty otherwise.
     feeds_prompt: bool = True
     grace_s: float = GRACE_S
+    #: Is handed what comes on standard output as it comes; must bear whatever that is.
+    on_output: Callable[[bytes], None] | None = None
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ class _Run:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         takers: list[tuple[int, Callable[[bytes], None]]] = [
-            (self._process.stdout.fileno(), self._stdout.write),
+            (self._process.stdout.fileno(), self._take_stdout),
             (self._process.stderr.fileno(), self._stderr.write),
             (self._status_pipe, self._take_status),
         ]
@@ -170,6 +172,11 @@ class _Run:
                 key.data(chunk)
             else:
                 selector.unregister(key.fd)
+
+    def _take_stdout(self, chunk: bytes) -> None:
+        self._stdout.write(chunk)
+        if self._command.on_output is not None:
+            self._command.on_output(chunk)
 
     def _take_status(self, chunk: bytes) -> None:
         self._status += chunk
@@ -186,7 +193,7 @@ class _Run:
     def _last_look(self) -> None:
         """Take what still lies in the pipes; whoever escaped may hold them open for ever."""
         for pipe, take in (
-            (self._process.stdout, self._stdout.write),
+            (self._process.stdout, self._take_stdout),
             (self._process.stderr, self._stderr.write),
         ):
             assert pipe is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from workers.agents.book import AgentBook
+from workers.agents.entries import Agent
 from workers.agents.errors import (
     AgentsFileInvalid,
     AgentUnknown,
@@ -32,21 +33,38 @@ def test_an_entry_is_read_with_all_its_keys(tmp_path) -> None:
         env = ["MY_KEY"]
         timeout_s = 60
         model_args = ["--model={model}"]
-        answer = "json:message.text"
+        doer_args = ["--edit"]
+        checker_args = ["--look"]
+        resume_args = ["--on={thread}"]
+        needs_env = ["MY_OTHER"]
+        output = "lines"
+        answer = "[type=end].message.text"
+        thread = "session"
+        failed = "error"
+        usage = {cost_usd = "cost", input_tokens = ["a", "b"], of = "conversation"}
+        running = {input_tokens = "[type=part].tokens", each = "[type=part].id"}
+        prices = {input_usd = 3, output_usd = 15}
         """,
     )
     mine = book.agent("mine")
-    assert mine.argv(prompt="hi", model="m1") == ("agent", "--say", "hi", "--model=m1")
-    assert mine.argv(prompt="hi", model=None) == ("agent", "--say", "hi")
-    assert (mine.timeout_s, mine.env, mine.answer) == (60, ("MY_KEY",), "json:message.text")
+    told = ("agent", "--say", "hi")
+    assert mine.argv(prompt="hi", model="m1") == (*told, "--edit", "--model=m1")
+    assert mine.argv(prompt="hi", role="checker") == (*told, "--look")
+    assert mine.argv(prompt="hi", thread="t9") == (*told, "--edit", "--on=t9")
+    assert (mine.timeout_s, mine.variables) == (60, ("MY_KEY", "MY_OTHER"))
+    assert (mine.usage.input_tokens, mine.usage.cost_usd) == (("a", "b"), ("cost",))
 
 
 def test_claude_and_codex_are_ready_made_and_can_be_replaced(tmp_path) -> None:
     book = loaded(tmp_path, '[agents.claude]\ncommand = ["my-claude"]\n')
     assert book.agent("claude").command == ("my-claude",)
-    assert book.agent("codex").takes_prompt_as_argument
-    assert AgentBook().agent("claude").argv(prompt="go", model="opus") == (
-        *("claude", "-p", "go", "--output-format", "json"),
+    assert book.agent("codex").argv(prompt="go", thread="t1") == (
+        *("codex", "exec", "--skip-git-repo-check", "--json"),
+        *("--sandbox", "workspace-write", "resume", "t1", "-"),
+    )
+    assert AgentBook().agent("claude").argv(prompt="go", model="opus", role="checker") == (
+        *("claude", "-p", "--output-format", "stream-json", "--verbose"),
+        *("--allowedTools", "Bash", "--disallowedTools", "Edit,Write,NotebookEdit"),
         *("--model", "opus"),
     )
 
@@ -60,7 +78,11 @@ def test_the_later_file_wins(tmp_path) -> None:
 
 
 def test_a_prompt_is_never_taken_for_an_option() -> None:
-    assert AgentBook().agent("claude").argv(prompt="--help", model=None)[2] == "\n--help"
+    alone = Agent(command=("agent", "{prompt}"))
+    assert alone.argv(prompt="--help") == ("agent", "\n--help")
+
+
+LINES = '[agents.x]\ncommand = ["a"]\noutput = "lines"\n'
 
 
 @pytest.mark.parametrize(
@@ -74,7 +96,27 @@ def test_a_prompt_is_never_taken_for_an_option() -> None:
         ('[agents.x]\ncommand = ["a"]\ntimeout = 1\n', "agents.x.timeout", "is not a key here"),
         ('[agents.x]\ncommand = ["a"]\ntimeout_s = 0\n', "agents.x.timeout_s", "greater than 0"),
         ('[agents.x]\ncommand = ["a"]\ntimeout_s = "9"\n', "agents.x.timeout_s", "valid number"),
-        ('[agents.x]\ncommand = ["a"]\nanswer = "xml"\n', "agents.x.answer", "'text', 'codex'"),
+        ('[agents.x]\ncommand = ["a"]\noutput = "xml"\n', "agents.x.output", "'text', 'json' or"),
+        (f"{LINES}answer = 'a..b'\n", "agents.x.answer", "FIELD.FIELD, or [FIELD=VALUE]"),
+        (f"{LINES}answer = 'a'\nusage = {{each = 'a['}}\n", "agents.x.usage.each", "FIELD.FIELD"),
+        (f"{LINES}", "agents.x", 'answer = "FIELD"'),
+        ('[agents.x]\ncommand = ["a"]\nanswer = "b"\n', "agents.x", 'output = "json"'),
+        (f"{LINES}answer = 'a'\nthread = 't'\n", "agents.x", "belong together"),
+        (
+            f"{LINES}answer = 'a'\nthread = 't'\nresume_args = ['-c']\n",
+            "agents.x.resume_args",
+            "write {thread}",
+        ),
+        (
+            f"{LINES}answer = 'a'\nprices = {{input_usd = 1}}\n",
+            "agents.x.prices.output_usd",
+            "is missing in [agents.x.prices]",
+        ),
+        (
+            f"{LINES}answer = 'a'\nusage = {{cost = 'c'}}\n",
+            "agents.x.usage.cost",
+            "use cost_usd, input_tokens",
+        ),
         ('[agents.x]\ncommand = ["a"]\nenv = ["A B"]\n', "agents.x.env.0", "match pattern"),
         (
             '[agents.x]\ncommand = ["a"]\nenv = ["LEADHAND_SECRET"]\n',

@@ -14,7 +14,8 @@ import pytest
 from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import ReasonCode
-from workers.agents.book import Agent, AgentBook
+from workers.agents.book import AgentBook
+from workers.agents.entries import Agent
 from workers.body import BodyTask, run_body
 
 #: An agent that answers with what it was asked, and how.
@@ -148,7 +149,7 @@ def test_the_default_agent_works_where_nobody_is_named(body) -> None:
 
 def test_a_json_answer_is_read(body) -> None:
     reply = json.dumps({"result": "all good"})
-    agents = {"x": scripted(f"print({reply!r})", answer="json:result")}
+    agents = {"x": scripted(f"print({reply!r})", output="json", answer="result")}
     assert body(Action.AGENT, do({"agent": "x"}), agents=agents).text == "all good"
 
 
@@ -156,7 +157,11 @@ def test_a_json_answer_is_read(body) -> None:
     ("agent", "code", "why"),
     [
         (Agent(command=("no-such-agent",)), ReasonCode.FAILED_STEP, "set its command in agents"),
-        (scripted("print('{}')", answer="json:x"), ReasonCode.INVALID_ANSWER, "no field 'x'"),
+        (
+            scripted("print('{}')", output="json", answer="x"),
+            ReasonCode.INVALID_ANSWER,
+            "no field 'x'",
+        ),
         (scripted("raise SystemExit('no key')"), ReasonCode.FAILED_STEP, "with code 1: no key"),
         (scripted("import time; time.sleep(60)", timeout_s=0.3), ReasonCode.TIMEOUT, "0.3 sec"),
     ],

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from app.outcomes import Outcome
 from app.reasons import ReasonCode
 from app.texts import cut
-from workers.agents.answers import TEXT_LIMIT
 from workers.agents.asking import agent_named, ask
+from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import doer_prompt
 from workers.body_task import BodyTask
 from workers.callables import Called, call
@@ -35,13 +35,12 @@ def _by_agent(task: BodyTask, given: DoerInputs, name: str, cancel: threading.Ev
         task,
         name,
         doer_prompt(given),
+        role="doer",
         model=given.model,
         timeout_s=task.timeout_s,
         cancel=cancel,
     )
-    if answer.failure is not None:
-        return answer.failure
-    return stamped(Outcome(word="succeeded", text=answer.text), answer.result)
+    return answer.told(answer.failure or Outcome(word="succeeded", text=answer.text))
 
 
 def _by_command(task: BodyTask, given: DoerInputs, line: str, cancel: threading.Event) -> Outcome:

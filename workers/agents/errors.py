@@ -24,8 +24,9 @@ class AgentsFileInvalid(LeadhandError):
         self.hint = hint
 
     def __str__(self) -> str:
-        where = f"{self.file}: {self.key} is {self.value!r}" if self.key else self.file
-        return f"{where}: {self.hint}"
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        value = "" if self.value is None else f" is {self.value!r}"
+        return f"{where}{value}: {self.hint}"
 
 
 class AgentUnknown(LeadhandError):

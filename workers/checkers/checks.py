@@ -12,8 +12,8 @@ from app.outcomes import Outcome, Verdict
 from app.reasons import Reason, ReasonCode
 from app.texts import cut
 from leadhand.verdicts import parse_verdict
-from workers.agents.answers import TEXT_LIMIT
-from workers.agents.asking import agent_named, ask
+from workers.agents.asking import Answer, agent_named, ask
+from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import checker_prompt
 from workers.body_task import BodyTask
 from workers.callables import Called, call
@@ -53,8 +53,19 @@ def _by_agent(
     checker = given.checker
     name = agent_named(task, checker.agent, given.doer.agent if given.doer else None)
     answer = ask(
-        task, name, checker_prompt(given), model=checker.model, timeout_s=timeout_s, cancel=cancel
+        task,
+        name,
+        checker_prompt(given),
+        role="checker",
+        model=checker.model,
+        timeout_s=timeout_s,
+        cancel=cancel,
     )
+    return answer.told(_judged(name, answer, timeout_s))
+
+
+def _judged(name: str, answer: Answer, timeout_s: float) -> Outcome:
+    """The verdict that an agent's answer is."""
     who = f"Checker agent {name!r}"
     early = _early_end(answer.result, who=who, timeout_s=timeout_s)
     if early is not None:

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from app.outcomes import Outcome
 from app.reasons import ReasonCode
 from app.texts import cut
-from workers.agents.answers import TEXT_LIMIT
+from workers.agents.hearing import TEXT_LIMIT
 from workers.body_task import BodyTask
 from workers.endings import failed
 from workers.inputs import ToolInputs

@@ -1,0 +1,108 @@
+"""Agents as processes that tell of themselves: conversations, cost and tokens, while they run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.outcomes import Outcome, Thread, Usage
+from app.program import Action
+from app.reasons import ReasonCode
+from workers.agents.book import AgentBook
+from workers.agents.entries import Agent, Told
+from workers.body import BodyTask, run_body
+
+#: Says how it was started and what it was told, and that it cost 0.5 dollars.
+TALKER = """
+import json, sys
+print(json.dumps({"says": sys.argv[1:], "id": "t7", "usd": 0.5, "in": 30, "out": 4}))
+"""
+#: Tells every so often what it has cost by now, for ever.
+SPENDER = """
+import itertools, json, time
+for dollars in itertools.count(1):
+    print(json.dumps({"usd": dollars}), flush=True)
+    time.sleep(0.02)
+"""
+
+
+def agent(code: str, **given: Any) -> Agent:
+    return Agent(
+        command=(sys.executable, "-c", code),
+        resume_args=("--on", "{thread}"),
+        output="lines",
+        answer="says",
+        thread="id",
+        usage=Told(cost_usd=("usd",), input_tokens=("in",), output_tokens=("out",), **given),
+    )
+
+
+@pytest.fixture
+def body(tmp_path: Path):
+    def run(action: Action, inputs: dict[str, Any], cancel=None, **given: Any) -> Outcome:
+        agents = {"talker": agent(TALKER), "spender": agent(SPENDER)}
+        task = BodyTask(
+            session="ab12cd34",
+            address="do~1",
+            action=action,
+            iteration=1,
+            attempt=1,
+            inputs=inputs,
+            cwd=tmp_path,
+            spill=tmp_path / "spill",
+            timeout_s=20.0,
+            url="http://127.0.0.1:1",
+            token="lhc1.x.y",
+            agents=AgentBook(agents=agents),
+            default_agent="talker",
+            **given,
+        )
+        return run_body(task, cancel or threading.Event())
+
+    return run
+
+
+def test_an_outcome_tells_prompt_cost_tokens_and_conversation(body) -> None:
+    outcome = body(Action.AGENT, {"task": "Greet."}, conversation="talker|main")
+    assert json.loads(outcome.text) == []
+    assert outcome.prompt == "Greet.\n"
+    assert outcome.usage == Usage(cost_usd=0.5, input_tokens=30, output_tokens=4)
+    assert outcome.thread == Thread(conversation="talker|main", id="t7")
+
+
+def test_it_goes_on_where_the_conversation_was(body) -> None:
+    before = Thread(conversation="talker|main", id="t3")
+    outcome = body(Action.AGENT, {"task": "Go on."}, conversation="talker|main", thread=before)
+    assert json.loads(outcome.text) == ["--on", "t3"]
+
+
+def test_a_step_without_a_conversation_leaves_none_behind(body) -> None:
+    assert body(Action.AGENT, {"task": "Greet."}).thread is None
+
+
+def test_a_checker_costs_too_and_what_it_was_told_is_kept(body) -> None:
+    outcome = body(Action.CHECK, {"checker": {"agent": "talker", "prompt": "Is it good?"}})
+    assert outcome.verdict == "retry"
+    assert outcome.usage == Usage(cost_usd=0.5, input_tokens=30, output_tokens=4)
+    assert "Is it good?" in outcome.prompt
+
+
+def test_what_it_costs_is_heard_while_it_works_and_it_can_be_ended_for_it(body) -> None:
+    cancel = threading.Event()
+
+    def cap(spent: Usage) -> None:
+        if spent.cost_micros >= 5_000_000:
+            cancel.set()
+
+    doer = {"agent": "spender"}
+    outcome = body(Action.AGENT, {"task": "Spend.", "doer": doer}, cancel, on_spent=cap)
+    assert outcome.reason is not None
+    assert outcome.reason.code is ReasonCode.CANCELLED
+    assert outcome.usage is not None
+    assert (outcome.usage.cost_usd or 0) >= 5, "what it told until its end is counted"
+    assert outcome.thread is None

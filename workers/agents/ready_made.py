@@ -1,0 +1,75 @@
+"""The agents that need no entry: Claude Code and Codex, where their programs are on the PATH."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workers.agents.entries import Agent, Told
+
+_NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+
+_CLAUDE = Agent(
+    command=("claude", "-p", "--output-format", "stream-json", "--verbose"),
+    # Nobody is there to be asked: what a doer needs is allowed, a checker looks and runs.
+    doer_args=("--permission-mode", "acceptEdits", "--allowedTools", "Bash"),
+    checker_args=("--allowedTools", "Bash", "--disallowedTools", "Edit,Write,NotebookEdit"),
+    model_args=("--model", "{model}"),
+    resume_args=("--resume", "{thread}"),
+    env=(
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "CLAUDE_CODE_MAX_RETRIES",
+        "CLAUDE_CONFIG_DIR",
+        "DISABLE_TELEMETRY",
+        *_NETWORK,
+    ),
+    output="lines",
+    answer="[type=result].result",
+    failed="[type=result][is_error=true].result",
+    thread="session_id",
+    usage=Told(
+        cost_usd=("[type=result].total_cost_usd",),
+        input_tokens=(
+            "[type=result].usage.input_tokens",
+            "[type=result].usage.cache_creation_input_tokens",
+            "[type=result].usage.cache_read_input_tokens",
+        ),
+        cached_tokens=("[type=result].usage.cache_read_input_tokens",),
+        output_tokens=("[type=result].usage.output_tokens",),
+    ),
+    running=Told(
+        each="[type=assistant].message.id",
+        input_tokens=(
+            "[type=assistant].message.usage.input_tokens",
+            "[type=assistant].message.usage.cache_creation_input_tokens",
+            "[type=assistant].message.usage.cache_read_input_tokens",
+        ),
+        cached_tokens=("[type=assistant].message.usage.cache_read_input_tokens",),
+        output_tokens=("[type=assistant].message.usage.output_tokens",),
+    ),
+)
+
+_CODEX = Agent(
+    command=("codex", "exec", "--skip-git-repo-check", "--json"),
+    # Its own sandbox: a doer writes in its folder, a checker nowhere.
+    doer_args=("--sandbox", "workspace-write"),
+    checker_args=("--sandbox", "read-only"),
+    model_args=("--model", "{model}"),
+    resume_args=("resume", "{thread}", "-"),
+    env=("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME", *_NETWORK),
+    output="lines",
+    answer="[type=item.completed].item[type=agent_message].text",
+    failed="[type=turn.failed].error.message",
+    thread="[type=thread.started].thread_id",
+    usage=Told(
+        of="conversation",
+        input_tokens=("[type=turn.completed].usage.input_tokens",),
+        cached_tokens=("[type=turn.completed].usage.cached_input_tokens",),
+        output_tokens=("[type=turn.completed].usage.output_tokens",),
+    ),
+)
+
+READY_MADE: Mapping[str, Agent] = {"claude": _CLAUDE, "codex": _CODEX}
