@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+BENCH ?=
 AGENT ?=
 
 VENV := .venv
@@ -13,7 +14,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-fast faults fmt docs lock clean
+.PHONY: help setup setup-dev demo check test test-fast faults bench fmt docs lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,9 @@ test-fast: setup-dev ## the tests that need no worker: unit, property and doctes
 
 faults: setup-dev ## plant faults in the state machine; the properties must catch each one
 	$(PY) -m pytest -n $(WORKERS) -m faults
+
+bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
+	$(PY) -m benchmarks $(BENCH)
 
 fmt: setup-dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet .

@@ -1,0 +1,101 @@
+"""Measures Leadhand beside plain Celery and a bare loop: ``python -P -m benchmarks``.
+
+Rounds are interleaved (each workload on each side, then the next round), and what is printed are
+medians. On a machine that others use too, only ratios of one run mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import processes, report
+from benchmarks.meter import Meter, machine
+from benchmarks.sides import CONCURRENCY, Floor, Ours, Plain, Sample, Side, measured
+from benchmarks.workloads import MANY, WORKLOADS
+from leadhand.redis_server import RedisServer
+
+#: Chains of so many sessions would keep plain Celery busy for minutes.
+_PLAIN_UP_TO = 1000
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is asked for and print it."""
+    asked = _asked(arguments)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(RedisServer(folder / ".leadhand"))
+        meter = Meter(server.url)
+        print(f"{machine(server.url)}; {CONCURRENCY} processes a side, {asked.rounds} rounds\n")
+        ours = Ours(server.url, folder)
+        stack.callback(ours.stop)
+        celery = Plain(server.url, folder)
+        stack.callback(celery.stop)
+        floor = Floor(server.url, folder)
+        stack.callback(floor.stop)
+        if asked.processes:
+            _processes(ours, celery, folder, server.url)
+        _workloads([ours, celery, floor], meter, asked.only, asked.rounds)
+        if asked.many:
+            _many([ours, celery, floor], meter)
+
+
+def _asked(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--no-many", dest="many", action="store_false", help="leave W4 out")
+    parser.add_argument("--no-processes", dest="processes", action="store_false", help="and W5")
+    return parser.parse_args(arguments)
+
+
+def _workloads(sides: Sequence[Side], meter: Meter, only: Sequence[str], rounds: int) -> None:
+    found: dict[str, dict[str, list[Sample]]] = {
+        name: {side.name: [] for side in sides} for name in only
+    }
+    for _ in range(rounds):
+        for name in only:
+            for side in sides:
+                found[name][side.name].append(measured(side, WORKLOADS[name], meter))
+    for name in only:
+        print(report.table(WORKLOADS[name], found[name]), flush=True)
+
+
+def _many(sides: Sequence[Side], meter: Meter) -> None:
+    ours: dict[int, Sample] = {}
+    for work in MANY.values():
+        found = defaultdict[str, list[Sample]](list)
+        for side in sides:
+            if side.name != "celery" or work.sessions <= _PLAIN_UP_TO:
+                found[side.name].append(measured(side, work, meter))
+        ours[work.sessions] = found["leadhand"][0]
+        print(report.table(work, found), flush=True)
+    print(report.many(ours))
+
+
+def _processes(ours: Ours, celery: Plain, folder: Path, url: str) -> None:
+    again = [processes.again_s(url) for _ in range(3)]
+    print(
+        f"The step of a killed worker with a lease of {processes.LEASE_S:g} s was done"
+        f" {statistics.median(again):.1f} s after its claim (median of {len(again)}).\n"
+    )
+    api = processes.Api(ours, folder)
+    try:
+        idle = processes.idle_worker(ours)
+        for number, one in enumerate(api.idle()):
+            idle[f"API process {number}" if number else "API, its arbiter"] = one
+        print(report.memory(idle))
+        rows = [api.submits(folder), *processes.submits_in_process(ours, celery)]
+        print(report.submitted(rows), flush=True)
+    finally:
+        api.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,47 @@
+"""The floor: a bare loop that does one Lua transition and one push and pop for each step.
+
+Nothing that keeps a step's state in Redis and hands it on can do less. As a program it is one
+loop: ``python -P -m benchmarks.floor URL``; there are as many of them as a worker has processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from redis import Redis
+
+QUEUE = "floor:queue"
+DONE = "floor:done"
+
+_TRANSITION = """
+local state, fence = unpack(redis.call('HMGET', KEYS[1], ARGV[1], ARGV[1] .. ':fence'))
+if state == 'done' then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], 'done', ARGV[1] .. ':fence', (fence or 0) + 1)
+redis.call('XADD', KEYS[2], '*', 't', 'done', 'a', ARGV[1])
+return 1
+"""
+
+
+def send(redis: Redis, steps: int, name: str) -> None:
+    """The first step of so many in a row."""
+    redis.lpush(QUEUE, json.dumps([name, 1, steps, time.time()]))
+
+
+def main(url: str) -> None:
+    """Carry steps out until it is ended."""
+    redis = Redis.from_url(url, decode_responses=True, socket_timeout=None)
+    transition = redis.register_script(_TRANSITION)
+    while True:
+        _, text = redis.brpop([QUEUE], timeout=0)
+        name, step, steps, began = json.loads(text)
+        transition(keys=[f"floor:{name}", f"floor:{name}:events"], args=[f"step{step}"])
+        if step < steps:
+            redis.lpush(QUEUE, json.dumps([name, step + 1, steps, began]))
+        else:
+            redis.zadd(DONE, {name: time.time() - began})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
