@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from flask import Response, request
@@ -27,7 +28,8 @@ def session_answer(
     view: SessionView, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The session with its tag; only the tag for a reader who has it as it is."""
-    tag = etag(view.status, view.updated_at)
+    shown = hashlib.sha256(view.model_dump_json().encode()).hexdigest()[:16]
+    tag = etag(view.status, view.updated_at, shown)
     if status == 200 and request.if_none_match.contains_weak(tag.removeprefix("W/").strip('"')):
         response = Response(status=304)
     else:

@@ -16,9 +16,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import from_json
 
 from api.fields import field_problems
+from api.json_body import parsed
 from api.refusals import invalid, malformed, wrong_media_type
 from app.bulk import BulkVerb
 from app.engine import Seen
@@ -33,11 +33,8 @@ M = TypeVar("M", bound=BaseModel)
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
-#: Beyond it not every whole number is a float.
-_EXACT = 2.0**53
 _KEY = re.compile(r"[\x20-\x7e]{1,200}")
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
-_WHERE = re.compile(r" at line (\d+) column (\d+)$")
 
 
 def _whole_number(value: object) -> object:
@@ -148,6 +145,8 @@ class Bulk(Body):
     reason: Annotated[str, Field(max_length=20_000)] = ""
     #: For `delete`: abort those first that have not ended.
     force: bool = False
+    #: The `next` of the call before: go on behind where it ended.
+    cursor: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
 
 def document() -> AnyDocument:
@@ -236,38 +235,4 @@ def _json() -> JsonValue:
         raise wrong_media_type(request.mimetype)
     if request.content_encoding not in (None, "identity"):
         raise wrong_media_type(f"encoded as {request.content_encoding}")
-    try:
-        parsed: JsonValue = from_json(request.get_data(cache=True), allow_inf_nan=False)
-    except ValueError as error:
-        raise malformed(_parser_words(str(error)), hint="send one JSON object in UTF-8") from None
-    return _whole(parsed)
-
-
-def _whole(value: JsonValue) -> JsonValue:
-    """The same with 3 for 3.0: JSON has one kind of number, and both are the same one.
-
-    >>> _whole({"a": [3.0, 3.5, "3.0", True]})
-    {'a': [3, 3.5, '3.0', True]}
-    """
-    match value:
-        case float() if value.is_integer() and abs(value) < _EXACT:
-            return int(value)
-        case list():
-            return [_whole(one) for one in value]
-        case dict():
-            return {name: _whole(one) for name, one in value.items()}
-        case _:
-            return value
-
-
-def _parser_words(text: str) -> str:
-    """What the parser says, with the place first.
-
-    >>> _parser_words("expected value at line 1 column 7")
-    'the body is no JSON: line 1, column 7: expected value'
-    """
-    found = _WHERE.search(text)
-    if found is None:
-        return f"the body is no JSON: {text}"
-    line, column = found.groups()
-    return f"the body is no JSON: line {line}, column {column}: {text[: found.start()]}"
+    return parsed(request.get_data(cache=True))

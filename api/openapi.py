@@ -30,7 +30,7 @@ _REFUSALS = {
     403: "The token does not grant this.",
     404: "There is no such thing.",
     409: "The session's status does not allow this.",
-    412: "The session has changed since it was seen.",
+    412: "It has changed since it was seen.",
     413: "The body is too large.",
     415: "The body is not JSON by its own word.",
     422: "A field or parameter is not valid; each is named, with the way out.",
@@ -39,11 +39,11 @@ _REFUSALS = {
 }
 _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (
-        "The same key with the same body is the same session.",
+        "The same key with the same body is the same session, or the same token.",
         {"type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$"},
     ),
     "If-Match": (
-        "The ETag of the session as it was seen; it is compared weakly. `*` for any.",
+        "The ETag of what was seen; a session's is compared weakly. `*` for any.",
         {"type": "string"},
     ),
     "If-None-Match": (
@@ -54,7 +54,7 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
         "The id of the last event that was seen; it goes before `after`.",
         {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$"},
     ),
-    "ETag": ("What the session is now, to be sent as If-Match.", {"type": "string"}),
+    "ETag": ("What it is now, to be sent as If-Match.", {"type": "string"}),
     "Location": ("Where the session is.", {"type": "string"}),
     "Content-Disposition": ("The name to keep it under.", {"type": "string"}),
     "Retry-After": ("After how many seconds to come again.", {"type": "string"}),

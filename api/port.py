@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 from app.capabilities import Caller
-from app.engine import Seen
+from app.engine import Seen, SeenLimit
 from app.filters import SessionFilter
-from app.keys import SessionRef
+from app.listing import Looked
 from app.tokens import Owner, Tokens
 from app.views import (
     Event,
@@ -63,7 +63,7 @@ class Engine(Protocol):
         self, wanted: SessionFilter, *, limit: int, cursor: str | None
     ) -> Page[SessionView]: ...
 
-    def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]: ...
+    def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Looked]: ...
 
     def result(self, session: str) -> ResultView: ...
 
@@ -94,16 +94,23 @@ class Engine(Protocol):
 
     def export(self, session: str) -> ExportView: ...
 
-    def rehome(self, session: str, place: str) -> SessionView: ...
+    def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView: ...
 
     def workers(self) -> list[WorkerView]: ...
 
     def limits(self) -> list[Limit]: ...
 
+    def limit_of(self, key: str) -> Limit: ...
+
     def limit(
-        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: SeenLimit | None = None,
     ) -> Limit: ...
 
-    def unlimit(self, key: str) -> bool: ...
+    def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool: ...
 
     def ping(self) -> None: ...

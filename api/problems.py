@@ -16,6 +16,8 @@ from app.errors import (
     IdempotencyConflict,
     InvalidDocument,
     LeadhandError,
+    LimitChanged,
+    LimitUnknown,
     QuotaPassed,
     ReferenceUnresolved,
     SessionChanged,
@@ -45,7 +47,7 @@ def refusal_of(error: Exception) -> Refused:
         case HTTPException():
             return _of_http(error)
         case LeadhandError():
-            return _of_session(error) or _of_document(error) or _of_token(error) or _internal(error)
+            return _of_ours(error) or _internal(error)
         case _:
             return _internal(error)
 
@@ -57,6 +59,20 @@ def _answer(error: Exception) -> Response:
     response.headers["Content-Type"] = MEDIA_TYPE
     response.headers.update(refusal.headers)
     return response
+
+
+def _of_ours(error: LeadhandError) -> Refused | None:
+    return _of_session(error) or _of_limit(error) or _of_document(error) or _of_token(error)
+
+
+def _of_limit(error: LeadhandError) -> Refused | None:
+    match error:
+        case LimitChanged():
+            return Refused(problem(Kind.LIMIT_CHANGED, 412, str(error), hint="read it again"))
+        case LimitUnknown():
+            return Refused(problem(Kind.LIMIT_UNKNOWN, 404, str(error)))
+        case _:
+            return None
 
 
 def _of_session(error: LeadhandError) -> Refused | None:

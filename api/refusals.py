@@ -91,6 +91,8 @@ _TITLES = {
     Kind.TOKEN_UNKNOWN: "No such token",
     Kind.QUOTA_PASSED: "The token's quota is used up",
     Kind.SESSION_CHANGED: "The session has changed since it was read",
+    Kind.LIMIT_CHANGED: "The limit has changed since it was read",
+    Kind.LIMIT_UNKNOWN: "No such limit",
     Kind.STORE_AWAY: "Redis does not answer",
     Kind.TOO_MANY_STREAMS: "Too many event streams",
     Kind.INTERNAL: "Our own fault",

@@ -31,6 +31,7 @@ NEEDED: Mapping[str, Scope] = {
     "fleet.fleet": Scope.READ,
     "fleet.metrics": Scope.READ,
     "limits.listed": Scope.READ,
+    "limits.one": Scope.READ,
     "limits.put": Scope.CONTROL,
     "limits.delete": Scope.CONTROL,
     "tokens.create": Scope.ADMIN,

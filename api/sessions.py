@@ -9,7 +9,7 @@ from api.answers import JSON_LINES, answer, attachment, session_answer
 from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
-from app.bulk import carry_out, preview
+from app.bulk import How, carry_out, preview
 
 
 class Sessions:
@@ -37,12 +37,9 @@ class Sessions:
         bodies.query(NoQuery)
         asked = bodies.body(bodies.Bulk)
         if asked.dry_run:
-            return answer(preview(self._engine, asked.verb, asked.filter))
-        return answer(
-            carry_out(
-                self._engine, asked.verb, asked.filter, reason=asked.reason, force=asked.force
-            )
-        )
+            return answer(preview(self._engine, asked.verb, asked.filter, cursor=asked.cursor))
+        how = How(asked.verb, reason=asked.reason, force=asked.force)
+        return answer(carry_out(self._engine, how, asked.filter, cursor=asked.cursor))
 
     def one(self, session: str) -> Response:
         bodies.query(NoQuery)
@@ -85,7 +82,9 @@ class Sessions:
     def rehome(self, session: str) -> Response:
         asked = bodies.body(bodies.Rehome)
         bodies.query(NoQuery)
-        return answer(self._engine.rehome(session, asked.place), 202)
+        return session_answer(
+            self._engine.rehome(session, asked.place, seen=bodies.if_match()), 202
+        )
 
     def delete(self, session: str) -> Response:
         asked = bodies.query(bodies.DeleteQuery)

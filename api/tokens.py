@@ -54,6 +54,7 @@ class TokenRoutes:
 
     def create(self) -> Response:
         bodies.query(bodies.NoQuery)
+        key = bodies.idempotency_key()
         asked = bodies.body(NewTokenBody)
         if asked.webhook is not None:
             admit_webhook(asked.webhook, self._settings)
@@ -63,6 +64,7 @@ class TokenRoutes:
             expires_s=asked.expires_s,
             quotas=Quotas(**asked.quotas.model_dump()),
             webhook=asked.webhook,
+            key=key,
         )
         return answer(made, 201)
 

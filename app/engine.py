@@ -25,7 +25,7 @@ from app.registry import Facts, Registry
 from app.retry import quoted_error
 from app.settings import Settings
 from app.signing import fetched_order
-from app.steering import Control, Seen, Steering
+from app.steering import Control, Seen, SeenLimit, Steering
 from app.store import Store
 from app.submitting import About, AnyDocument, Submitting
 from app.tokens import Tokens
@@ -33,7 +33,17 @@ from app.transitions import Carrier, Transitions
 from app.watching import Watch
 from app.widths import expansion
 
-__all__ = ["About", "AnyDocument", "Carrier", "Control", "Engine", "Facts", "Seen", "Work"]
+__all__ = [
+    "About",
+    "AnyDocument",
+    "Carrier",
+    "Control",
+    "Engine",
+    "Facts",
+    "Seen",
+    "SeenLimit",
+    "Work",
+]
 
 #: How much of a text goes into events, for those who watch.
 TEASER = 200
@@ -75,7 +85,7 @@ class Engine:
         """What readers ask for, under the engine's own name."""
         self.session = self.reader.session
         self.sessions = self.reader.sessions
-        self.meant = self.reader.meant
+        self.walk = self.reader.walk
         self.result = self.reader.result
         self.export = self.reader.export
         self.steps = self.reader.steps
@@ -101,6 +111,7 @@ class Engine:
         self.limit = steering.limit
         self.unlimit = steering.unlimit
         self.limits = steering.limits
+        self.limit_of = steering.limit_of
         self.stands = steering.stands
         self.delete = steering.delete
         self.end_for_good = steering.end_for_good

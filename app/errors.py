@@ -5,6 +5,8 @@ LeadhandError
 ├── SessionStillRuns        the call needs a session that has ended
 ├── ControlRefused          the verb does not fit the session's status
 ├── SessionChanged          the session is no longer what its caller saw
+├── LimitChanged            the limit is no longer what its caller saw
+├── LimitUnknown            no limit is set for this key
 ├── IdempotencyConflict     the key was used before, for another body
 ├── InvalidDocument         a field holds what cannot be run
 ├── ReferenceUnresolved     a `${reference}` names nothing
@@ -74,6 +76,28 @@ class SessionChanged(LeadhandError):
 
     def __str__(self) -> str:
         return f"session {self.session!r} has changed since it was read; it is {self.status}"
+
+
+class LimitChanged(LeadhandError):
+    """The limit is no longer what its caller saw."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"the limit of {self.key!r} has changed since it was read; read it again"
+
+
+class LimitUnknown(LeadhandError):
+    """No limit is set for this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.key!r} is not limited; `leadhand limit list` lists what is"
 
 
 class IdempotencyConflict(LeadhandError):

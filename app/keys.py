@@ -44,6 +44,7 @@ errands      zset    ``verb|session|root``: what one session's end owes another
 tokens       hash    API tokens by id: a secret's hash, scopes, webhook ..., sealed; until revoked
 token-uses   hash    when each was used last; goes with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
+token-key:X  string  the token of an Idempotency-Key, by the key's hash (TTL 7 days)
 spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
 hooks        zset    ``session|root|delivery`` by when a webhook is tried (again)
 sessions     zset    session ids by creation
@@ -115,6 +116,9 @@ class Keys(NamedTuple):
 
     def owned(self, token: str) -> str:
         return f"{self.prefix}:owned:{token}"
+
+    def token_key(self, mark: str) -> str:
+        return f"{self.prefix}:token-key:{mark}"
 
     def spent(self, token: str, day: int) -> str:
         return f"{self.prefix}:spent:{token}:{day}"

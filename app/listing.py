@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from app.cursors import encoded, not_ours, place_of
 from app.filters import SessionFilter
 from app.keys import SessionRef
@@ -37,6 +39,14 @@ class Found(NamedTuple):
     fields: Mapping[str, str] = {}
 
 
+class Looked(NamedTuple):
+    """A session that was looked at, and what a cursor to those behind it is made of."""
+
+    place: JsonValue
+    #: None where it is not meant.
+    ref: SessionRef | None
+
+
 class Listing:
     """The index of one store."""
 
@@ -65,11 +75,10 @@ class Listing:
             last = last if self._goes_on(wanted, last) else None
         return Page(items=items, next=encoded(list(last)) if last else None)
 
-    def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]:
-        """All sessions that are meant."""
-        for found in self._looked_at(wanted, _start(wanted, None)):
-            if found.ref is not None:
-                yield found.ref
+    def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Looked]:
+        """Every session from there on that is looked at: those that are meant, and the others."""
+        for found in self._looked_at(wanted, _start(wanted, cursor)):
+            yield Looked(list(found.place), found.ref)
 
     def _goes_on(self, wanted: SessionFilter, last: Place | None) -> bool:
         return last is not None and next(self._places(wanted, last), None) is not None

@@ -51,7 +51,7 @@ class Reader:
         self._store = store
         self._program = program
         self._listing = Listing(store, status_of=self._status, view_of=self._view)
-        self.meant = self._listing.meant
+        self.walk = self._listing.walk
 
     def session(self, session: str) -> SessionView:
         """One session, with how far it is."""

@@ -16,6 +16,8 @@ from app.capabilities import Caller
 from app.errors import (
     ControlRefused,
     InvalidDocument,
+    LimitChanged,
+    LimitUnknown,
     SessionChanged,
     SessionStillRuns,
     SessionUnknown,
@@ -56,6 +58,10 @@ _TARGET = {
     "exit": SessionStatus.EXITING,
     "abort": SessionStatus.ABORTING,
 }
+
+
+#: What a caller saw of a limit: one of these, or `any`, that there was one.
+SeenLimit = Sequence[Limit] | Literal["any"]
 
 
 class Seen(NamedTuple):
@@ -147,10 +153,11 @@ class Steering:
         arguments: dict[str, JsonValue] = {"verb": "poke", "from": [s.value for s in AT_WORK]}
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
-    def rehome(self, session: str, place: str) -> SessionView:
+    def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
         """Bind a session to another place, with all that waits.
 
-        Raises SessionUnknown, ControlRefused, InvalidDocument for a place that cannot have it.
+        Raises SessionUnknown, SessionChanged, ControlRefused, and InvalidDocument for a place
+        that cannot have it.
         """
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
@@ -162,11 +169,10 @@ class Steering:
             "place": place,
             "folder": f"folder:{place}:{folder}" if folder else "",
             "signature": self._registry.signed_anew(ref, fields, place),
+            "seen": seen.as_stored() if seen else None,
         }
         answer = self._transitions.run("control", ref, arguments)
-        if answer.word == "refused":
-            hint = "only what still has steps to run can move"
-            raise ControlRefused(session, "rehome", str(answer.status), hint)
+        _raise_refusal(session, "rehome", answer)
         self._registry.forget_facts()
         self._transitions.dispatch(ref, answer)
         return self._reader.session(session)
@@ -180,15 +186,28 @@ class Steering:
         check_roots(cwd, place, here)
 
     def limit(
-        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: SeenLimit | None = None,
     ) -> Limit:
-        """Let at most so many attempts with this key run, or so many begin in a minute."""
+        """Let at most so many attempts with this key run, or so many begin in a minute.
+
+        Raises LimitChanged where it is not as it was seen.
+        """
         limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
-        self._store.fleet().limit(
-            lock_name(key), limit.model_dump_json(exclude={"key"}, exclude_none=True)
-        )
+        self._set_limit(key, _limit_text(limit), seen)
         self._call(key, concurrency)
         return limit
+
+    def _set_limit(self, key: str, text: str | None, seen: SeenLimit | None) -> bool:
+        texts = seen if seen is None or seen == "any" else [_limit_text(one) for one in seen]
+        answer = self._store.limit(lock_name(key), text, seen=texts)
+        if answer.word == "changed":
+            raise LimitChanged(key)
+        return answer.word == "replaced"
 
     def _call(self, key: str, room: int | None) -> None:
         """Let those who wait for a key try again: what keeps them has changed."""
@@ -198,11 +217,18 @@ class Steering:
                 ref = SessionRef(session, root)
                 self._transitions.rehint(ref, address, depth=0, called=True)
 
-    def unlimit(self, key: str) -> bool:
-        """Take a limit away; whether there was one."""
-        there_was = self._store.fleet().limit(lock_name(key), None)
+    def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool:
+        """Take a limit away; whether there was one. Raises LimitChanged."""
+        there_was = self._set_limit(key, None, seen)
         self._call(key, None)
         return there_was
+
+    def limit_of(self, key: str) -> Limit:
+        """The limit of one key. Raises LimitUnknown."""
+        text = self._store.fleet().limits().get(lock_name(key))
+        if text is None:
+            raise LimitUnknown(key)
+        return Limit(key=key, **json.loads(text))
 
     def limits(self) -> list[Limit]:
         """All limits, by key."""
@@ -274,7 +300,12 @@ class Steering:
         return {"again": again, "ended": fields["ended"]}
 
 
-def _raise_refusal(session: str, verb: Control, answer: Answer) -> None:
+def _limit_text(limit: Limit) -> str:
+    """A limit as the store has it."""
+    return limit.model_dump_json(exclude={"key"}, exclude_none=True)
+
+
+def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answer) -> None:
     match answer.word:
         case "unknown":
             raise SessionUnknown(session)
@@ -300,6 +331,8 @@ def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, Js
 
 
 def _way_out(verb: str, status: str) -> str:
+    if verb == "rehome":
+        return "only what still has steps to run can move"
     if verb == "resume":
         return "only a stopped or failed session can be resumed"
     if status == "superseded":

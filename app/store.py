@@ -28,13 +28,13 @@ _FOUNDATION = (
 )  # fmt: skip
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
-    "rehint", "due", "delete", "take_hook", "settle_hook",
+    "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
 )  # fmt: skip
 
 Due = Literal["leases", "ready", "errands"]
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
-    "rehint", "due", "delete", "take_hook", "settle_hook",
+    "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
 ]  # fmt: skip
 
 
@@ -130,6 +130,16 @@ class Store:
             "grace_ms": grace_ms,
         }
         return self.run("due", SessionRef("", ""), "", arguments)
+
+    def limit(self, key: str, limit: str | None, *, seen: Sequence[str] | None = None) -> Answer:
+        """Set a key's limit (JSON) or take it away: done, replaced, or changed since it was seen.
+
+        What was seen is one of these texts; `any` stands for whatever there is.
+        """
+        arguments: dict[str, JsonValue] = {"key": key, "limit": limit}
+        if seen is not None:
+            arguments["seen"] = "any" if seen == "any" else list(seen)
+        return self.run("limit", SessionRef("", ""), "", arguments)
 
     def due_no_more(self, due: Due, member: str) -> None:
         """Take something off a list of what is due."""

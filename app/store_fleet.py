@@ -49,13 +49,6 @@ class FleetShelf:
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("limits")))
 
-    def limit(self, key: str, limit: str | None) -> bool:
-        """Set a key's limit, or take it away; whether there was one before."""
-        with self._away():
-            if limit is None:
-                return bool(self._redis.hdel(self._keys.everywhere("limits"), key))
-            return not self._redis.hset(self._keys.everywhere("limits"), key, limit)
-
     def _below(self, part: str, lock: str) -> list[str]:
         key, low, high = self._keys.everywhere(part), f"[{lock}<", f"({lock}="
         with self._away():

@@ -10,6 +10,9 @@ from redis import Redis
 
 from app.keys import Keys
 
+#: How long an Idempotency-Key is known.
+KEY_S = 7 * 24 * 3600
+
 
 class TokenShelf:
     """One hash holds all tokens: whoever revokes one leaves nothing of it behind."""
@@ -41,6 +44,21 @@ class TokenShelf:
             pipe.hdel(self._keys.everywhere("token-uses"), token)
             dropped, _ = pipe.execute()
         return bool(dropped)
+
+    def claim(self, mark: str, text: str) -> str:
+        """Note what a key stands for, unless that is noted already; what stands now."""
+        key = self._keys.token_key(mark)
+        with self._away():
+            self._redis.set(key, text, nx=True, ex=KEY_S)
+            return cast("str | None", self._redis.get(key)) or text
+
+    def claimed(self, mark: str) -> str | None:
+        with self._away():
+            return cast("str | None", self._redis.get(self._keys.token_key(mark)))
+
+    def unclaim(self, mark: str) -> None:
+        with self._away():
+            self._redis.delete(self._keys.token_key(mark))
 
     def used(self, token: str, at_ms: int) -> None:
         with self._away():

@@ -1,13 +1,16 @@
 """API tokens: who holds one, what it opens and how much of it; Redis keeps a hash of its secret.
 
-`lht_<id>_<secret>`: the secret is 32 random bytes, shown once. What Redis keeps of a token is
-sealed with LEADHAND_SECRET, so that nobody gets in by writing one there.
+`lht_<id>_<secret>`: the secret is 32 bytes, made of random ones and of LEADHAND_SECRET, and shown
+once. What Redis keeps of a token is sealed with LEADHAND_SECRET, so that nobody gets in by writing
+one there.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +22,7 @@ from typing import NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from app.addresses import destination
-from app.errors import CapabilityRefused, StoreAway, TokenUnknown
+from app.errors import CapabilityRefused, IdempotencyConflict, StoreAway, TokenUnknown
 from app.signing import is_sealed, seal
 from leadhand.documents import Webhook
 
@@ -80,6 +83,8 @@ class Token(Frozen):
     expires_ms: int | None = None
     #: Who is told of sessions whose document names nobody.
     webhook: Webhook | None = None
+    #: The hash of the Idempotency-Key that it was made with.
+    mark: str | None = None
 
     @property
     def owner(self) -> Owner:
@@ -144,6 +149,12 @@ class Shelf(Protocol):
 
     def drop(self, token: str) -> bool: ...
 
+    def claim(self, mark: str, text: str) -> str: ...
+
+    def claimed(self, mark: str) -> str | None: ...
+
+    def unclaim(self, mark: str) -> None: ...
+
     def used(self, token: str, at_ms: int) -> None: ...
 
     def uses(self) -> Mapping[str, int]: ...
@@ -156,6 +167,32 @@ class _Sealed(Frozen):
 
     token: Token
     signature: str
+
+
+class _Claim(Frozen):
+    """What stands behind an Idempotency-Key: all that it takes to make the same token again."""
+
+    id: str
+    #: With our own secret it is the token's; by itself it opens nothing.
+    salt: str
+    created_ms: int
+    #: The hash of what was asked for.
+    body: str
+
+
+class Wish(Frozen):
+    """The token that somebody asks for."""
+
+    name: str
+    scopes: frozenset[Scope]
+    expires_s: int | None = None
+    quotas: Quotas = Quotas()
+    webhook: Webhook | None = None
+
+    @property
+    def digest(self) -> str:
+        text = json.dumps(self.model_dump(mode="json") | {"scopes": sorted(self.scopes)})
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Kept(NamedTuple):
@@ -182,6 +219,8 @@ class Tokens:
         self._passed = passed
         self._kept: dict[str, _Kept] = {}
         self._told: dict[str, float] = {}
+        #: Those that this process revoked: another thread may be reading one of them just now.
+        self._revoked: set[str] = set()
 
     def create(
         self,
@@ -191,23 +230,61 @@ class Tokens:
         expires_s: int | None = None,
         quotas: Quotas | None = None,
         webhook: Webhook | None = None,
+        key: str | None = None,
     ) -> NewToken:
-        """Make a token; nobody can read its text again."""
-        now_ms, secret = self._now_ms(), secrets.token_urlsafe(_SECRET_BYTES)
-        token = Token(
-            id=secrets.token_hex(_ID_BYTES),
-            name=name,
-            scopes=scopes,
-            digest=_digest(secret),
-            quotas=quotas or Quotas(),
-            created_ms=now_ms,
-            expires_ms=None if expires_s is None else now_ms + expires_s * 1000,
+        """Make a token; its text can be had again by nobody but who asks with the same key.
+
+        Raises IdempotencyConflict where the key was used for another token.
+        """
+        wish = Wish(
+            name=name, scopes=scopes, expires_s=expires_s, quotas=quotas or Quotas(),
             webhook=webhook,
+        )  # fmt: skip
+        new = _Claim(
+            id=secrets.token_hex(_ID_BYTES),
+            salt=secrets.token_hex(_SECRET_BYTES),
+            created_ms=self._now_ms(),
+            body=wish.digest,
+        )
+        return self._made(wish, new) if key is None else self._made_once(wish, new, key)
+
+    def _made_once(self, wish: Wish, new: _Claim, key: str) -> NewToken:
+        mark = hashlib.sha256(key.encode()).hexdigest()
+        standing = self._shelf.claim(mark, new.model_dump_json())
+        claim = _Claim.model_validate_json(standing)
+        if claim.body != wish.digest:
+            raise IdempotencyConflict(key)
+        made = self._made(wish, claim, mark)
+        # Whoever revokes it takes the claim first: a token is not made anew behind his back.
+        if self._shelf.claimed(mark) != standing:
+            self._shelf.drop(made.id)
+            raise TokenUnknown(made.id)
+        return made
+
+    def _made(self, wish: Wish, claim: _Claim, mark: str | None = None) -> NewToken:
+        secret = self._secret_of(claim)
+        until_ms = None if wish.expires_s is None else claim.created_ms + wish.expires_s * 1000
+        token = Token(
+            id=claim.id,
+            name=wish.name,
+            scopes=wish.scopes,
+            digest=_digest(secret),
+            quotas=wish.quotas,
+            created_ms=claim.created_ms,
+            expires_ms=until_ms,
+            webhook=wish.webhook,
+            mark=mark,
         )
         sealed = _Sealed(token=token, signature=self._seal(token))
         self._shelf.put(token.id, sealed.model_dump_json())
         text = f"{PREFIX}{token.id}_{secret}"
         return NewToken(**dict(self._view(token, {})), token=text)
+
+    def _secret_of(self, claim: _Claim) -> str:
+        """What opens doors: of random bytes and our own secret, so that Redis does not hold it."""
+        text = f"{_KIND} secret {claim.id} {claim.salt}"
+        mixed = hmac.digest(self._secret.encode(), text.encode(), "sha256")
+        return base64.urlsafe_b64encode(mixed).rstrip(b"=").decode()
 
     def recognise(self, text: str) -> Token:
         """Whose token this is. Raises CapabilityRefused for one that is none, or no longer."""
@@ -232,8 +309,14 @@ class Tokens:
 
         Raises TokenUnknown.
         """
+        held = self._opened(self._shelf.get(token), token)
+        if held is not None and held.mark is not None:
+            self._shelf.unclaim(held.mark)
+        was_there = self._shelf.drop(token)
+        self._revoked.add(token)
         self._kept.pop(token, None)
-        if not self._shelf.drop(token):
+        if not was_there:
+            self._revoked.discard(token)  # no id of ours: it is not remembered
             raise TokenUnknown(token)
 
     def _token(self, id_: str) -> Token | None:
@@ -246,6 +329,9 @@ class Tokens:
             self._kept.pop(id_, None)
         else:
             self._kept[id_] = _Kept(token, read_s)
+        if id_ in self._revoked:  # since we read it, or just before
+            self._kept.pop(id_, None)
+            return None
         return token
 
     def _opened(self, text: str | None, id_: str) -> Token | None:
@@ -293,8 +379,8 @@ class Tokens:
 
 
 def _fields(token: Token) -> dict[str, JsonValue]:
-    """What of a token is sealed; one without a webhook is as it was before there were any."""
-    without = {"webhook"} if token.webhook is None else set()
+    """What of a token is sealed; what it has none of is left out, as before there was any."""
+    without = {name for name in ("webhook", "mark") if getattr(token, name) is None}
     return token.model_dump(mode="json", exclude=without) | {"scopes": sorted(token.scopes)}
 
 

@@ -265,7 +265,7 @@ class BulkView(View):
 
     verb: Literal["stop", "resume", "abort", "delete"]
     dry_run: bool
-    #: How many sessions the filter means.
+    #: How many sessions the filter means, of those that this call looked at.
     matched: int
     #: To how many of them it was done; of a dry run none.
     done: int
@@ -274,8 +274,8 @@ class BulkView(View):
     first: list[str] = []
     #: The first of those that refused.
     refusals: list[BulkRefusal] = []
-    #: Whether more sessions are meant than one call takes on: call again.
-    more: bool = False
+    #: The cursor with which to call again: there are more sessions than one call takes on.
+    next: str | None = None
 
 
 class Submitted(View):

@@ -103,10 +103,16 @@ def sessions(
 
 
 def bulk(
-    verb: BulkVerb, wanted: SessionsWanted, *, dry_run: bool, reason: str, force: bool
+    verb: BulkVerb,
+    wanted: SessionsWanted,
+    *,
+    dry_run: bool,
+    reason: str,
+    force: bool,
+    cursor: str | None,
 ) -> Ask[BulkView]:
     body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
-            "force": force}  # fmt: skip
+            "force": force, **_given(cursor=cursor)}  # fmt: skip
     return _reads(BulkView, Call("POST", f"{SESSIONS}/bulk", content=_JSON.dump_json(body)))
 
 
@@ -146,9 +152,9 @@ def control(
     return Steer(call, id_, lambda view: view.status in _LEADS_TO[verb])
 
 
-def rehome(id_: str, place: str) -> Steer:
+def rehome(id_: str, place: str, seen: SessionView | None) -> Steer:
     content = _JSON.dump_json({"place": place})
-    call = Call("POST", session_path(id_, "rehome"), content=content)
+    call = Call("POST", session_path(id_, "rehome"), headers=_if_match(seen), content=content)
     return Steer(call, id_, lambda view: view.place == place)
 
 
@@ -184,12 +190,19 @@ def all_limits() -> Ask[list[LimitView]]:
     return _items(Page[LimitView], Call("GET", limits.PATH))
 
 
-def set_limit(key: str, concurrency: int | None, per_minute: float | None) -> Ask[LimitView]:
-    return _reads(LimitView, limits.setting(key, concurrency=concurrency, per_minute=per_minute))
+def limit(key: str) -> Ask[LimitView]:
+    return _reads(LimitView, Call("GET", limits.path_of(key)))
 
 
-def remove_limit(key: str) -> Ask[None]:
-    return Ask(limits.removal(key), _nothing)
+def set_limit(
+    key: str, concurrency: int | None, per_minute: float | None, seen: LimitView | None
+) -> Ask[LimitView]:
+    call = limits.setting(key, concurrency=concurrency, per_minute=per_minute, seen=seen)
+    return _reads(LimitView, call)
+
+
+def remove_limit(key: str, seen: LimitView | None) -> Ask[None]:
+    return Ask(limits.removal(key, seen=seen), _nothing)
 
 
 def all_tokens() -> Ask[list[TokenView]]:
@@ -202,8 +215,12 @@ def create_token(
     expires_s: int | None,
     quotas: Quotas | None,
     webhook: Webhook | Mapping[str, Any] | None,
+    idempotency_key: str | None,
 ) -> Ask[NewToken]:
-    call = tokens.creation(name, scopes, expires_s=expires_s, quotas=quotas, webhook=webhook)
+    call = tokens.creation(
+        name, scopes, expires_s=expires_s, quotas=quotas, webhook=webhook,
+        idempotency_key=idempotency_key,
+    )  # fmt: skip
     return _reads(NewToken, call)
 
 

@@ -110,9 +110,15 @@ class AsyncClient:
         dry_run: bool = True,
         reason: str = "",
         force: bool = False,
+        cursor: str | None = None,
     ) -> BulkView:
-        """Do one thing to all sessions that are meant; a dry run counts them and does nothing."""
-        return await self._ask(asks.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force))
+        """Do one thing to all sessions that are meant; a dry run counts them and does nothing.
+
+        There are more than one call takes on where its view has a `next`: call again with it.
+        """
+        return await self._ask(
+            asks.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force, cursor=cursor)
+        )
 
     async def result(self, session: str) -> ResultView:
         """How a session ended. Raises SessionStillRuns while it has not."""
@@ -175,9 +181,11 @@ class AsyncClient:
         """End a session by force."""
         return await self._steer(asks.control(session, "abort", seen, reason=reason))
 
-    async def rehome(self, session: str, place: str) -> SessionView:
+    async def rehome(
+        self, session: str, place: str, *, seen: SessionView | None = None
+    ) -> SessionView:
         """Bind a session to another place, with all that waits in it."""
-        return await self._steer(asks.rehome(session, place))
+        return await self._steer(asks.rehome(session, place, seen))
 
     async def delete(
         self, session: str, *, force: bool = False, seen: SessionView | None = None
@@ -204,15 +212,27 @@ class AsyncClient:
         """All limits, by key."""
         return await self._ask(asks.all_limits())
 
-    async def set_limit(
-        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
-    ) -> LimitView:
-        """Let at most so many attempts with a key run, or so many begin in a minute."""
-        return await self._ask(asks.set_limit(key, concurrency, per_minute))
+    async def limit(self, key: str) -> LimitView:
+        """The limit of one key. Raises LimitUnknown."""
+        return await self._ask(asks.limit(key))
 
-    async def remove_limit(self, key: str) -> None:
+    async def set_limit(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: LimitView | None = None,
+    ) -> LimitView:
+        """Let at most so many attempts with a key run, or so many begin in a minute.
+
+        Raises LimitChanged where it is no longer as it was `seen`, here and below.
+        """
+        return await self._ask(asks.set_limit(key, concurrency, per_minute, seen))
+
+    async def remove_limit(self, key: str, *, seen: LimitView | None = None) -> None:
         """Let as many attempts with a key run as there are workers for."""
-        await self._ask(asks.remove_limit(key))
+        await self._ask(asks.remove_limit(key, seen))
 
     async def tokens(self) -> list[TokenView]:
         """All tokens but the API's own, the newest first."""
@@ -226,12 +246,16 @@ class AsyncClient:
         expires_s: int | None = None,
         quotas: Quotas | None = None,
         webhook: Webhook | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> NewToken:
         """Make a token; its text is in the answer and nowhere else.
 
         The webhook is told of its sessions, unless their documents name one themselves.
+        The same key with the same arguments is the same token, as long as that is not revoked.
         """
-        return await self._ask(asks.create_token(name, scopes, expires_s, quotas, webhook))
+        return await self._ask(
+            asks.create_token(name, scopes, expires_s, quotas, webhook, idempotency_key)
+        )
 
     async def revoke_token(self, token: str) -> None:
         """Let nobody in with a token any more, by its id. Raises TokenUnknown."""

@@ -99,9 +99,15 @@ class Client:
         dry_run: bool = True,
         reason: str = "",
         force: bool = False,
+        cursor: str | None = None,
     ) -> BulkView:
-        """Do one thing to all sessions that are meant; a dry run counts them and does nothing."""
-        return self._ask(asks.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force))
+        """Do one thing to all sessions that are meant; a dry run counts them and does nothing.
+
+        There are more than one call takes on where its view has a `next`: call again with it.
+        """
+        return self._ask(
+            asks.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force, cursor=cursor)
+        )
 
     def result(self, session: str) -> ResultView:
         """How a session ended. Raises SessionStillRuns while it has not."""
@@ -160,9 +166,9 @@ class Client:
         """End a session by force."""
         return self._steer(asks.control(session, "abort", seen, reason=reason))
 
-    def rehome(self, session: str, place: str) -> SessionView:
+    def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
         """Bind a session to another place, with all that waits in it."""
-        return self._steer(asks.rehome(session, place))
+        return self._steer(asks.rehome(session, place, seen))
 
     def delete(
         self, session: str, *, force: bool = False, seen: SessionView | None = None
@@ -189,15 +195,27 @@ class Client:
         """All limits, by key."""
         return self._ask(asks.all_limits())
 
-    def set_limit(
-        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
-    ) -> LimitView:
-        """Let at most so many attempts with a key run, or so many begin in a minute."""
-        return self._ask(asks.set_limit(key, concurrency, per_minute))
+    def limit(self, key: str) -> LimitView:
+        """The limit of one key. Raises LimitUnknown."""
+        return self._ask(asks.limit(key))
 
-    def remove_limit(self, key: str) -> None:
+    def set_limit(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: LimitView | None = None,
+    ) -> LimitView:
+        """Let at most so many attempts with a key run, or so many begin in a minute.
+
+        Raises LimitChanged where it is no longer as it was `seen`, here and below.
+        """
+        return self._ask(asks.set_limit(key, concurrency, per_minute, seen))
+
+    def remove_limit(self, key: str, *, seen: LimitView | None = None) -> None:
         """Let as many attempts with a key run as there are workers for."""
-        self._ask(asks.remove_limit(key))
+        self._ask(asks.remove_limit(key, seen))
 
     def tokens(self) -> list[TokenView]:
         """All tokens but the API's own, the newest first."""
@@ -211,12 +229,16 @@ class Client:
         expires_s: int | None = None,
         quotas: Quotas | None = None,
         webhook: Webhook | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> NewToken:
         """Make a token; its text is in the answer and nowhere else.
 
         The webhook is told of its sessions, unless their documents name one themselves.
+        The same key with the same arguments is the same token, as long as that is not revoked.
         """
-        return self._ask(asks.create_token(name, scopes, expires_s, quotas, webhook))
+        return self._ask(
+            asks.create_token(name, scopes, expires_s, quotas, webhook, idempotency_key)
+        )
 
     def revoke_token(self, token: str) -> None:
         """Let nobody in with a token any more, by its id. Raises TokenUnknown."""

@@ -32,6 +32,8 @@ Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
 #: A key of the user's own, whose concurrency and rate may be limited.
 Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+#: Where work is done, as LEADHAND_PLACE names it.
+Place = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Priority = Literal["high", "normal", "low"]
 Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 
@@ -172,7 +174,7 @@ class LoopDocument(_Loop):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
-    place: Name | None = None
+    place: Place | None = None
     webhook: Webhook | None = None
 
     @field_validator("cwd")
@@ -229,7 +231,7 @@ class WorkflowDocument(Document):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
-    place: Name | None = None
+    place: Place | None = None
     webhook: Webhook | None = None
 
     @field_validator("cwd")

@@ -16,6 +16,8 @@ LeadhandError
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's sessions have used what they may
     ├── SessionChanged      412: the session is no longer what the caller saw
+    ├── LimitChanged        412: the limit is no longer what the caller saw
+    ├── LimitUnknown        404: no limit is set for this key
     └── Unavailable         503: Redis is away, or too many streams are open
 """
 
@@ -133,6 +135,14 @@ class SessionChanged(Refused):
     """The session is no longer what the caller saw; read it again."""
 
 
+class LimitChanged(Refused):
+    """The limit is no longer what the caller saw; read it again."""
+
+
+class LimitUnknown(Refused):
+    """No limit is set for this key."""
+
+
 class Unavailable(Refused):
     """Redis is away, or too many streams are open; trying again later may help."""
 
@@ -152,6 +162,8 @@ _BY_KIND: dict[Kind, type[Refused]] = {
     Kind.TOKEN_UNKNOWN: TokenUnknown,
     Kind.QUOTA_PASSED: QuotaPassed,
     Kind.SESSION_CHANGED: SessionChanged,
+    Kind.LIMIT_CHANGED: LimitChanged,
+    Kind.LIMIT_UNKNOWN: LimitUnknown,
 }
 _BY_STATUS: dict[int, type[Refused]] = {
     400: RequestInvalid,

@@ -6,13 +6,14 @@ import json
 from urllib.parse import quote
 
 from leadhand.errors import RequestInvalid
+from leadhand.etags import limit_etag
 from leadhand.problems import Kind, Problem
 from leadhand.transport import Call
 from leadhand.views import View
 
 PATH = "/v1/limits"
-#: What a key begins with: a named agent, a model, or a key of the user's own.
-KINDS = ("agent", "model", "key")
+#: What a key begins with: a named agent, a model, a queue, or a key of the user's own.
+KINDS = ("agent", "model", "queue", "key")
 
 
 class LimitView(View):
@@ -23,22 +24,28 @@ class LimitView(View):
     per_minute: float | None = None
 
 
-def setting(key: str, *, concurrency: int | None, per_minute: float | None) -> Call:
+def setting(
+    key: str, *, concurrency: int | None, per_minute: float | None, seen: LimitView | None = None
+) -> Call:
     """The call that sets a limit, in place of the one before. Raises RequestInvalid."""
     given = {"concurrency": concurrency, "per_minute": per_minute}
     body = {name: value for name, value in given.items() if value is not None}
-    return Call("PUT", _path(key), content=json.dumps(body).encode())
+    return Call("PUT", path_of(key), headers=_if_match(seen), content=json.dumps(body).encode())
 
 
-def removal(key: str) -> Call:
+def removal(key: str, *, seen: LimitView | None = None) -> Call:
     """The call that takes a limit away. Raises RequestInvalid."""
-    return Call("DELETE", _path(key))
+    return Call("DELETE", path_of(key), headers=_if_match(seen))
 
 
-def _path(key: str) -> str:
+def _if_match(seen: LimitView | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": limit_etag(seen.concurrency, seen.per_minute)}
+
+
+def path_of(key: str) -> str:
     """Where a limit is, by its key.
 
-    >>> _path("model:org/one")
+    >>> path_of("model:org/one")
     '/v1/limits/model/org%2Fone'
     """
     kind, _, name = key.partition(":")
@@ -49,7 +56,7 @@ def _path(key: str) -> str:
                 title="A field is not valid",
                 status=422,
                 detail=f"{key[:80]!r} is no key of a limit",
-                hint="use agent:NAME, model:NAME or key:NAME",
+                hint="use agent:NAME, model:NAME, queue:NAME or key:NAME",
                 field="key",
             ),
             422,

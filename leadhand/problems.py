@@ -34,6 +34,10 @@ class Kind(StrEnum):
     QUOTA_PASSED = "quota-passed"
     #: The session is no longer what the sender saw: its ETag is another.
     SESSION_CHANGED = "session-changed"
+    #: The limit is no longer what the sender saw: its ETag is another.
+    LIMIT_CHANGED = "limit-changed"
+    #: No limit is set for this key.
+    LIMIT_UNKNOWN = "limit-unknown"
     #: Redis does not answer.
     STORE_AWAY = "store-away"
     #: This process has as many event streams open as it can serve.

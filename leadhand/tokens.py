@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,8 +77,9 @@ def creation(
     expires_s: int | None,
     quotas: Quotas | None,
     webhook: Webhook | Mapping[str, Any] | None,
+    idempotency_key: str | None,
 ) -> Call:
-    """The call that makes a token. Repeated after a lost answer, it leaves one that nobody has."""
+    """The call that makes a token; repeated, it is the same token."""
     body: dict[str, object] = {"name": name, "scopes": list(scopes)}
     if expires_s is not None:
         body["expires_s"] = expires_s
@@ -85,7 +87,8 @@ def creation(
         body["quotas"] = quotas.model_dump(exclude_none=True)
     if webhook is not None:
         body["webhook"] = webhook
-    return Call("POST", PATH, content=_BODY.dump_json(body))
+    headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+    return Call("POST", PATH, headers=headers, content=_BODY.dump_json(body))
 
 
 def revocation(token: str) -> Call:

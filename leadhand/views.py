@@ -265,7 +265,7 @@ class BulkView(View):
     refused: int
     first: list[str] = []
     refusals: list[BulkRefusal] = []
-    more: bool = False
+    next: str | None = None
 
 
 def position(event_id: str) -> tuple[int, int]:

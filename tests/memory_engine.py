@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from api.port import Verb
 from app.capabilities import Caller
-from app.engine import Seen
+from app.cursors import number_of
+from app.engine import Seen, SeenLimit
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
     InvalidDocument,
+    LimitChanged,
+    LimitUnknown,
     SessionChanged,
     SessionStillRuns,
     SessionUnknown,
@@ -20,6 +23,7 @@ from app.errors import (
 )
 from app.filters import SessionFilter
 from app.keys import SessionRef
+from app.listing import Looked
 from app.pictures import iso
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.tokens import Owner, Tokens
@@ -89,6 +93,7 @@ class MemoryShelf:
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
+        self.marks: dict[str, str] = {}
         self.reads = 0
         self._uses: dict[str, int] = {}
 
@@ -104,6 +109,15 @@ class MemoryShelf:
 
     def drop(self, token: str) -> bool:
         return self.texts.pop(token, None) is not None
+
+    def claim(self, mark: str, text: str) -> str:
+        return self.marks.setdefault(mark, text)
+
+    def claimed(self, mark: str) -> str | None:
+        return self.marks.get(mark)
+
+    def unclaim(self, mark: str) -> None:
+        self.marks.pop(mark, None)
 
     def used(self, token: str, at_ms: int) -> None:
         self._uses[token] = at_ms
@@ -161,11 +175,23 @@ class MemoryEngine:
             )  # fmt: skip
             self._events.setdefault(session, [])
 
+    def note(self, session: str, note: str) -> None:
+        """Let a look at a session show a note, though nothing has happened in it."""
+        with self._changed:
+            view = self._sessions[session]
+            self._sessions[session] = view.model_copy(update={"notes": [note]})
+
     def end(self, session: str, status: str = "completed") -> None:
         """End a session, in one move with the event that says so."""
         with self._changed:
             self.put(session, status)
             self.tell(session, f"session.{status}")
+
+    def require_untouched(self) -> None:
+        """Nobody has changed anything since one session was put in."""
+        assert [view.status for view in self._sessions.values()] == ["active"]
+        assert (self.controls, self.owners, self._limits) == ([], [], {})
+        assert self.tokens.views() == []
 
     # What the API asks
 
@@ -180,9 +206,9 @@ class MemoryEngine:
         owner: Owner | None = None,
     ) -> Submitted:
         self.ping()
-        self.owners.append(owner)
         if document.place == "nowhere":
             raise InvalidDocument("place", "nowhere", "no worker is there; start one")
+        self.owners.append(owner)
         body = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         with self._changed:
             key = idempotency_key or f"no key {len(self._sessions)}"
@@ -197,19 +223,33 @@ class MemoryEngine:
             self.tell(session, "session.created")
             return Submitted(session=session, created=True)
 
-    def rehome(self, session: str, place: str) -> SessionView:
-        return self.session(session).model_copy(update={"place": place})
+    def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
+        view = self.session(session)
+        self._compare(session, seen)
+        return view.model_copy(update={"place": place})
 
     def limits(self) -> list[Limit]:
         return list(self._limits.values())
 
+    def limit_of(self, key: str) -> Limit:
+        if key not in self._limits:
+            raise LimitUnknown(key)
+        return self._limits[key]
+
     def limit(
-        self, key: str, *, concurrency: int | None = None, per_minute: float | None = None
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: SeenLimit | None = None,
     ) -> Limit:
+        self._compare_limit(key, seen)
         self._limits[key] = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
         return self._limits[key]
 
-    def unlimit(self, key: str) -> bool:
+    def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool:
+        self._compare_limit(key, seen)
         return self._limits.pop(key, None) is not None
 
     def session(self, session: str) -> SessionView:
@@ -219,17 +259,18 @@ class MemoryEngine:
                 raise SessionUnknown(session)
             return self._sessions[session]
 
-    def meant(self, wanted: SessionFilter) -> Iterator[SessionRef]:
+    def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Looked]:
         self.ping()
-        for view in list(self._sessions.values()):
+        start = 0 if cursor is None else number_of(cursor)
+        for number, view in enumerate([*self._sessions.values()][start:], start + 1):
             fields = {"kind": view.kind, "name": view.name, "label": view.label or ""}
-            if wanted.fits(fields) and view.status in (wanted.status or (view.status,)):
-                yield SessionRef(view.id, view.root)
+            meant = wanted.fits(fields) and view.status in (wanted.status or (view.status,))
+            yield Looked(number, SessionRef(view.id, view.root) if meant else None)
 
     def sessions(
         self, wanted: SessionFilter, *, limit: int, cursor: str | None
     ) -> Page[SessionView]:
-        found = [self._sessions[ref.id] for ref in self.meant(wanted)]
+        found = [self._sessions[one.ref.id] for one in self.walk(wanted, None) if one.ref]
         if not (cursor or "0").isdecimal() or not (cursor or "0").isascii():
             raise InvalidDocument("cursor", cursor, "use the `next` of the page before")
         start = int(cursor or 0)
@@ -316,6 +357,14 @@ class MemoryEngine:
     def ping(self) -> None:
         if self.away:
             raise StoreAway("redis://somewhere:6379")
+
+    def _compare_limit(self, key: str, seen: SeenLimit | None) -> None:
+        held = self._limits.get(key)
+        if seen is None or (seen == "any" and held is not None):
+            return
+        known = [] if seen == "any" else [one.model_copy(update={"key": key}) for one in seen]
+        if held is None or held not in known:
+            raise LimitChanged(key)
 
     def _compare(self, session: str, seen: Seen | None) -> None:
         view = self._sessions[session]

@@ -12,7 +12,7 @@ from leadhand.cli import cli
 from leadhand.cli.edge import run
 from leadhand.cli.portraits import portrait
 from leadhand.client import Client
-from leadhand.errors import RequestInvalid, SessionUnknown
+from leadhand.errors import LimitChanged, LimitUnknown, RequestInvalid, SessionUnknown
 from tests.http_world import Served, served
 from tests.serve_memory import TOKEN
 
@@ -63,15 +63,31 @@ def test_a_models_name_may_hold_a_slash(client):
     assert client.limits() == []
 
 
-@pytest.mark.parametrize("key", ["", "claude", "agent:", "queue:x", ":x"])
+@pytest.mark.parametrize("key", ["", "claude", "agent:", "colour:x", ":x"])
 def test_a_key_that_is_none_is_named(client, key):
-    with pytest.raises(RequestInvalid, match=r"use agent:NAME, model:NAME or key:NAME"):
+    with pytest.raises(RequestInvalid, match=r"use agent:NAME, model:NAME, queue:NAME or key:NAME"):
         client.set_limit(key, concurrency=1)
 
 
 def test_a_limit_that_limits_nothing_is_refused(client):
     with pytest.raises(RequestInvalid, match="give concurrency, per_minute or both"):
         client.set_limit("agent:claude")
+
+
+def test_of_two_who_change_a_limit_that_both_saw_the_second_hears_of_it(client):
+    seen = client.set_limit("queue:agents", concurrency=4, per_minute=0.5)
+    assert client.limit("queue:agents") == seen
+    changed = client.set_limit("queue:agents", concurrency=2, seen=seen)
+    with pytest.raises(LimitChanged, match="read it again"):
+        client.set_limit("queue:agents", concurrency=8, seen=seen)
+    with pytest.raises(LimitChanged):
+        client.remove_limit("queue:agents", seen=seen)
+    assert client.limit("queue:agents") == changed
+    client.remove_limit("queue:agents", seen=changed)
+    with pytest.raises(LimitUnknown, match="limit list"):
+        client.limit("queue:agents")
+    with pytest.raises(LimitChanged):
+        client.set_limit("queue:agents", concurrency=1, seen=changed)
 
 
 def test_the_command_line_sets_limits(leadhand):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app import bulk
+from app.bulk import How
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.filters import SessionFilter
@@ -149,23 +150,55 @@ def test_a_preview_counts_and_does_nothing(engine, clock):
 def test_what_is_done_to_all_holds_for_those_that_do_not_refuse(engine, clock):
     made = started(engine, clock, 4)
     engine.control(made[1], "abort")
-    view = bulk.carry_out(engine, "stop", SessionFilter(kind="loop"))
-    assert (view.matched, view.done, view.refused, view.more) == (4, 3, 1, False)
+    view = bulk.carry_out(engine, How("stop"), SessionFilter(kind="loop"))
+    assert (view.matched, view.done, view.refused, view.next) == (4, 3, 1, None)
     assert [(r.session, r.status) for r in view.refusals] == [(made[1], "aborted")]
     assert listed(engine, status=["stopped"]) == [made[3], made[2], made[0]]
-    assert bulk.carry_out(engine, "resume", SessionFilter(status=("stopped",))).done == 3
-    assert bulk.carry_out(engine, "delete", SessionFilter(status=("active",))).refused == 3
+    assert bulk.carry_out(engine, How("resume"), SessionFilter(status=("stopped",))).done == 3
+    assert bulk.carry_out(engine, How("delete"), SessionFilter(status=("active",))).refused == 3
     everything = SessionFilter(kind="loop")
-    assert bulk.carry_out(engine, "delete", everything, force=True).done == 4
+    assert bulk.carry_out(engine, How("delete", force=True), everything).done == 4
     assert listed(engine) == []
 
 
-def test_one_call_does_so_much_and_says_that_there_is_more(engine, clock, monkeypatch):
+def carried_out(engine, how, wanted) -> list[tuple[int, int]]:
+    """What each call did and was refused, as one who goes on with its cursor makes them."""
+    calls, cursor = [], None
+    while True:
+        view = bulk.carry_out(engine, how, wanted, cursor=cursor)
+        calls.append((view.done, view.refused))
+        cursor = view.next
+        if cursor is None:
+            return calls
+
+
+def test_one_call_does_so_much_and_says_where_to_go_on(engine, clock, monkeypatch):
     monkeypatch.setattr("app.bulk.DONE_AT_MOST", 2)
     made = started(engine, clock, 5)
-    wanted = SessionFilter(status=("active",))
-    dones = []
-    while (view := bulk.carry_out(engine, "abort", wanted)).more:
-        dones.append(view.done)
-    assert [*dones, view.done] == [2, 2, 1]
+    assert carried_out(engine, How("abort"), SessionFilter(status=("active",))) == [
+        (2, 0), (2, 0), (1, 0),
+    ]  # fmt: skip
     assert listed(engine, status=["aborted"]) == made[::-1]
+
+
+def test_those_that_refuse_are_work_too_and_are_met_once(engine, clock, monkeypatch):
+    monkeypatch.setattr("app.bulk.DONE_AT_MOST", 3)
+    made = started(engine, clock, 8)
+    for session in made[1:]:
+        engine.control(session, "abort")
+    assert carried_out(engine, How("stop"), SessionFilter(kind="loop")) == [(0, 3), (0, 3), (1, 1)]
+    assert listed(engine, status=["stopped"]) == made[:1]
+
+
+def test_one_call_looks_at_so_many_whomever_it_means(engine, clock, monkeypatch):
+    monkeypatch.setattr("app.bulk.LOOKED_AT", 4)
+    monkeypatch.setattr("app.bulk.COUNTED", 4)
+    (meant,) = started(engine, clock, 1, label="nightly")
+    started(engine, clock, 9)
+    wanted = SessionFilter(label="nightly")
+    assert carried_out(engine, How("stop"), wanted) == [(0, 0), (0, 0), (1, 0)]
+    first = bulk.preview(engine, "stop", wanted)
+    assert (first.matched, first.next is None) == (0, False)
+    second = bulk.preview(engine, "stop", wanted, cursor=first.next)
+    last = bulk.preview(engine, "stop", wanted, cursor=second.next)
+    assert (last.first, last.next) == ([meant], None)

@@ -16,11 +16,14 @@ from pydantic import JsonValue
 from api import create_app
 from app import capabilities
 from app.engine import About, Engine
+from app.errors import CapabilityRefused, TokenUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
 from app.records import Answer, NewSession
 from app.settings import Settings
+from app.store import Store
+from app.store_tokens import TokenShelf
 from app.tokens import DAY_MS, EVERYTHING, NewToken, Quotas, Scope, Tokens
 from tests.silent_engine import silent_engine
 from workers.agents.book import AgentBook
@@ -111,6 +114,79 @@ def test_what_one_process_revokes_opens_nothing_in_another(engine, client, store
     other.revoke(token.id)
     assert client.get(S, headers=headers).status_code == 401
     assert [view.id for view in engine.tokens.views()] == []
+
+
+def test_a_call_that_is_repeated_under_its_key_makes_one_token(engine, client, redis_client):
+    admin = {"Authorization": f"Bearer {made(engine).token}", "Idempotency-Key": "deploy-7"}
+    wish = {"name": "ci", "scopes": ["submit", "read"], "expires_s": 3600}
+    first, again = (client.post("/v1/tokens", json=wish, headers=admin) for _ in range(2))
+    assert (first.status_code, first.json) == (201, again.json)
+    assert len([view for view in engine.tokens.views() if view.expires_at]) == 1
+    assert engine.tokens.recognise(first.json["token"]).id == first.json["id"]
+    other = client.post("/v1/tokens", json={**wish, "name": "cd"}, headers=admin)
+    assert (other.status_code, other.json["field"]) == (422, "Idempotency-Key")
+    kept = [redis_client.get(key) for key in redis_client.scan_iter("lh:token-key:*")]
+    assert kept
+    assert first.json["token"].rpartition("_")[2] not in str(kept)
+    # What was revoked does not come back under its key: that is free again.
+    engine.tokens.revoke(first.json["id"])
+    anew = client.post("/v1/tokens", json=wish, headers=admin)
+    assert anew.json["id"] != first.json["id"]
+    with pytest.raises(CapabilityRefused):
+        engine.tokens.recognise(first.json["token"])
+
+
+def test_a_maker_that_died_half_way_leaves_its_key_to_be_asked_with_again(engine, redis_client):
+    made = engine.tokens.create("ci", EVERYTHING, key="k")
+    redis_client.hdel("lh:tokens", made.id)  # as if it had died before it wrote it
+    again = engine.tokens.create("ci", EVERYTHING, key="k")
+    assert again.token == made.token
+    assert engine.tokens.recognise(again.token).id == made.id
+
+
+class SlowShelf(TokenShelf):
+    """A shelf on which something else happens while somebody reads, or before he writes."""
+
+    read = written = staticmethod(lambda: None)
+
+    def get(self, token: str) -> str | None:
+        found = super().get(token)
+        self.read()
+        return found
+
+    def put(self, token: str, text: str) -> None:
+        self.written()
+        super().put(token, text)
+
+
+def slow_shelf(store: Store) -> SlowShelf:
+    return SlowShelf(store._redis, store.keys, store._away)
+
+
+def test_a_token_that_is_revoked_while_it_is_read_opens_nothing_here(store_url):
+    shelf = slow_shelf(silent_engine(store_url, secret=SECRET).store)
+    tokens = Tokens(shelf, secret=SECRET)
+    made = tokens.create("ci", EVERYTHING)
+
+    def revoke() -> None:
+        shelf.read = lambda: None
+        tokens.revoke(made.id)
+
+    shelf.read = revoke
+    for _ in range(2):
+        with pytest.raises(CapabilityRefused):
+            tokens.recognise(made.token)
+
+
+def test_a_token_that_is_revoked_while_it_is_made_again_stays_revoked(store_url):
+    store = silent_engine(store_url, secret=SECRET).store
+    others = Tokens(store.tokens(), secret=SECRET)
+    first = others.create("ci", EVERYTHING, key="k")
+    shelf = slow_shelf(store)
+    shelf.written = lambda: others.revoke(first.id)
+    with pytest.raises(TokenUnknown):
+        Tokens(shelf, secret=SECRET).create("ci", EVERYTHING, key="k")
+    assert others.views() == []
 
 
 def test_tokens_need_no_more_of_redis_than_the_api_s_user_may_do(redis_client, store_url):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.engine import About
-from app.errors import InvalidDocument
+from app.errors import InvalidDocument, LimitChanged, LimitUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
@@ -37,6 +37,25 @@ def test_another_folder_or_place_is_another_lock(world: World) -> None:
     world.grant(world.session("/g"), "loop~1[1]/do")
     elsewhere = world.claim(world.session("/f", place="there"), "loop~1[1]/do")
     assert elsewhere.why == "place"
+
+
+def test_a_limit_is_changed_only_as_it_was_seen(world: World) -> None:
+    engine, key = world.engine, "agent:a<b"
+    with pytest.raises(LimitChanged):
+        engine.limit(key, concurrency=1, seen="any")
+    first = engine.limit(key, concurrency=2, per_minute=0.5)
+    assert engine.limit_of(key) == first
+    second = engine.limit(key, concurrency=3, seen=[engine.limit("key:x", concurrency=9), first])
+    for seen in ([first], []):
+        with pytest.raises(LimitChanged):
+            engine.limit(key, concurrency=4, seen=seen)
+        with pytest.raises(LimitChanged):
+            engine.unlimit(key, seen=seen)
+    assert engine.limit_of(key) == second
+    assert engine.unlimit(key, seen="any")
+    assert not engine.unlimit(key)
+    with pytest.raises(LimitUnknown):
+        engine.limit_of(key)
 
 
 def test_who_came_first_is_called_first(world: World) -> None:

@@ -94,7 +94,7 @@ def test_a_bulk_call_counts_first_unless_it_is_told_not_to(client, engine):
     assert sorted(told.json["first"]) == ["00000a11", "00000b22"]
     assert engine.controls == []
     told = bulk(client, verb="abort", filter=wanted, dry_run=False, reason="enough")
-    assert (told.json["done"], told.json["refused"], told.json["more"]) == (2, 0, False)
+    assert (told.json["done"], told.json["refused"], told.json["next"]) == (2, 0, None)
     assert [(verb, why) for _, verb, why, _, _ in engine.controls] == [("abort", "enough")] * 2
 
 
@@ -145,6 +145,7 @@ def test_what_a_reader_has_already_is_not_sent_again(client, engine):
         ("POST", f"{S}/00000a11/stop", {}),
         ("POST", f"{S}/00000a11/abort", {}),
         ("POST", f"{S}/00000a11/exit", {"reason": "enough"}),
+        ("POST", f"{S}/00000a11/rehome", {"place": "there"}),
         ("DELETE", f"{S}/00000a11?force=true", None),
     ],
 )
@@ -167,6 +168,37 @@ def test_a_tag_that_is_none_of_ours_is_of_no_session_that_there_is(client, given
 
 def test_any_tag_will_do_for_whoever_says_so(client):
     assert client.post(f"{S}/00000a11/stop", headers={"If-Match": "*"}).status_code == 202
+
+
+def test_a_look_that_shows_something_else_is_not_the_same_look(client, engine):
+    tag = client.get(f"{S}/00000a11").headers["ETag"]
+    engine.note("00000a11", "place 'far' has no worker")
+    again = client.get(f"{S}/00000a11", headers={"If-None-Match": tag})
+    assert (again.status_code, again.json["notes"]) == (200, ["place 'far' has no worker"])
+    # Whoever means to change it need not have seen that.
+    assert client.post(f"{S}/00000a11/stop", headers={"If-Match": tag}).status_code == 202
+
+
+L = "/v1/limits/agent/claude"
+
+
+def test_a_limit_that_has_changed_since_it_was_seen_is_not_touched(client):
+    first = client.put(L, json={"concurrency": 2})
+    tag = first.headers["ETag"]
+    assert client.get(L).headers["ETag"] == tag
+    client.put(L, json={"per_minute": 30})
+    for refused in (
+        client.put(L, json={"concurrency": 9}, headers={"If-Match": tag}),
+        client.delete(L, headers={"If-Match": tag}),
+        client.delete(L, headers={"If-Match": '"none of ours", "2-x"'}),
+    ):
+        assert (refused.status_code, refused.json["type"]) == (412, Kind.LIMIT_CHANGED.uri)
+    tag = client.get(L).headers["ETag"]
+    changed = client.put(L, json={"concurrency": 9}, headers={"If-Match": f'"1-", {tag}'})
+    assert (changed.status_code, changed.json["concurrency"]) == (200, 9)
+    assert client.delete(L, headers={"If-Match": "*"}).status_code == 204
+    assert client.get(L).json["type"] == Kind.LIMIT_UNKNOWN.uri
+    assert client.put(L, json={"concurrency": 1}, headers={"If-Match": "*"}).status_code == 412
 
 
 def test_a_delete_says_whether_it_is_done_or_still_to_come(client):
