@@ -69,7 +69,7 @@ def deliver(engine: Engine, child: SessionRef) -> None:
         if step is not None and step.parked and step.parked.get("child") == child.id:
             outcome = outcome_of_child(child.id, fields)
             engine.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
-    engine.poke(ref)
+    engine.poke(ref, parent["address"])
 
 
 def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, fence: int) -> None:

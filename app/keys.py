@@ -23,6 +23,7 @@ ledger     list    one entry an iteration (JSON)
 events     stream  what happened, in order
 warnings   list    what went wrong without ending the session
 children   set     child sessions
+born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
@@ -66,7 +67,7 @@ from typing import NamedTuple
 #: The parts of a session, in the order of the table above.
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
-    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
     "holding", "hooks",
 )  # fmt: skip
 #: What belongs to all sessions.

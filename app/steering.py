@@ -148,9 +148,13 @@ class Steering:
             more["from"] = [SessionStatus.STOPPED.value]  # what failed for itself stays so
         self._control(child, verb, reason=PARENT_DID, more=more)
 
-    def poke(self, ref: SessionRef) -> None:
-        """Let a session that waits for its children's end or stop see whether that is over."""
-        arguments: dict[str, JsonValue] = {"verb": "poke", "from": [s.value for s in AT_WORK]}
+    def poke(self, ref: SessionRef, address: str) -> None:
+        """Let what waits for the end or stop of this step's child see whether that is over."""
+        arguments: dict[str, JsonValue] = {
+            "verb": "poke",
+            "from": [s.value for s in AT_WORK],
+            "address": address,
+        }
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:

@@ -91,10 +91,13 @@ end
 
 -- Whether a child session is still at work: what its parent says of itself holds for the whole tree.
 local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
+local function status_of(child)
+  return redis.call('HGET', BASE:sub(1, -#A.session - 2) .. child .. ':session', 'status')
+end
+
 local function children_at_work()
   for _, child in ipairs(redis.call('SMEMBERS', K.children)) do
-    local base = BASE:sub(1, -#A.session - 2) .. child .. ':'
-    if AT_WORK[redis.call('HGET', base .. 'session', 'status')] then return true end
+    if AT_WORK[status_of(child)] then return true end
   end
   return false
 end

@@ -163,9 +163,32 @@ local function close_below(id, low, high, verdict, reason)
   end
 end
 
+local function born_below(turn)
+  if turn.id == '' then return redis.call('SMEMBERS', K.children) end
+  local found = {}
+  for _, line in ipairs(redis.call('ZRANGEBYLEX', K.born, below(turn))) do
+    table.insert(found, line:match('<(.*)$'))
+  end
+  return found
+end
+
+-- The children below a turn that ends early end with it, also those that came late; whether some still work.
+local function abort_children(turn)
+  local working = false
+  for _, child in ipairs(born_below(turn)) do
+    local status = status_of(child)
+    if AT_WORK[status] then working = true end
+    if AT_WORK[status] and status ~= 'aborting' or status == 'stopped' then
+      owe('abort', child)
+      table.insert(answer.abort, child)
+    end
+  end
+  return working
+end
+
 local function try_close(id, turn)
   turn.id = id
-  if id == '' and children_at_work() then return end
+  if abort_children(turn) then return end
   if redis.call('ZLEXCOUNT', K.running, below(turn)) == 0 then
     close_turn(id, turn.verdict, turn.reason)
   end
@@ -181,10 +204,6 @@ function end_turn(id, verdict, reason)
   for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, low, high)) do
     local step = load('steps', address)
     if step.state ~= 'running' then cancel(address, step) end
-  end
-  if id == '' then
-    owe_children('abort')
-    for _, child in ipairs(redis.call('SMEMBERS', K.children)) do table.insert(answer.abort, child) end
   end
   close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
   if id ~= '' and not turn.each then record_iteration(id, turn.iteration, verdict, reason) end

@@ -1,5 +1,5 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?, address? (of the step whose child it is)
 -- Returns: done (by the same nonce: again) | refused(status) | changed(status) | unknown
 if not session() then return reply('unknown') end
 if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
@@ -94,9 +94,8 @@ end
 
 -- A child has stopped or ended: what waited for that may be over.
 function verbs.poke()
+  close_around(A.address and block_of(A.address) or '')
   stop_if_idle()
-  local root = load('turns', '')
-  if root.state == 'closing' then try_close('', root) end
 end
 
 -- Bind the session to another place: what is ready is hinted there, what runs settles where it is.

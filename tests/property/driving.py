@@ -234,6 +234,11 @@ class Drive:
             arguments |= self.again()
         return self.run("control", arguments | more)
 
+    def poke(self, address: str) -> Answer:
+        """The child of this step has ended."""
+        allowed = ["active", "stopping", "exiting", "aborting"]
+        return self.run("control", {"verb": "poke", "from": allowed, "address": address})
+
     def again(self) -> dict[str, Any]:
         """What a failed session runs anew, by what its outermost nodes came to."""
         done = [node.id for node in self.program.body if self._done(node)]
@@ -326,7 +331,8 @@ class Drive:
         turn = self.turn(f"{node.id}~{run}")
         if turn:
             passed = isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE
-            return turn["verdict"] == "accept" or (passed and turn["verdict"] != "cancelled")
+            good = turn["verdict"] in ("accept", "skipped")
+            return good or (passed and turn["verdict"] != "cancelled")
         record = self.records("steps").get(node.id if run == 1 else f"{node.id}~{run}", {})
         if isinstance(node, Loop) or record.get("verdict") == "terminate":
             return False

@@ -273,6 +273,44 @@ FAULTS = [
         "if true then",
     ),
     Fault(
+        "a turn closes over its children",
+        "_turns",
+        "  if abort_children(turn) then return end\n",
+        "  abort_children(turn)\n",
+    ),
+    Fault(
+        "children of a turn that ends are left alone",
+        "_turns",
+        "      owe('abort', child)\n      table.insert(answer.abort, child)\n    end\n  end\n"
+        "  return working",
+        "    end\n  end\n  return working",
+    ),
+    Fault(
+        "a turn waits for the children of others",
+        "_turns",
+        "redis.call('ZRANGEBYLEX', K.born, below(turn))",
+        "redis.call('ZRANGEBYLEX', K.born, '-', '+')",
+    ),
+    Fault(
+        "a child's end is heard by the session alone",
+        "control",
+        "close_around(A.address and block_of(A.address) or '')",
+        "close_around('')",
+    ),
+    Fault(
+        "nobody knows where a child was born",
+        "create",
+        "  redis.call('ZADD', A.parent.base .. 'born', 0, A.parent.address .. '<' .. A.session)\n",
+        "",
+        "test_a_child_that_is_born_while_its_loop_ends_ends_with_it",
+    ),
+    Fault(
+        "a stop does not wait for children",
+        "_session",
+        " or children_at_work() then return end\n",
+        " then return end\n",
+    ),
+    Fault(
         "a turn that ends leaves its steps ready",
         "_turns",
         "if step.state ~= 'running' then cancel(address, step) end",
@@ -335,6 +373,7 @@ FAULTS = [
         "_turns",
         "step_address(block, given.node, run_of(block, given.node))",
         "step_address(block, given.node, 1)",
+        "test_what_failed_is_decided_by_the_newest_answer",
     ),
     Fault(
         "a skipped step never arrives",

@@ -53,6 +53,15 @@ class StepRun:
 
 
 @dataclass(eq=False)
+class Child:
+    """A session that a step started."""
+
+    name: str
+    step: StepRun
+    at_work: bool = True
+
+
+@dataclass(eq=False)
 class Turn:
     address: str
     node: Step | Loop | None
@@ -117,6 +126,8 @@ class Model:
         self.allowance: int | None = None
         self.exited: tuple[str, int] = ("", 0)
         self.steered: str | None = None
+        self.children: dict[str, Child] = {}
+        self.aborted: set[str] = set()
         self.root = Turn("", None, None)
         self.turns[""] = self.root
         self.root.inner = Block(self.root, "", program.body)
@@ -193,6 +204,8 @@ class Model:
         if not step.block.open:
             self._hand_back(step, "step.released")
             return "superseded"
+        if on == "child" and any(c.step is step and not c.at_work for c in self.children.values()):
+            return "ended"
         step.state, step.fence, step.lease, step.deadline = "parked", fence + 1, None, None
         step.on, step.until, step.look_at = on, until, until
         self._tell("step.parked", address)
@@ -232,6 +245,21 @@ class Model:
             return "refused"
         self.steered = nonce
         self._steer(verb, by, allowance)
+        return "done"
+
+    def spawn(self, address: str, name: str) -> None:
+        """A step that runs starts a child session."""
+        self.children[name] = Child(name, self.steps[address])
+
+    def child_ends(self, name: str) -> None:
+        self.children[name].at_work = False
+
+    def poke(self, name: str) -> str:
+        """A child has ended, and says so."""
+        if self.status not in ("active", "stopping", "exiting", "aborting"):
+            return "refused"
+        self._close_around(self.children[name].step.block)
+        self._stop_if_idle()
         return "done"
 
     # How it comes about
@@ -488,6 +516,10 @@ class Model:
                 self._close_if_quiet(turn)
 
     def _close_if_quiet(self, turn: Turn) -> None:
+        below = {c.name for c in self._at_work() if turn in c.step.block.turns()}
+        self.aborted |= below
+        if below:
+            return
         running = (step for step in self.steps.values() if step.state == "running")
         if not any(turn in step.block.turns() for step in running):
             self._close(turn, str(turn.verdict))
@@ -513,6 +545,7 @@ class Model:
 
     def _end_session(self, status: str) -> None:
         self.status = status
+        self.aborted |= self.children.keys()
         self._tell("session.ended", "")
 
     def _cancel(self, step: StepRun) -> None:
@@ -522,7 +555,12 @@ class Model:
     def _leave(self, step: StepRun, state: str) -> None:
         step.state, step.lease, step.deadline, step.due = state, None, None, None
 
+    def _at_work(self) -> list[Child]:
+        return [child for child in self.children.values() if child.at_work]
+
     def _stop_if_idle(self) -> None:
+        if self._at_work():
+            return
         if self.status == "stopping" and not any(s.state == "running" for s in self.steps.values()):
             self.status = "stopped"
             self._tell("session.status", "")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
+from app.keys import SessionRef
 from app.program import Action, Program, Step
 from app.records import Answer, Grant
 from app.store import Verb
@@ -115,8 +116,50 @@ class Simulation:
 
     def park(self, grant: Grant, choose: Choose, *, on: str) -> None:
         until = self.bench.clock.now + choose((5_000, 60_000, 0))
-        child = {"child": "cccccccc", "child_base": "lh:{c}:c:"} if on == "child" else {}
-        self.call("park", **held(grant), on=on, until_ms=until, **child)
+        child: dict[str, str] = {}
+        if on == "child":
+            name = self._child_of(grant.address)
+            child = {"child": name, "child_base": self.bench.store.keys.base(self._ref(name))}
+        answer = self.call("park", **held(grant), on=on, until_ms=until, **child)
+        if answer.word == "ended":
+            self.settle(grant, choose, fair=True)
+
+    def spawn(self, choose: Choose) -> None:
+        """A step that is held starts its child session, unless an attempt before it has."""
+        holders = [
+            g.address for g in self.grants[-20:]
+            if self._holds(g) and self.model.steps[g.address].node.action is Action.CHILD
+        ]  # fmt: skip
+        if holders:
+            address = choose(holders)
+            if self._child_of(address) not in self.model.children:
+                self._start_child(address)
+
+    def _start_child(self, address: str) -> None:
+        """All that its parent sees of a child: its status, and the step that it stands below."""
+        name, key = self._child_of(address), self.bench.store.keys.part
+        self.bench.redis.hset(key(self._ref(name), "session"), "status", "active")
+        self.bench.redis.sadd(self.drive.key("children"), name)
+        self.bench.redis.zadd(self.drive.key("born"), {f"{address}<{name}": 0})
+        self.model.spawn(address, name)
+
+    def end_child(self, choose: Choose, *, fair: bool = False) -> None:
+        """A child session ends, and its parent hears of it, or does not yet."""
+        working = [child.name for child in self.model.children.values() if child.at_work]
+        if working:
+            name = choose(working)
+            session = self.bench.store.keys.part(self._ref(name), "session")
+            self.bench.redis.hset(session, mapping={"status": "aborted", "ended": 1})
+            self.model.child_ends(name)
+        if self.model.children and (fair or choose((True, True, False))):
+            name = name if working else choose(sorted(self.model.children))
+            self.call("poke", child=name, address=self.model.children[name].step.address)
+
+    def _child_of(self, address: str) -> str:
+        return f"of {address}"
+
+    def _ref(self, child: str) -> SessionRef:
+        return SessionRef(child, self.drive.ref.root)
 
     def zombie(self, choose: Choose) -> None:
         """Somebody of any age speaks as if the step were still his."""
@@ -230,6 +273,8 @@ class Simulation:
                 self.finish_one(_first, fair=True)
         for address in hinted:
             self.call("claim", address=address, nonce=self.bench.nonce())
+        for _ in range(len(self.model.children)):
+            self.end_child(_first, fair=True)
         for address, step in list(self.model.steps.items()):
             if step.state == "parked" and step.on == "child":
                 self.call("answer", address=address, fence=step.fence, word="succeeded", by="it")
@@ -264,6 +309,8 @@ class Simulation:
             case "control":
                 more = {k: v for k, v in arguments.items() if k != "steer"}
                 answer = drive.control(arguments["steer"], **more)
+            case "poke":
+                answer = drive.poke(arguments["address"])
             case _:
                 text = json.dumps({"word": arguments.get("word")})
                 outcome = text if verb in ("settle", "answer") else ""
@@ -293,6 +340,8 @@ class Simulation:
                 )
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
+            case "poke":
+                return model.poke(given["child"])
             case "control":
                 by = (given["by"], given["fence"]) if "by" in given else None
                 return model.control(
@@ -352,7 +401,10 @@ class Simulation:
         pipe.zrange(store.keys.everywhere("ready"), 0, -1, withscores=True)
         pipe.lrange(key("ledger"), self._line, -1)
         pipe.xrange(key("events"), self._event)
-        names = ("session", "steps", "turns", *sets, "leases", "ready", "ledger", "events")
+        pipe.zrange(store.keys.everywhere("errands"), 0, -1)
+        names = (
+            "session", "steps", "turns", *sets, "leases", "ready", "ledger", "events", "errands",
+        )  # fmt: skip
         seen = dict(zip(names, pipe.execute(), strict=True))
         for part in ("steps", "turns"):
             seen[part] = {address: json.loads(text) for address, text in seen[part].items()}
@@ -390,6 +442,12 @@ class Simulation:
             stored = (record["state"], record.get("iteration", 0), record.get("verdict"))
             assert stored == (turn.state, turn.iteration, turn.verdict), id_
         assert seen["turns"].keys() == self.model.turns.keys()
+
+        owed = {errand.split("|")[1] for errand in seen["errands"] if errand.startswith("abort|")}
+        ours = owed & self.model.children.keys()
+        assert {name for name in ours if self.model.children[name].at_work} == {
+            name for name in self.model.aborted if self.model.children[name].at_work
+        }
 
     def _check_told(self, seen: dict[str, Any]) -> None:
         for id_, fields in seen["events"]:
@@ -436,7 +494,8 @@ class Simulation:
                 assert out[self._queue(step)] == self.window, f"{step.address} waits for nothing"
         assert {entry.split("<", 1)[1] for entry in seen["hinted"]} <= scores.keys()
         if not ready:
-            assert any(s.state in ("running", "parked") for s in self.model.steps.values()), "stuck"
+            held_now = any(s.state in ("running", "parked") for s in self.model.steps.values())
+            assert held_now or any(c.at_work for c in self.model.children.values()), "stuck"
 
     def ready(self) -> list[str]:
         return [a for a, step in self.model.steps.items() if step.state == "ready"]

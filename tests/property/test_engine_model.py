@@ -80,6 +80,14 @@ class EngineMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject) -> None:
         self.sim.answer(choosing(data))
 
+    @rule(data=st.data())
+    def spawn(self, data: st.DataObject) -> None:
+        self.sim.spawn(choosing(data))
+
+    @rule(data=st.data())
+    def end_child(self, data: st.DataObject) -> None:
+        self.sim.end_child(choosing(data))
+
     @rule(data=st.data(), last=st.sampled_from((1, 5, 60)))
     def repeat(self, data: st.DataObject, last: int) -> None:
         self.sim.repeat(choosing(data), last=last)

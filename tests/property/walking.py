@@ -26,6 +26,8 @@ def walk(bench: Bench, seed: int) -> None:
         lambda: sim.zombie(choose): 10,
         lambda: sim.holder(choose): 10,
         lambda: sim.answer(choose): 6,
+        lambda: sim.spawn(choose): 10,
+        lambda: sim.end_child(choose): 3,
         lambda: sim.repeat(choose): 8,
         lambda: sim.tick(choose((0.5, 2, 4, 11, 31, 31, 31, 75, 400))): 10,
         lambda: sim.claim_again(choose): 6,
