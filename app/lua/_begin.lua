@@ -24,7 +24,7 @@ local keep_s                  -- set when the session ends: how long its keys ar
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',
-    'rings', 'rung'}
+    'rings', 'rung', 'budget'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   return S.status ~= ''
@@ -74,7 +74,7 @@ local function emit(kind, address, fields)
 end
 
 local function count(name, by)
-  redis.call('HINCRBY', K.session, name, by or 1)
+  return redis.call('HINCRBY', K.session, name, by or 1)
 end
 
 local function member(address)

@@ -1,5 +1,5 @@
 -- Turns: opening blocks, arriving at joins, ending early, closing. All of it may cascade.
-local fire, arrive, close_turn, end_turn
+local fire, arrive, close_turn
 
 local function open_block(block)
   for _, name in ipairs(route(path_of(block)).roots) do fire(block, name) end
@@ -25,6 +25,7 @@ local function open_loop(block, name, r, run, left)
   local id = turn_address(block, name, run)
   if load('turns', id) then return end
   local max = block == '' and A.max_iterations or r.max
+  if max > 0 and spent_up(0) then return end_spent() end
   open_turn(id, {iteration = math.min(1, max), max = max, left = left or r.retries})
   emit('loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
   if max > 0 then return open_block(id .. '[1]') end
@@ -90,12 +91,14 @@ local function record_iteration(id, iteration, verdict, reason)
     entry = cjson.encode({loop = path_of(id), run = tonumber(id:match('~(%d+)$')),
       iteration = iteration, verdict = verdict, reason = reason, ended_ms = now})
   end
-  redis.call('RPUSH', K.ledger, entry)
+  redis.call('RPUSH', K.ledger, with_usage(entry, load('turns', id)))
+  save('turns', id)
   count('iterations')
 end
 
 local function iteration_done(id, iteration, reason)
   local turn = load('turns', id)
+  if iteration < turn.max and spent_up(1) then return end_spent() end
   record_iteration(id, iteration, 'retry', reason)
   if iteration >= turn.max then
     local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')

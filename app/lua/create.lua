@@ -45,6 +45,7 @@ redis.call('ZADD', G.sessions, now, A.session)
 redis.call('ZADD', GLOBAL .. 'status:active', now, A.session)
 session()
 emit('session.created', '', {status = 'active'})
+if budget().wall_ms then start_clock(budget().wall_ms) end
 open_turn('', {})
 open_block('')
 dispatch()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
@@ -12,12 +12,18 @@ from app.keys import SessionRef
 from app.program import Action, Program, Step
 from app.records import Answer, Grant
 from app.store import Verb
-from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held
+from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
 from tests.property.model import Model, StepRun, Turn
 from tests.property.random_programs import Choose
 
 HINT_MAX_MS = 48_000
-COUNTERS = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
+COUNTERS = (
+    "steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries",
+    "cost_micros", "tokens_in", "tokens_out",
+)  # fmt: skip
+#: Beyond what any of the programs here uses.
+PLENTY = {"steps": 100_000, "iterations": 100_000, "cost_micros": 10**9, "tokens": 10**9,
+          "wall_ms": 10**9}  # fmt: skip
 
 
 class Call(NamedTuple):
@@ -30,18 +36,26 @@ class Call(NamedTuple):
 class Simulation:
     """One session; every public method does something to it and compares what came of it."""
 
-    def __init__(self, bench: Bench, program: Program, *, window: int, place: str = "") -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        program: Program,
+        *,
+        window: int,
+        place: str = "",
+        budget: Mapping[str, int] | None = None,
+    ) -> None:
         bench.restart()
         self.bench = bench
-        self.drive: Drive = bench.start(program, window=window, place=place)
-        self.model = Model(program, bench.clock.now)
+        self.drive: Drive = bench.start(program, window=window, place=place, budget=budget)
+        self.model = Model(program, bench.clock.now, budget or {})
         self.window, self.place = window, place
         self.hints: list[str] = self.drive.hinted
         self.grants: list[Grant] = []
         self.calls: list[Call] = []
         self.fences: list[tuple[str, int]] = []
         self._told: Counter[tuple[str, str]] = Counter()
-        self._written: Counter[tuple[str, int, str]] = Counter()
+        self._written: Counter[tuple[str, int, str, int]] = Counter()
         self._event, self._line = "-", 0
         self.grace_until, self.run_ids = 0, 1
         bench.due(run_id="run 1")
@@ -99,6 +113,7 @@ class Simulation:
             expand=self._widths(grant.address, choose),
             take=[self.bench.nonce() for _ in range(choose((0, 0, 1, 3)))],
             worker="w",
+            usage=random_usage(choose),
         )
         if not fair and choose((False, False, True)):
             self.repeat(choose, last=1)
@@ -171,14 +186,23 @@ class Simulation:
                 self.settle(grant, choose)
             case "park":
                 self.park(grant, choose, on=choose(("human", "wait", "child")))
-            case verb:
-                self.call(verb, **held(grant))
+            case "beat":
+                self.beat(grant, choose)
+            case _:
+                self.call("release", **held(grant), usage=random_usage(choose))
+
+    def beat(self, grant: Grant, choose: Choose) -> None:
+        self.call("beat", **held(grant), spent_micros=choose((0, 0, 3, 40, 500)))
 
     def holder(self, choose: Choose) -> None:
         """Somebody who holds a step beats, or hands it back."""
         holders = [g for g in self.grants[-20:] if self._holds(g)]
         if holders:
-            self.call(choose(("beat", "beat", "release")), **held(choose(holders)))
+            grant = choose(holders)
+            if choose((True, True, False)):
+                self.beat(grant, choose)
+            else:
+                self.call("release", **held(grant), usage=random_usage(choose))
 
     def answer(self, choose: Choose) -> None:
         """An answer to any question that was ever asked."""
@@ -225,7 +249,7 @@ class Simulation:
         """A sweeper that was paused looks at anything, at the wrong time."""
         steps = self.model.steps
         held_now = [a for a, step in steps.items() if step.state in ("running", "parked")]
-        address = choose(choose((held_now, sorted(steps))) or ["nowhere"])
+        address = choose(choose((held_now, sorted(steps), [""])) or ["nowhere"])
         if choose((True, False)):
             self.call("expire", address=address)
         else:
@@ -243,7 +267,7 @@ class Simulation:
             grant = choose(self.grants[-10:])
             more = {"by": grant.address, "fence": grant.fence}
         if verb == "resume":
-            more = {"max_iterations": choose((None, 1, 0))}
+            more = {"max_iterations": choose((None, 1, 0)), "budget": choose((None, PLENTY))}
         self.call("control", steer=verb, nonce=self.bench.nonce(), **more)
 
     def bring_to_its_end(self) -> None:
@@ -258,7 +282,10 @@ class Simulation:
             if self.model.status in ("completed", "exited", "aborted") or resumes < 0:
                 break
             if self.model.status in ("stopped", "failed"):
-                self.call("control", steer="resume", nonce=self.bench.nonce(), max_iterations=2)
+                self.call(
+                    "control", steer="resume", nonce=self.bench.nonce(), max_iterations=2,
+                    budget=PLENTY,
+                )  # fmt: skip
             self._fair_round()
         else:
             raise AssertionError(f"stuck: {self.model.status}, live: {self.drive.live}")
@@ -345,8 +372,9 @@ class Simulation:
             case "control":
                 by = (given["by"], given["fence"]) if "by" in given else None
                 return model.control(
-                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations")
-                )
+                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
+                    budget=given.get("budget"),
+                )  # fmt: skip
             case _:
                 given.pop("lease_ms")
                 word = model.settle(**given)
@@ -456,11 +484,13 @@ class Simulation:
         assert self._told == self.model.events
         for line in map(json.loads, seen["ledger"]):
             self._line += 1
-            self._written[f"{line['loop']}~{line['run']}", line["iteration"], line["verdict"]] += 1
-        plain = Counter[tuple[str, int, str]]()
-        for (id_, iteration, verdict), times in self.model.ledger.items():
+            cost = round(line.get("cost_usd", 0) * 1_000_000)
+            name = f"{line['loop']}~{line['run']}"
+            self._written[name, line["iteration"], line["verdict"], cost] += 1
+        plain = Counter[tuple[str, int, str, int]]()
+        for (id_, iteration, verdict, cost), times in self.model.ledger.items():
             loop, run = self.model.turns[id_], id_.rpartition("~")[2]
-            plain[f"{_path(loop)}~{run}", iteration, verdict] += times
+            plain[f"{_path(loop)}~{run}", iteration, verdict, cost] += times
         assert self._written == plain
 
     def _check_sets(self, seen: dict[str, Any]) -> None:
@@ -501,8 +531,9 @@ class Simulation:
         return [a for a, step in self.model.steps.items() if step.state == "ready"]
 
     def _leases(self) -> dict[str, int]:
-        """When each attempt and each parked step is looked at."""
-        return {
+        """When each attempt and each parked step is looked at, and the session for its time."""
+        clock = {} if self.model.until is None else {"": self.model.until}
+        return clock | {
             address: step.look_at if step.state == "parked" else int(step.lease or 0)
             for address, step in self.model.steps.items()
             if step.state in ("running", "parked")
@@ -540,6 +571,14 @@ class Simulation:
             if isinstance(node, Step) and node.for_each == "${it}" and before is step.node
         ]
         return {name: [str(item) for item in range(choose((0, 1, 3)))] for name in wanting}
+
+
+def random_usage(choose: Choose) -> dict[str, int]:
+    """What an attempt used: mostly nothing."""
+    used: dict[str, int] = choose(
+        (usage(), usage(), usage(), usage(50, 7, 1), usage(10), usage(0, 100))
+    )
+    return used
 
 
 def _first(options: Sequence[Any]) -> Any:
