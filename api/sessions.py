@@ -10,7 +10,6 @@ from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
 from app.bulk import How, carry_out, preview
-from leadhand.documents import Budget
 
 
 class Sessions:
@@ -72,9 +71,7 @@ class Sessions:
 
     def resume(self, session: str) -> Response:
         asked = bodies.body(bodies.Resume)
-        return self._control(
-            session, "resume", max_iterations=asked.max_iterations, budget=asked.budget
-        )
+        return self._control(session, "resume", max_iterations=asked.max_iterations)
 
     def exit(self, session: str) -> Response:
         return self._control(session, "exit", reason=bodies.body(bodies.Exit).reason)
@@ -95,13 +92,7 @@ class Sessions:
         return Response(status=204) if view is None else session_answer(view, 202)
 
     def _control(
-        self,
-        session: str,
-        verb: Verb,
-        *,
-        reason: str = "",
-        max_iterations: int | None = None,
-        budget: Budget | None = None,
+        self, session: str, verb: Verb, *, reason: str = "", max_iterations: int | None = None
     ) -> Response:
         bodies.query(NoQuery)
         view = self._engine.control(
@@ -109,7 +100,6 @@ class Sessions:
             verb,
             reason=reason,
             max_iterations=max_iterations,
-            budget=budget,
             by=current_caller(),
             seen=bodies.if_match(),
         )

@@ -11,12 +11,13 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from app import decide
+from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
 from app.errors import SpecForeign, StoreAway
 from app.inputs import resolved
 from app.keys import SessionRef
 from app.ledger import entry_of
-from app.outcomes import Outcome, Usage
+from app.outcomes import Busy, Outcome, Usage
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -154,6 +155,10 @@ class Engine:
         step = self.program(facts.program).step(grant.address)
         return Work(ref, grant, step, {}, facts)
 
+    def said(self, ref: SessionRef, turn: str) -> list[Said]:
+        """What was said in a conversation of the session up to a turn, oldest first."""
+        return said_until(turn, lambda at: self.store.values(ref, "out", [at]).get(at))
+
     def refuse(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
         """Fail a granted step whose program cannot be trusted, without a look at the program."""
         reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
@@ -164,12 +169,9 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def beat(self, ref: SessionRef, grant: Grant, *, spent_micros: int = 0) -> Answer:
-        """Extend the lease: ok, stop, cancel or lost; what was spent so far counts at once."""
-        more: dict[str, JsonValue] = {"spent_micros": spent_micros or None}
-        answer = self.transitions.run("beat", ref, self._holder(grant) | more)
-        self.transitions.after(ref, answer)
-        return answer
+    def beat(self, ref: SessionRef, grant: Grant) -> Answer:
+        """Extend the lease: ok, stop, cancel or lost."""
+        return self.transitions.run("beat", ref, self._holder(grant))
 
     def settle(self, work: Work, outcome: Outcome, *, take: Sequence[str], worker: str) -> Answer:
         """Record what came of an attempt, once; quick steps that follow are granted to `take`.
@@ -200,15 +202,9 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def release(
-        self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
-    ) -> Answer:
-        """Hand an attempt back, not counted; what it used is."""
-        arguments = self._holder(grant) | {
-            "why": why,
-            "usage": _counted(usage) if usage is not None else None,
-        }
-        answer = self.transitions.run("release", ref, arguments)
+    def release(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
+        """Hand an attempt back, not counted."""
+        answer = self.transitions.run("release", ref, {**self._holder(grant), "why": why})
         self.transitions.dispatch(ref, answer)
         return answer
 
@@ -234,14 +230,7 @@ class Engine:
         return answer
 
     def answer(
-        self,
-        ref: SessionRef,
-        address: str,
-        outcome: Outcome,
-        *,
-        fence: int,
-        by: str,
-        child: str | None = None,
+        self, ref: SessionRef, address: str, outcome: Outcome, *, fence: int, by: str
     ) -> Answer:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
         program = self.program(self.registry.facts(ref).program)
@@ -250,7 +239,6 @@ class Engine:
             "address": address,
             "fence": fence,
             "by": by,
-            "child": child,
             "expand": expand or None,
             **_said(outcome),
         }
@@ -306,7 +294,13 @@ def _said(outcome: Outcome) -> dict[str, JsonValue]:
         "usage": _counted(outcome.usage) if outcome.usage else None,
         "thread": outcome.thread.model_dump(exclude_none=True) if outcome.thread else None,
         "digest": outcome.digest,
+        "busy": _busy(outcome.busy) if outcome.busy else None,
     }
+
+
+def _busy(busy: Busy) -> dict[str, JsonValue]:
+    after = {} if busy.after_s is None else {"after_ms": round(busy.after_s * 1000)}
+    return {"tries": busy.tries, **after}
 
 
 def _counted(usage: Usage) -> dict[str, JsonValue]:

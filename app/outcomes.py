@@ -41,6 +41,19 @@ class Thread(BaseModel):
     id: str | None = None
     #: What its agent told of all of it so far, where it tells no number of one turn alone.
     told: Usage | None = None
+    #: The id before this one, where an id names one turn and not the whole conversation.
+    after: str | None = None
+
+
+class Busy(BaseModel):
+    """Whoever was asked cannot answer now; the step is tried again later, and holds no worker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: What was asked for by whom is busy; without it the wait doubles from a second on.
+    after_s: Annotated[float, Field(ge=0, le=3600)] | None = None
+    #: How often that may happen to one step, before it fails.
+    tries: Annotated[int, Field(ge=0, le=100)]
 
 
 class Outcome(BaseModel):
@@ -60,6 +73,8 @@ class Outcome(BaseModel):
     reason: Reason | None = None
     #: Whether a failed attempt may be tried again by the step's retry policy.
     retryable: bool = True
+    #: Of a failed attempt: it may come again later, beside what the retry policy grants.
+    busy: Busy | None = None
     exit_code: int | None = None
     #: Where the whole output lies on the worker's host, when it was too long to keep.
     spill: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class BodyTask:
     #: The conversation that its agent's turn is part of, and where it goes on, if it has begun.
     conversation: str | None = None
     thread: Thread | None = None
+    #: What was said in a conversation up to a turn, as roles and texts.
+    earlier: Callable[[str], Sequence[tuple[str, str]]] = field(default=lambda _: ())
     #: Is told what the agent used so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 

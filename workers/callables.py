@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -40,6 +40,7 @@ def call(
     *,
     timeout_s: float,
     cancel: threading.Event,
+    variables: Iterable[str] = (),
 ) -> Called:
     """Call the function with the context; modules are looked for in the working folder first."""
     told = {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
@@ -47,7 +48,8 @@ def call(
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
     line = (sys.executable, "-P", "-m", "leadhand.call", name, str(returned))
-    result = run(task.command(line, prompt=json.dumps(told), timeout_s=timeout_s), cancel)
+    command = task.command(line, prompt=json.dumps(told), timeout_s=timeout_s, variables=variables)
+    result = run(command, cancel)
     try:
         with returned.open(encoding="utf-8") as file:
             word, value = json.loads(file.read(_RETURNED_BYTES))

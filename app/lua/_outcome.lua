@@ -36,7 +36,7 @@ local function record(address, step, word, verdict, reason, text)
   if ARGV[3] == '' and reason then
     redis.call('HSET', K.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
   end
-  note_use('steps', count('steps'))
+  count('steps')
   spend_step()
   emit('step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence})
@@ -93,19 +93,34 @@ local function again(address, step, due)
   make_ready(address, step)
 end
 
+-- Tried again at a time to come; whoever makes the next attempt is told what failed.
+local function come_back(address, step, reason, wait)
+  step.failure = A.failure or (reason and reason.text)
+  emit('step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
+  again(address, step, math.floor(now + wait))
+  stop_if_idle()
+end
+
+-- Whoever was asked is busy: that is no failed attempt, and so often it is granted beside those.
+local function come_back_if_busy(address, step, reason)
+  local before = step.busy or 0
+  if not A.busy or before >= A.busy.tries or not turns_open(block_of(address)) then return false end
+  step.busy = before + 1
+  come_back(address, step, reason, A.busy.after_ms or math.min(1000 * 2 ^ before, 60000))
+  return true
+end
+
 -- An attempt failed: tried again by the step's policy, or its end.
 local function fail_attempt(address, step, reason, retryable, text)
+  if come_back_if_busy(address, step, reason) then return end
   local r = route(path_of(address))
   step.failed = (step.failed or 0) + 1
-  tally(address, 'attempts_failed')
+  count('attempts_failed')
   if not (retryable and step.failed <= r.retries and turns_open(block_of(address))) then
     return finish(address, step, 'failed', A.verdict, reason, text)
   end
-  step.failure = A.failure or (reason and reason.text)   -- the next attempt is told
   local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
-  emit('step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
-  again(address, step, math.floor(now + wait * (A.jitter or 1)))
-  stop_if_idle()
+  come_back(address, step, reason, wait * (A.jitter or 1))
 end
 
 -- An attempt is handed back and not counted, or ends with the turn that it stands in.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-
-from leadhand.cli.budgets import budget_options, taken_budget
 
 if TYPE_CHECKING:
     from leadhand.client import Client
@@ -39,23 +37,12 @@ def stop_command(*, session: str) -> int:
 @click.option(
     "--max-iterations", type=int, metavar="N", help="A new limit, where the old one was reached."
 )
-@budget_options
-def resume_command(*, session: str, max_iterations: int | None, **limits: Any) -> int:
-    """Go on with a stopped or failed SESSION where it was.
-
-    A limit of its budget that is used up has to be raised.
-    """
-    from pydantic import ValidationError
-
+def resume_command(*, session: str, max_iterations: int | None) -> int:
+    """Go on with a stopped or failed SESSION where it was."""
     from leadhand.cli.connecting import connected
-    from leadhand.complaints import complaint
 
-    budget = taken_budget(limits)
     with connected() as client:
-        try:
-            view = client.resume(session, max_iterations, budget=budget or None)
-        except ValidationError as error:
-            raise click.ClickException(f"budget: {complaint(error)}") from None
+        view = client.resume(session, max_iterations)
     click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")
     return 0
 

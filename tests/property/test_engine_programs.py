@@ -488,6 +488,30 @@ def test_failed_attempt_is_tried_again_when_its_time_has_come(bench: Bench):
     drive.ended_well("failed")
 
 
+def test_busy_step_comes_back_when_it_was_asked_to_and_counts_no_failed_attempt(bench: Bench):
+    drive = bench.start(program(step("a"), step("b")))
+    for asked, wait_s in (({"after_ms": 20_000}, 20), ({}, 2), ({}, 4)):
+        assert drive.do("a", "failed", busy={"tries": 3, **asked}).word == "again"
+        assert bench.scores("ready") == {"aaaaaaaa|aaaaaaaa|a": bench.clock.now + wait_s * 1000}
+        assert not bench.scores("leases"), "nobody is held meanwhile"
+        bench.tick(wait_s - 0.001)
+        assert drive.claim("a").why == "early"
+        bench.tick(0.001)
+        assert drive.sweep() == ["hinted"]
+    assert drive.counters()["attempts_failed"] == 0
+    assert drive.do("a", "failed", busy={"tries": 3}).ended == "failed"
+    assert drive.counters()["attempts_failed"] == 1
+    drive.ended_well("failed")
+
+
+def test_busy_step_that_is_not_busy_any_more_goes_on(bench: Bench):
+    drive = bench.start(program(step("a"), step("b")))
+    drive.do("a", "failed", busy={"tries": 1, "after_ms": 0})
+    assert drive.do("a").word == "settled"
+    drive.do("b")
+    drive.ended_well("completed")
+
+
 def test_failure_that_cannot_be_helped_is_not_tried_again(bench: Bench):
     drive = bench.start(program(step("a", retries=3)))
     assert drive.do("a", "failed", retryable=False).ended == "failed"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.outcomes import Outcome, Thread, Usage
+from app.outcomes import Busy, Outcome, Thread, Usage
 from app.program import Action
 from app.reasons import ReasonCode
 from workers.agents.book import AgentBook
@@ -30,6 +30,14 @@ for dollars in itertools.count(1):
     time.sleep(0.02)
 """
 
+FUNCTION = """
+import os
+
+def speak(prompt, thread, role, model):
+    return {"text": f"{prompt.strip()} as {role} with {model} and {os.environ['MY_KEY']}",
+            "thread": str(int(thread) + 1), "cost_usd": 0.25, "input_tokens": 7}
+"""
+
 
 def agent(code: str, **given: Any) -> Agent:
     return Agent(
@@ -45,7 +53,12 @@ def agent(code: str, **given: Any) -> Agent:
 @pytest.fixture
 def body(tmp_path: Path):
     def run(action: Action, inputs: dict[str, Any], cancel=None, **given: Any) -> Outcome:
-        agents = {"talker": agent(TALKER), "spender": agent(SPENDER)}
+        agents = {
+            "talker": agent(TALKER),
+            "spender": agent(SPENDER),
+            "function": Agent(callable="mine:speak", needs_env=("MY_KEY",)),
+        }
+        given.setdefault("agents", AgentBook(agents=agents))
         task = BodyTask(
             session="ab12cd34",
             address="do~1",
@@ -58,7 +71,6 @@ def body(tmp_path: Path):
             timeout_s=20.0,
             url="http://127.0.0.1:1",
             token="lhc1.x.y",
-            agents=AgentBook(agents=agents),
             default_agent="talker",
             **given,
         )
@@ -83,6 +95,51 @@ def test_it_goes_on_where_the_conversation_was(body) -> None:
 
 def test_a_step_without_a_conversation_leaves_none_behind(body) -> None:
     assert body(Action.AGENT, {"task": "Greet."}).thread is None
+
+
+def test_a_python_function_is_an_agent(body, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MY_KEY", "hush-hush")
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    doer = {"agent": "function"}
+    given = {"task": "Greet.", "doer": doer, "model": "large"}
+    before = Thread(conversation="function|x", id="3")
+    outcome = body(Action.AGENT, given, conversation="function|x", thread=before)
+    assert outcome.text == "Greet. as doer with large and hush-hush"
+    assert outcome.thread == Thread(conversation="function|x", id="4")
+    assert outcome.usage == Usage(cost_usd=0.25, input_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("return 3", "neither text nor a dict but 3"),
+        ("raise ValueError('no')", "raised: Traceback"),
+        ("import os; os._exit(0)", "ended its process before it returned"),
+    ],
+)
+def test_a_function_that_does_not_answer_has_failed(body, tmp_path, monkeypatch, says, why) -> None:
+    monkeypatch.setenv("MY_KEY", "x")
+    (tmp_path / "mine.py").write_text(f"def speak(prompt):\n    {says}\n")
+    outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})
+    assert outcome.word == "failed"
+    assert why in outcome.reason.text
+
+
+def test_a_variable_that_an_agent_needs_is_named(body) -> None:
+    outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})
+    assert "agent 'function' cannot be used here: the variable MY_KEY" in outcome.reason.text
+
+
+def test_an_agent_that_says_it_is_busy_comes_again_later(body, tmp_path) -> None:
+    says = '{"code": 429, "wait": 12, "why": "overloaded"}'
+    busy = {"output": "json", "answer": "x", "failed": "why", "busy": "[code=429]"}
+    entry = Agent.model_validate(
+        {"command": ["echo", says], "retry_after_s": "wait", "busy_tries": 2, **busy}
+    )
+    agents = AgentBook(agents={"talker": entry})
+    outcome = body(Action.AGENT, {"task": "Greet."}, agents=agents)
+    assert (outcome.busy, outcome.retryable) == (Busy(after_s=12, tries=2), True)
+    assert outcome.reason.text == "agent 'talker' failed: overloaded"
 
 
 def test_a_checker_costs_too_and_what_it_was_told_is_kept(body) -> None:

@@ -88,7 +88,35 @@ LINES = '[agents.x]\ncommand = ["a"]\noutput = "lines"\n'
 @pytest.mark.parametrize(
     ("text", "key", "hint"),
     [
-        ("[agents.x]\n", "agents.x.command", 'command = ["program"'),
+        ("[agents.x]\n", "agents.x", 'it is nothing; write one of command = ["program"'),
+        (
+            '[agents.x]\ncommand = ["a"]\ncallable = "m:f"\n',
+            "agents.x",
+            "it is command and callable; write one of",
+        ),
+        (
+            '[agents.x]\ncallable = "m:f"\nmodel_args = ["-m", "{model}"]\n',
+            "agents.x",
+            "model_args goes with a command, and this is a callable; drop it",
+        ),
+        ('[agents.x]\ncallable = "m.f"\n', "agents.x.callable", '"module:function"'),
+        ('[agents.x]\nmodel = "gpt"\n', "agents.x.model", 'model = {name = "..."}'),
+        (
+            '[agents.x]\nmodel = {base_url = "https://m.example/v1"}\n',
+            "agents.x.model.name",
+            "is missing in [agents.x.model]",
+        ),
+        (
+            '[agents.x]\nmodel = {name = "m", base_url = "m.example"}\n',
+            "agents.x.model.base_url",
+            "https://models.example/v1",
+        ),
+        ('[agents.x]\nmodel = {name = "m", key = "k"}\n', "agents.x.model.key", "use name, base_"),
+        (
+            '[agents.x]\nmodel = {name = "m", key_env = "sk-AbCdEf0123456789abcdef"}\n',
+            "agents.x.model.key_env",
+            "the name of a variable",
+        ),
         ('[agents.x]\ncommand = "ls"\n', "agents.x.command", "write a list"),
         ("[agents.x]\ncommand = []\n", "agents.x.command", "a program and its arguments"),
         ('[agents.x]\ncommand = ["a", 1]\n', "agents.x.command.1", "valid string"),

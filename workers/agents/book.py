@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from workers.agents.entries import Agent, Entry, Name, Prices, Told
+from workers.agents.entries import Agent, ChatModel, Entry, Name, Prices, Told
 from workers.agents.errors import AgentsFileInvalid, AgentUnknown
 from workers.agents.ready_made import READY_MADE
 
@@ -60,12 +60,24 @@ def _read(file: Path) -> _File:
 
 
 _HINTS: Mapping[str, str] = {
-    "missing": 'is missing; write command = ["program", "argument", "{prompt}"]',
+    "model_type": 'write a table: model = {name = "..."}',
+    "model_attributes_type": 'write a table: model = {name = "..."}',
     "tuple_type": 'write a list: ["program", "argument"]',
     "too_short": 'write a program and its arguments: ["program", "argument"]',
 }
-_PATHS = frozenset({"answer", "failed", "thread", "each", *Told.model_fields})
-_TABLES: Mapping[str, type[Entry]] = {"usage": Told, "running": Told, "prices": Prices}
+_PATH = "write FIELD.FIELD, or [FIELD=VALUE].FIELD for lines that have that value there"
+_PATTERNS: Mapping[str, str] = {
+    **dict.fromkeys(("answer", "failed", "busy", "thread", *Told.model_fields), _PATH),
+    "callable": 'write "module:function"',
+    "base_url": 'write where the model is, such as "https://models.example/v1"',
+    "key_env": "write the name of a variable; the key itself stands in the worker's environment",
+}
+_TABLES: Mapping[str, type[Entry]] = {
+    "model": ChatModel,
+    "usage": Told,
+    "running": Told,
+    "prices": Prices,
+}
 
 
 def _first_of(error: ValidationError, file: Path) -> AgentsFileInvalid:
@@ -84,8 +96,9 @@ def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
     if kind == "extra_forbidden":
         keys = _TABLES.get(place[2], Agent).model_fields if len(place) > 3 else Agent.model_fields
         return f"is not a key here; use {', '.join(keys)}"
-    if kind == "string_pattern_mismatch" and _PATHS.intersection(place):
-        return "write FIELD.FIELD, or [FIELD=VALUE].FIELD for lines that have that value there"
-    if kind == "missing" and len(place) > 3:
+    if kind == "string_pattern_mismatch":
+        known = [_PATTERNS[key] for key in place[2:] if key in _PATTERNS]
+        return known[0] if known else str(first["msg"])
+    if kind == "missing":
         return f"is missing in [{'.'.join(place[:-1])}]; write it too"
     return _HINTS.get(kind, first["msg"].removeprefix("Value error, "))

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from workers.agents.fields import FieldPath
 from workers.environment import OURS
 
 Role = Literal["doer", "checker"]
 Kind = Literal["command", "model", "callable"]
+_KINDS: tuple[Kind, ...] = ("command", "model", "callable")
+_EXAMPLES = (
+    'command = ["program", "argument"], model = {name = "..."} or callable = "module:function"'
+)
+_OPENAI = "https://api.openai.com/v1"
 
 Word = Annotated[str, Field(min_length=1)]
 _Words = Annotated[tuple[Word, ...], Field(strict=False)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _Variables = Annotated[tuple[Variable, ...], Field(strict=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-_Paths = Annotated[tuple[FieldPath, ...], Field(strict=False)]
+CallableName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+#: What says how a program is started and how what it prints is read.
+_OF_COMMANDS = frozenset({
+    "doer_args", "checker_args", "model_args", "resume_args", "output", "answer", "failed", "busy",
+    "retry_after_s", "thread", "usage", "running",
+})  # fmt: skip
 
 
 class Entry(BaseModel):
     """Frozen and strict: what is written wrong is refused, never guessed at."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _one_path(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+_Paths = Annotated[tuple[FieldPath, ...], Field(strict=False), BeforeValidator(_one_path)]
 
 
 class Told(Entry):
@@ -41,11 +60,6 @@ class Told(Entry):
     each: FieldPath | None = None
     #: Whether the numbers are of this run alone, or of the whole conversation until now.
     of: Literal["run", "conversation"] = "run"
-
-    @field_validator("cost_usd", "input_tokens", "cached_tokens", "output_tokens", mode="before")
-    @classmethod
-    def _one_path(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
 
 
 class Prices(Entry):
@@ -70,11 +84,30 @@ class Prices(Entry):
         return parts / 1_000_000
 
 
+class ChatModel(Entry):
+    """A model behind the chat completions that OpenAI began and many others speak."""
+
+    #: What the model is called there.
+    name: Word
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] = _OPENAI
+    #: The variable of the worker's environment that holds the key; "" where none is asked for.
+    key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")] = "OPENAI_API_KEY"
+    #: What it is told before everything else.
+    system: str = ""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    #: Seconds without a word from it, after which its answer counts as broken off.
+    silence_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
+
+
 class Agent(Entry):
-    """How one agent is started and how its answer is read."""
+    """How one agent is started and how its answer is read: a command, a model or a function."""
 
     #: A program and its arguments; `{prompt}` in one of them, or the prompt is standard input.
-    command: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)]
+    command: Annotated[tuple[Word, ...], Field(min_length=1, strict=False)] | None = None
+    model: ChatModel | None = None
+    #: `module:function`, called in a process of its own.
+    callable: CallableName | None = None
     #: Added to the command where it goes on with a conversation; `{thread}` stands for it.
     resume_args: _Words = ()
     #: Added to the command where it works, and where it judges.
@@ -87,11 +120,17 @@ class Agent(Entry):
     #: Those that it cannot work without.
     needs_env: _Variables = ()
     timeout_s: Annotated[float, Field(gt=0)] | None = None
+    #: How often it is asked again when it is busy, before the step fails.
+    busy_tries: Annotated[int, Field(ge=0, le=100)] = 5
     #: What its standard output is: text, one JSON object (or its last line is), or one a line.
     output: Literal["text", "json", "lines"] = "text"
     answer: FieldPath | None = None
     #: Where it says why it failed, though it may end well.
     failed: FieldPath | None = None
+    #: Any of these tells that it is busy, and that another time may be better.
+    busy: _Paths = ()
+    #: The seconds that it asks to wait for.
+    retry_after_s: FieldPath | None = None
     #: What names the conversation.
     thread: FieldPath | None = None
     usage: Told = Told()
@@ -122,6 +161,17 @@ class Agent(Entry):
         return value
 
     @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        given = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            is_it = " and ".join(given) or "nothing"
+            raise ValueError(f"it is {is_it}; write one of {_EXAMPLES}")
+        odd = sorted(_OF_COMMANDS.intersection(self.model_fields_set)) if not self.command else []
+        if odd:
+            raise ValueError(f"{odd[0]} goes with a command, and this is a {given[0]}; drop it")
+        return self
+
+    @model_validator(mode="after")
     def _can_be_read(self) -> Self:
         if self.output == "text" and (self.answer or self.failed or self.thread):
             raise ValueError('fields are read from JSON; write output = "json" or "lines"')
@@ -133,17 +183,39 @@ class Agent(Entry):
 
     @property
     def takes_prompt_as_argument(self) -> bool:
-        return any("{prompt}" in part for part in self.command)
+        return any("{prompt}" in part for part in self.command or ())
+
+    @property
+    def kind(self) -> Kind:
+        return "command" if self.command else "model" if self.model else "callable"
+
+    @property
+    def shown(self) -> str:
+        """What it is, in a word for people."""
+        if self.model is not None:
+            return f"{self.model.name} at {self.model.base_url}"
+        return self.callable or " ".join(self.command or ())
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The variables that it cannot work without."""
+        key = self.model.key_env if self.model is not None else ""
+        return (key, *self.needs_env) if key else self.needs_env
 
     @property
     def variables(self) -> tuple[str, ...]:
         """What of the worker's environment it is handed."""
-        return (*self.env, *self.needs_env)
+        return (*self.env, *self.needed)
 
     @property
     def remembers(self) -> bool:
         """Whether it can go on with a conversation."""
-        return self.thread is not None
+        return self.kind != "command" or self.thread is not None
+
+    @property
+    def takes_model(self) -> bool:
+        """Whether it can be told which model to use."""
+        return self.kind != "command" or bool(self.model_args)
 
     def argv(
         self,
@@ -159,7 +231,7 @@ class Agent(Entry):
         alone = f"\n{shown}" if shown.startswith("-") else shown
         told = [
             alone if part == "{prompt}" else part.replace("{prompt}", shown)
-            for part in self.command
+            for part in self.command or ()
         ]
         told += self.doer_args if role == "doer" else self.checker_args
         if model is not None:

@@ -4,6 +4,7 @@ LeadhandError
 ├── AgentsFileInvalid       an agents.toml holds what cannot be used
 ├── AgentUnknown            no agent has this name here
 ├── AgentUnnamed            nobody said who works, and there is no default
+├── AgentUnusable           something that the agent needs is not here
 ├── ModelUnwanted           the agent's entry does not say how to name a model
 └── AnswerUnreadable        the output is not of the form that the entry names
 """
@@ -50,6 +51,18 @@ class AgentUnnamed(LeadhandError):
             "no doer is named and there is no default agent;"
             " name one, or set LEADHAND_DEFAULT_AGENT"
         )
+
+
+class AgentUnusable(LeadhandError):
+    """Something that the agent needs is not here."""
+
+    def __init__(self, agent: str, why: str) -> None:
+        super().__init__(agent, why)
+        self.agent = agent
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r} cannot be used here: {self.why}"
 
 
 class ModelUnwanted(LeadhandError):

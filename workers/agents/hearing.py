@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pydantic import JsonValue
 
-from app.outcomes import Usage
+from app.outcomes import Busy, Usage
 from app.texts import cut
 from workers.agents.entries import Agent
 from workers.agents.errors import AnswerUnreadable
@@ -20,6 +20,8 @@ from workers.lines import Lines
 SEARCHED_BYTES = 16 * 1024 * 1024
 #: Characters of one text that a session keeps.
 TEXT_LIMIT = 64_000
+#: However long it asks to wait for, it is asked again by then.
+WAIT_LIMIT_S = 3600.0
 #: Characters of a conversation's id that are believed to be one.
 THREAD_LIMIT = 500
 
@@ -36,6 +38,8 @@ class Hearing:
         self._lines = Lines(self._take_line)
         self._answer: str | None = None
         self._failed: str | None = None
+        self._is_busy = False
+        self._after_s: float | None = None
         self.thread: str | None = None
 
     def write(self, chunk: bytes) -> None:
@@ -71,6 +75,13 @@ class Hearing:
         """What it told of the whole conversation, where it tells of that."""
         return self._meter.told
 
+    @property
+    def busy(self) -> Busy | None:
+        """Whether it says that another time may be better."""
+        if not self._is_busy:
+            return None
+        return Busy(after_s=self._after_s, tries=self._agent.busy_tries)
+
     def _take_line(self, line: bytes) -> None:
         if line.lstrip()[:1] == b"{":
             self._take(_parsed(line.decode(errors="replace")))
@@ -81,11 +92,21 @@ class Hearing:
         agent = self._agent
         self._answer = _text(agent, "answer", event) or self._answer
         self._failed = _text(agent, "failed", event) or self._failed
+        self._hear_busy(event)
         thread = _text(agent, "thread", event)
         if thread is not None and 0 < len(thread) <= THREAD_LIMIT:
             self.thread = thread
         if self._meter.take(event) and self._meter.usage is not None:
             self._on_spent(self._meter.usage)
+
+    def _hear_busy(self, event: JsonValue) -> None:
+        agent = self._agent
+        if not any(find(path, event) is not None for path in agent.busy):
+            return
+        self._is_busy = True
+        wait = find(agent.retry_after_s, event) if agent.retry_after_s is not None else None
+        if isinstance(wait, int | float) and wait >= 0:
+            self._after_s = min(float(wait), WAIT_LIMIT_S)
 
     def _nothing(self, output: Captured) -> str:
         if not output.text.strip():

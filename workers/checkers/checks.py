@@ -12,7 +12,8 @@ from app.outcomes import Outcome, Verdict
 from app.reasons import Reason, ReasonCode
 from app.texts import cut
 from leadhand.verdicts import parse_verdict
-from workers.agents.asking import Answer, agent_named, ask
+from workers.agents.answers import Answer
+from workers.agents.asking import agent_named, ask
 from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import checker_prompt
 from workers.body_task import BodyTask
@@ -70,6 +71,8 @@ def _judged(name: str, answer: Answer, timeout_s: float) -> Outcome:
     early = _early_end(answer.result, who=who, timeout_s=timeout_s)
     if early is not None:
         return early
+    if answer.failure is not None and answer.failure.busy is not None:
+        return answer.failure
     if answer.failure is not None:
         why = answer.failure.reason.text if answer.failure.reason else "it failed"
         return _verdict("retry", f"The checker failed: {why}", "failed", answer.result)

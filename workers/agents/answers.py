@@ -1,0 +1,38 @@
+"""What an agent said, whatever kind of agent it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.outcomes import Outcome, Thread, Usage
+from app.texts import cut
+from workers.agents.hearing import TEXT_LIMIT
+from workers.endings import stamped
+from workers.sandbox import ProcessResult
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an agent said; a failure where it said nothing that counts."""
+
+    agent: str
+    prompt: str
+    result: ProcessResult
+    text: str = ""
+    failure: Outcome | None = None
+    usage: Usage | None = None
+    #: Where its conversation goes on.
+    thread: Thread | None = None
+
+    def going_on(self, thread: Thread | None) -> Answer:
+        """The same, with where its conversation goes on."""
+        return replace(self, thread=thread)
+
+    def told(self, outcome: Outcome) -> Outcome:
+        """The outcome that was made of it, with what the asking took."""
+        said = {
+            "usage": self.usage,
+            "thread": self.thread if self.failure is None else None,
+            "prompt": cut(self.prompt, TEXT_LIMIT),
+        }
+        return stamped(outcome.model_copy(update=said), self.result)
