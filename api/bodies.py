@@ -23,7 +23,7 @@ from api.refusals import invalid, malformed, wrong_media_type
 from app.bulk import BulkVerb
 from app.engine import Seen
 from app.filters import SessionFilter
-from leadhand.documents import AnyDocument
+from leadhand.documents import AnyDocument, Budget
 from leadhand.etags import seen_in
 from leadhand.problems import FieldProblem
 
@@ -107,6 +107,8 @@ class NoBody(Body):
 
 class Resume(Body):
     max_iterations: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    #: Limits that are to hold from now on; one that was passed has to be raised.
+    budget: Budget | None = None
 
 
 class Exit(Body):

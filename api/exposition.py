@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,11 +16,12 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All numbers of one name; each is a gauge, for all are read when they are asked for."""
+    """All numbers of one name, read when they are asked for; a counter never falls."""
 
     name: str
     what: str
     samples: tuple[Sample, ...]
+    kind: Literal["gauge", "counter"] = "gauge"
 
 
 def exposed(families: Iterable[Family]) -> str:
@@ -36,7 +37,7 @@ def exposed(families: Iterable[Family]) -> str:
 
 def _lines(family: Family) -> Iterator[str]:
     yield f"# HELP {family.name} {family.what}"
-    yield f"# TYPE {family.name} gauge"
+    yield f"# TYPE {family.name} {family.kind}"
     for value, labels in family.samples:
         named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
         yield f"{family.name}{{{named}}} {value:.15g}" if named else f"{family.name} {value:.15g}"

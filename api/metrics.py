@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from api.exposition import Family, Sample
+from app.outcomes import MICROS
 from app.views import FleetView, Overdue, QueueView
 from app.watching import LATELY, SHOWN, Lately
 
@@ -39,6 +40,7 @@ def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
         "Attempts that workers make now, by action.",
         _by("action", actions),
     )
+    yield from _used(lately.used)
     yield from _queues(fleet.queues)
     yield Family(
         "leadhand_workers",
@@ -46,6 +48,21 @@ def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
         _by("place", Counter(worker.place for worker in fleet.workers)),
     )
     yield from _overdue({"leases": fleet.leases, "ready": fleet.ready})
+
+
+def _used(used: Mapping[str, int]) -> Iterator[Family]:
+    yield Family(
+        "leadhand_cost_usd_total",
+        "What agents said that their attempts cost, of all sessions ever.",
+        (Sample(used.get("cost_micros", 0) / MICROS),),
+        kind="counter",
+    )
+    yield Family(
+        "leadhand_tokens_total",
+        "Tokens that models read (input) and wrote (output), as far as agents told.",
+        _by("kind", {"input": used.get("tokens_in", 0), "output": used.get("tokens_out", 0)}),
+        kind="counter",
+    )
 
 
 def _queues(queues: Iterable[QueueView]) -> Iterator[Family]:

@@ -25,7 +25,7 @@ from app.views import (
     WorkerView,
 )
 from app.watching import Lately
-from leadhand.documents import AnyDocument
+from leadhand.documents import AnyDocument, Budget
 
 Verb = Literal["stop", "resume", "exit", "abort"]
 
@@ -84,6 +84,7 @@ class Engine(Protocol):
         *,
         reason: str = "",
         max_iterations: int | None = None,
+        budget: Budget | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView: ...

@@ -10,6 +10,7 @@ from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
 from app.bulk import How, carry_out, preview
+from leadhand.documents import Budget
 
 
 class Sessions:
@@ -71,7 +72,9 @@ class Sessions:
 
     def resume(self, session: str) -> Response:
         asked = bodies.body(bodies.Resume)
-        return self._control(session, "resume", max_iterations=asked.max_iterations)
+        return self._control(
+            session, "resume", max_iterations=asked.max_iterations, budget=asked.budget
+        )
 
     def exit(self, session: str) -> Response:
         return self._control(session, "exit", reason=bodies.body(bodies.Exit).reason)
@@ -92,7 +95,13 @@ class Sessions:
         return Response(status=204) if view is None else session_answer(view, 202)
 
     def _control(
-        self, session: str, verb: Verb, *, reason: str = "", max_iterations: int | None = None
+        self,
+        session: str,
+        verb: Verb,
+        *,
+        reason: str = "",
+        max_iterations: int | None = None,
+        budget: Budget | None = None,
     ) -> Response:
         bodies.query(NoQuery)
         view = self._engine.control(
@@ -100,6 +109,7 @@ class Sessions:
             verb,
             reason=reason,
             max_iterations=max_iterations,
+            budget=budget,
             by=current_caller(),
             seen=bodies.if_match(),
         )

@@ -169,9 +169,12 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def beat(self, ref: SessionRef, grant: Grant) -> Answer:
-        """Extend the lease: ok, stop, cancel or lost."""
-        return self.transitions.run("beat", ref, self._holder(grant))
+    def beat(self, ref: SessionRef, grant: Grant, *, spent_micros: int = 0) -> Answer:
+        """Extend the lease: ok, stop, cancel or lost; what was spent so far counts at once."""
+        more: dict[str, JsonValue] = {"spent_micros": spent_micros or None}
+        answer = self.transitions.run("beat", ref, self._holder(grant) | more)
+        self.transitions.after(ref, answer)
+        return answer
 
     def settle(self, work: Work, outcome: Outcome, *, take: Sequence[str], worker: str) -> Answer:
         """Record what came of an attempt, once; quick steps that follow are granted to `take`.
@@ -202,9 +205,15 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def release(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
-        """Hand an attempt back, not counted."""
-        answer = self.transitions.run("release", ref, {**self._holder(grant), "why": why})
+    def release(
+        self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
+    ) -> Answer:
+        """Hand an attempt back, not counted; what it used is."""
+        arguments = self._holder(grant) | {
+            "why": why,
+            "usage": _counted(usage) if usage is not None else None,
+        }
+        answer = self.transitions.run("release", ref, arguments)
         self.transitions.dispatch(ref, answer)
         return answer
 
@@ -230,7 +239,14 @@ class Engine:
         return answer
 
     def answer(
-        self, ref: SessionRef, address: str, outcome: Outcome, *, fence: int, by: str
+        self,
+        ref: SessionRef,
+        address: str,
+        outcome: Outcome,
+        *,
+        fence: int,
+        by: str,
+        child: str | None = None,
     ) -> Answer:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
         program = self.program(self.registry.facts(ref).program)
@@ -239,6 +255,7 @@ class Engine:
             "address": address,
             "fence": fence,
             "by": by,
+            "child": child,
             "expand": expand or None,
             **_said(outcome),
         }

@@ -68,8 +68,10 @@ def deliver(engine: Engine, child: SessionRef) -> None:
         step = engine.store.steps(ref, [parent["address"]]).get(parent["address"])
         if step is not None and step.parked and step.parked.get("child") == child.id:
             outcome = outcome_of_child(child.id, fields)
-            engine.answer(ref, parent["address"], outcome, fence=step.fence, by=child.id)
-    engine.poke(ref)
+            engine.answer(
+                ref, parent["address"], outcome, fence=step.fence, by=child.id, child=child.id
+            )
+    engine.poke(ref, parent["address"], child=child.id)
 
 
 def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, fence: int) -> None:

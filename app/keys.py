@@ -23,6 +23,7 @@ ledger     list    one entry an iteration (JSON)
 events     stream  what happened, in order
 warnings   list    what went wrong without ending the session
 children   set     child sessions
+born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
@@ -32,7 +33,8 @@ They get a TTL when the session ends or is stopped; until then the session itsel
 Across sessions, at ``{prefix}:<part>``:
 
 ===========  ======  ================================================================
-leases       zset    ``session|root|address`` by when an attempt or a parked step is due
+leases       zset    ``session|root|address`` by when an attempt or a parked step is due, and
+                     ``session|root|`` by when a session's own time is over
 ready        zset    the same by when a ready step is hinted (again)
 holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key
 tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
@@ -54,6 +56,7 @@ idem:X       string  session and body hash of an Idempotency-Key (TTL 7 days)
 program:X    hash    a program: its document and one route per node
 users:X      set     sessions that run the program; it goes when the last one does
 workers      hash    inventories, each with its time
+used         hash    what all sessions ever used: cost_micros, tokens_in, tokens_out (kept)
 swept        string  when somebody swept last (kept: it is one number)
 epoch        hash    the server's run id, and until when leases have grace after its restart
 ===========  ======  ================================================================
@@ -66,13 +69,13 @@ from typing import NamedTuple
 #: The parts of a session, in the order of the table above.
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
-    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
     "holding", "hooks",
 )  # fmt: skip
 #: What belongs to all sessions.
 GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "workers", "swept", "epoch",
-    "holds", "tickets", "called", "waits", "limits", "rates", "hooks",
+    "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used",
 )  # fmt: skip
 
 

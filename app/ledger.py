@@ -41,4 +41,6 @@ def entry_of(
         started_ms=began if isinstance(began, int) else outcome.started_ms,
         ended_ms=outcome.ended_ms,
     )
-    return entry.model_dump_json(exclude_none=True)
+    # What the iteration used is known to the script alone, which adds it.
+    used = {"cost_usd", "input_tokens", "output_tokens"}
+    return entry.model_dump_json(exclude_none=True, exclude=used)

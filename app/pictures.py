@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from app.decide import queue_of
+from app.outcomes import MICROS
 from app.program import Loop, Program, Step, path_of
 from app.records import StepRecord, TurnRecord
-from app.views import NodeProgress, RunningStep, StepView
+from app.views import BudgetLine, Counters, NodeProgress, RunningStep, StepView
+
+#: The counters that are shown as they are.
+COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
+#: The limits as documents name them -> the counter, and how many of its units make one of theirs.
+BUDGETS = {
+    "iterations": ("iterations", 1),
+    "steps": ("steps", 1),
+    "wall_s": ("wall_ms", 1000),
+    "cost_usd": ("cost_micros", MICROS),
+    "tokens": ("tokens", 1),
+}
 
 
 def iso(at_ms: int) -> str:
@@ -28,7 +42,36 @@ def node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:
         iteration=turn.iteration if turn else 0,
         max_iterations=turn.max if turn else (node.max_iterations if isinstance(node, Loop) else 0),
         verdict=turn.verdict if turn else None,
+        run=turn.run if turn else 1,
+        attempts_failed=turn.attempts_failed if turn else 0,
+        attempts_lost=turn.attempts_lost if turn else 0,
     )
+
+
+def counters(fields: Mapping[str, str]) -> Counters:
+    """What a session's own hash counted."""
+    counted = {name: int(fields.get(name, 0)) for name in COUNTED}
+    return Counters(
+        **counted,
+        cost_usd=int(fields.get("cost_micros", 0)) / MICROS,
+        input_tokens=int(fields.get("tokens_in", 0)),
+        output_tokens=int(fields.get("tokens_out", 0)),
+    )
+
+
+def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine]:
+    """A session's limits, and how much of each is used."""
+    limits: dict[str, int] = json.loads(fields.get("budget") or "{}")
+    used = {name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros")}
+    used["tokens"] = int(fields.get("tokens_in", 0)) + int(fields.get("tokens_out", 0))
+    if "wall_ms" in limits:
+        left = int(fields["until"]) - now_ms if "until" in fields else int(fields.get("left", 0))
+        used["wall_ms"] = limits["wall_ms"] - max(0, left)
+    return {
+        name: BudgetLine(used=used[counter] / unit, limit=limits[counter] / unit)
+        for name, (counter, unit) in BUDGETS.items()
+        if counter in limits
+    }
 
 
 def running_step(program: Program, address: str, record: StepRecord) -> RunningStep:
@@ -63,4 +106,7 @@ def step_view(program: Program, address: str, record: StepRecord, place: str) ->
         ended_at=iso(record.ended) if record.ended else None,
         verdict=record.verdict,
         reason=record.reason,
+        cost_usd=record.cost_micros / MICROS,
+        input_tokens=record.tokens_in,
+        output_tokens=record.tokens_out,
     )

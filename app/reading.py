@@ -14,7 +14,7 @@ from app.errors import SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.keys import SessionRef
 from app.listing import Listing
-from app.pictures import iso, node_progress, running_step, step_view
+from app.pictures import budget_lines, counters, iso, node_progress, running_step, step_view
 from app.program import Loop, Program, Step, by_number
 from app.reasons import Reason
 from app.records import StepRecord, TurnRecord
@@ -22,7 +22,6 @@ from app.results import result_of
 from app.states import ENDED, SessionStatus
 from app.store import Store
 from app.views import (
-    Counters,
     Event,
     ExportView,
     LedgerEntry,
@@ -203,7 +202,8 @@ class Reader:
             created_at=iso(int(fields["created"])),
             updated_at=iso(int(fields["updated"])),
             ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
-            counters=Counters(**{n: int(fields.get(n, 0)) for n in Counters.model_fields}),
+            counters=counters(fields),
+            budget=budget_lines(fields, self._store.now_ms()),
             progress=self._progress(ref, program) if program else Progress(),
             warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
             notes=self._notes(ref, fields) if program else [UNREADABLE],

@@ -76,6 +76,8 @@ class Answer(BaseModel):
     #: The status in which the session ended by this transition.
     ended: str | None = None
     why: str | None = None
+    #: What is used of a limit that refuses.
+    text: str | None = None
     status: str | None = None
     state: str | None = None
     by: str | None = None
@@ -120,6 +122,9 @@ class StepRecord(BaseModel):
     parked: dict[str, JsonValue] | None = None
     #: The lock that it waits for.
     blocked: str | None = None
+    cost_micros: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
 
 
 class TurnRecord(BaseModel):
@@ -132,6 +137,8 @@ class TurnRecord(BaseModel):
     reason: Reason | None = None
     each: bool = False
     width: int = 0
+    attempts_failed: int = 0
+    attempts_lost: int = 0
     #: Which run of its node it is; from its address.
     run: int = 1
     since: int | None = None

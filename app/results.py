@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from app.pictures import counters
 from app.program import Loop, Program
 from app.reasons import Reason, ReasonCode
 from app.records import TurnRecord
@@ -31,6 +32,7 @@ def result_of(
         if isinstance(node, Loop) and node.id in turns and turns[node.id].verdict != "skipped"
     ]
     last = phases[-1] if phases else None
+    counted = counters(fields)
     return ResultView(
         session_id=session,
         kind=fields["kind"],
@@ -43,6 +45,9 @@ def result_of(
         reason=reason,
         warnings=warnings,
         phases=phases if fields["kind"] == "workflow" else [],
+        cost_usd=counted.cost_usd,
+        input_tokens=counted.input_tokens,
+        output_tokens=counted.output_tokens,
     )
 
 

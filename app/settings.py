@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import SettingInvalid
+from leadhand.documents import Budget
 
 #: Nothing is kept for ever.
 RETENTION_MAX_S = 10 * 365 * 24 * 3600
@@ -65,6 +66,12 @@ class Settings(BaseModel):
     retention_exited_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_aborted_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_stopped_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
+    #: What a session may use that does not say so itself; each ends it with the reason `budget`.
+    budget_iterations: int = Field(default=10_000, ge=1)
+    budget_steps: int = Field(default=100_000, ge=1)
+    budget_wall_s: float = Field(default=30 * 24 * 3600, gt=0, le=365 * 24 * 3600)
+    budget_cost_usd: float = Field(default=1_000, gt=0, le=1_000_000)
+    budget_tokens: int = Field(default=1_000_000_000, ge=1)
     #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
     #: at any port.
     webhook_hosts: tuple[Host, ...] = ()
@@ -87,6 +94,12 @@ class Settings(BaseModel):
         """How long a session is kept, as it takes it along from its creation."""
         kept = {name: self.model_dump()[name] for name in _PLAIN if name.startswith("retention_")}
         return {name.removesuffix("_s"): str(s) for name, s in kept.items() if s is not None}
+
+    @property
+    def budget(self) -> Budget:
+        """What a session may use unless its document says otherwise."""
+        names = Budget.model_fields
+        return Budget(**{name: getattr(self, f"budget_{name}") for name in names})
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
@@ -132,6 +145,11 @@ _PLAIN = {
     "retention_exited_s": "LEADHAND_RETENTION_EXITED_S",
     "retention_aborted_s": "LEADHAND_RETENTION_ABORTED_S",
     "retention_stopped_s": "LEADHAND_RETENTION_STOPPED_S",
+    "budget_iterations": "LEADHAND_BUDGET_ITERATIONS",
+    "budget_steps": "LEADHAND_BUDGET_STEPS",
+    "budget_wall_s": "LEADHAND_BUDGET_WALL_S",
+    "budget_cost_usd": "LEADHAND_BUDGET_COST_USD",
+    "budget_tokens": "LEADHAND_BUDGET_TOKENS",
     "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",
     "log": "LEADHAND_LOG",

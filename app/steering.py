@@ -23,6 +23,7 @@ from app.errors import (
     SessionUnknown,
 )
 from app.keys import SessionRef, lock_name
+from app.pictures import BUDGETS
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer
@@ -31,6 +32,7 @@ from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.transitions import Transitions
 from app.views import Limit, SessionView
+from leadhand.documents import Budget
 
 Control = Literal["stop", "resume", "exit", "abort"]
 
@@ -94,12 +96,18 @@ class Steering:
         *,
         reason: str = "",
         max_iterations: int | None = None,
+        budget: Budget | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
-        """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused."""
+        """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused.
+
+        A resume may come with limits of the budget that are to hold from now on.
+        """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
+        if budget is not None:
+            more["budget"] = {**budget.limits()}
         if seen is not None:
             more["seen"] = seen.as_stored()
         self._control(ref, verb, reason=reason, by=by, more=more)
@@ -129,7 +137,7 @@ class Steering:
         answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
         looks = 1
         # It may have failed between the look and the call: look again at what runs anew.
-        while answer.word == "refused" and answer.status == SessionStatus.FAILED and looks < LOOKS:
+        while _failed_meanwhile(answer) and looks < LOOKS:
             answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
             looks += 1
         _raise_refusal(ref.id, verb, answer)
@@ -148,9 +156,14 @@ class Steering:
             more["from"] = [SessionStatus.STOPPED.value]  # what failed for itself stays so
         self._control(child, verb, reason=PARENT_DID, more=more)
 
-    def poke(self, ref: SessionRef) -> None:
-        """Let a session that waits for its children's end or stop see whether that is over."""
-        arguments: dict[str, JsonValue] = {"verb": "poke", "from": [s.value for s in AT_WORK]}
+    def poke(self, ref: SessionRef, address: str, *, child: str) -> None:
+        """Count what this step's child used, and see whether a wait for its end or stop is over."""
+        arguments: dict[str, JsonValue] = {
+            "verb": "poke",
+            "from": [s.value for s in AT_WORK],
+            "address": address,
+            "child": child,
+        }
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
@@ -313,9 +326,21 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
             raise SessionChanged(session, str(answer.status))
         case "refused":
             status = str(answer.status)
-            raise ControlRefused(session, verb, status, _way_out(verb, status))
+            way_out = _spent(answer) if answer.text else _way_out(verb, status)
+            raise ControlRefused(session, verb, status, way_out)
         case _:
             return
+
+
+def _failed_meanwhile(answer: Answer) -> bool:
+    refused = answer.word == "refused" and answer.text is None
+    return refused and answer.status == SessionStatus.FAILED
+
+
+def _spent(answer: Answer) -> str:
+    """Which budget is used up, and how it is raised."""
+    field = next(name for name, (counter, _) in BUDGETS.items() if counter == answer.why)
+    return f"its budget.{field} is used up ({answer.text}); raise it in this call"
 
 
 def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, JsonValue] | None:

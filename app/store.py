@@ -24,7 +24,8 @@ from app.views import Event
 
 #: The files that every transition is built on, in this order.
 _FOUNDATION = (
-    "_begin", "_address", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session", "_outcome",
+    "_begin", "_address", "_budget", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session",
+    "_outcome",
 )  # fmt: skip
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",

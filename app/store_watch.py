@@ -79,6 +79,12 @@ class Looks:
                 pipe.zcard(self._keys.everywhere(part))
             return dict(zip(parts, map(int, pipe.execute()), strict=True))
 
+    def used(self) -> dict[str, int]:
+        """What all sessions ever used, by counter."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.everywhere("used"))
+        return {name: int(number) for name, number in cast("dict[str, str]", found).items()}
+
     def newest(self, status: str, limit: int) -> list[SessionRef]:
         """The sessions that came into a status last, the last one first."""
         with self._away():

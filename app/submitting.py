@@ -23,7 +23,7 @@ from app.store import Store
 from app.tokens import DAY_MS, Owner
 from app.transitions import Transitions
 from app.views import Submitted, WorkerView
-from leadhand.documents import LoopDocument, WorkflowDocument
+from leadhand.documents import Budget, LoopDocument, WorkflowDocument
 
 AnyDocument = LoopDocument | WorkflowDocument
 
@@ -48,6 +48,8 @@ class About(NamedTuple):
     #: Who is told of what becomes of it (JSON), and of which events.
     webhook: str = ""
     rings: str = ""
+    #: What the session may use, as far as its document says.
+    budget: Budget = Budget()
 
 
 class Submitting:
@@ -99,6 +101,7 @@ class Submitting:
             priority=PRIORITIES[document.priority],
             webhook=hook.model_dump_json() if hook else "",
             rings=",".join(hook.events) if hook else "",
+            budget=document.budget,
         )
         key = idempotency_key
         return self.start(
@@ -175,6 +178,7 @@ class Submitting:
             "root": ref.root,
             "nonce": secrets.token_hex(8),
             **{name: str(value) for name, value in about._asdict().items()},
+            "budget": json.dumps(self._settings.budget.limits() | about.budget.limits()),
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
             "program": program.hash,

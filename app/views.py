@@ -30,6 +30,16 @@ class Counters(View):
     attempts_failed: int = 0
     attempts_lost: int = 0
     phase_retries: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BudgetLine(View):
+    """A limit of a session, and what is used of it."""
+
+    used: float
+    limit: float
 
 
 class NodeProgress(View):
@@ -41,6 +51,10 @@ class NodeProgress(View):
     iteration: int = 0
     max_iterations: int = 0
     verdict: str | None = None
+    #: Which run of it this is: 1, and one more for each retry.
+    run: int = 1
+    attempts_failed: int = 0
+    attempts_lost: int = 0
 
 
 class RunningStep(View):
@@ -74,6 +88,8 @@ class SessionView(View):
     updated_at: str
     ended_at: str | None = None
     counters: Counters = Counters()
+    #: By name: iterations, steps, wall_s, cost_usd, tokens.
+    budget: dict[str, BudgetLine] = {}
     progress: Progress = Progress()
     warnings: list[str] = []
     #: What keeps it waiting, and the way out.
@@ -97,6 +113,9 @@ class StepView(View):
     ended_at: str | None = None
     verdict: str | None = None
     reason: Reason | None = None
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class LedgerEntry(View):
@@ -114,6 +133,10 @@ class LedgerEntry(View):
     checks: list[dict[str, JsonValue]] = []
     started_ms: int | None = None
     ended_ms: int | None = None
+    #: Of all attempts of the iteration; no cost where no agent told one.
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class PhaseView(View):
@@ -144,6 +167,9 @@ class ResultView(View):
     reason: Reason | None = None
     warnings: list[str] = []
     phases: list[PhaseView] = []
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Event(View):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -39,6 +40,8 @@ class Lately(NamedTuple):
     iterations: Mapping[int, int]
     #: What their last iterations came to -> how many of them
     verdicts: Mapping[str, int]
+    #: What all sessions ever used: cost_micros, tokens_in, tokens_out.
+    used: Mapping[str, int] = MappingProxyType({})
 
 
 class _Route(BaseModel):
@@ -120,7 +123,7 @@ class Watch:
                     iterations[int(count)] += 1
             for line in self._looks.last_entries(refs[:SHOWN], ITERATIONS):
                 verdicts[LedgerEntry.model_validate_json(line).verdict] += 1
-        return Lately(reasons, iterations, verdicts)
+        return Lately(reasons, iterations, verdicts, self._looks.used())
 
     def _running(self) -> list[Running]:
         looked_at = self._looks.next("leases", LOOKED_AT)

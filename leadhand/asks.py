@@ -10,7 +10,7 @@ import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand import limits, tokens
-from leadhand.documents import LoopDocument, Webhook, WorkflowDocument
+from leadhand.documents import Budget, LoopDocument, Webhook, WorkflowDocument
 from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
 from leadhand.etags import etag
 from leadhand.limits import LimitView
@@ -144,12 +144,21 @@ def export_text(id_: str, part: Literal["all", "ledger"]) -> Ask[str]:
     return Ask(call, lambda answer: answer.checked().text)
 
 
-def control(
-    id_: str, verb: str, seen: SessionView | None = None, **body: str | int | None
-) -> Steer:
+def control(id_: str, verb: str, seen: SessionView | None = None, **body: Any) -> Steer:
     content = _JSON.dump_json(_given(**body))
     call = Call("POST", session_path(id_, verb), headers=_if_match(seen), content=content)
     return Steer(call, id_, lambda view: view.status in _LEADS_TO[verb])
+
+
+def resumed(
+    max_iterations: int | None, budget: Budget | Mapping[str, float] | None
+) -> dict[str, Any]:
+    """What a resume says besides. Raises ValueError for limits that there are not."""
+    if budget is None:
+        return {"max_iterations": max_iterations}
+    given = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
+    limits = given.model_dump(exclude_none=True)
+    return {"max_iterations": max_iterations, "budget": limits}
 
 
 def rehome(id_: str, place: str, seen: SessionView | None) -> Steer:

@@ -13,7 +13,7 @@ from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
 from leadhand.async_transport import AsyncTransport
 from leadhand.client import address, next_look_s
-from leadhand.documents import Webhook
+from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.following import BEGINNING, follow_async
 from leadhand.limits import LimitView
@@ -162,12 +162,19 @@ class AsyncClient:
         return await self._steer(asks.control(session, "stop", seen))
 
     async def resume(
-        self, session: str, max_iterations: int | None = None, *, seen: SessionView | None = None
+        self,
+        session: str,
+        max_iterations: int | None = None,
+        *,
+        budget: Budget | Mapping[str, float] | None = None,
+        seen: SessionView | None = None,
     ) -> SessionView:
-        """Go on with a stopped or failed session; a passed limit must be raised."""
-        return await self._steer(
-            asks.control(session, "resume", seen, max_iterations=max_iterations)
-        )
+        """Go on with a stopped or failed session; a passed limit must be raised.
+
+        `budget` names those of its limits that are to hold from now on.
+        """
+        more = asks.resumed(max_iterations, budget)
+        return await self._steer(asks.control(session, "resume", seen, **more))
 
     async def exit(
         self, session: str, reason: str, *, seen: SessionView | None = None

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
-from leadhand.documents import Webhook
+from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, WaitTimedOut
 from leadhand.following import BEGINNING, follow
 from leadhand.limits import LimitView
@@ -151,10 +151,19 @@ class Client:
         return self._steer(asks.control(session, "stop", seen))
 
     def resume(
-        self, session: str, max_iterations: int | None = None, *, seen: SessionView | None = None
+        self,
+        session: str,
+        max_iterations: int | None = None,
+        *,
+        budget: Budget | Mapping[str, float] | None = None,
+        seen: SessionView | None = None,
     ) -> SessionView:
-        """Go on with a stopped or failed session; a passed limit must be raised."""
-        return self._steer(asks.control(session, "resume", seen, max_iterations=max_iterations))
+        """Go on with a stopped or failed session; a passed limit must be raised.
+
+        `budget` names those of its limits that are to hold from now on.
+        """
+        more = asks.resumed(max_iterations, budget)
+        return self._steer(asks.control(session, "resume", seen, **more))
 
     def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
         """End a session by intent, with the reason."""

@@ -128,6 +128,33 @@ class Webhook(Document):
         return value
 
 
+class Budget(Document):
+    """What a whole session may use; what reaches its limit ends the session.
+
+    The cost and tokens of a child session count in its parent too, once it has ended. Time in which
+    the session is stopped does not count.
+    """
+
+    iterations: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
+    steps: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] | None = None
+    wall_s: Annotated[float, Field(strict=True, gt=0, le=365 * 24 * 3600)] | None = None
+    #: US dollars, as far as agents tell what they cost.
+    cost_usd: Annotated[float, Field(strict=True, gt=0, le=1_000_000)] | None = None
+    #: Those read and those written together.
+    tokens: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
+
+    def limits(self) -> dict[str, int]:
+        """The limits that are given, as the counters have them: whole millionths, whole ms."""
+        given = {
+            "iterations": self.iterations,
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "cost_micros": None if self.cost_usd is None else max(1, round(self.cost_usd * 1e6)),
+            "wall_ms": None if self.wall_s is None else max(1, round(self.wall_s * 1000)),
+        }
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+
 class _Loop(Document):
     task: Text
     checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)]
@@ -176,6 +203,7 @@ class LoopDocument(_Loop):
     cwd: str | None = None
     place: Place | None = None
     webhook: Webhook | None = None
+    budget: Budget = Budget()
 
     @field_validator("cwd")
     @classmethod
@@ -233,6 +261,7 @@ class WorkflowDocument(Document):
     cwd: str | None = None
     place: Place | None = None
     webhook: Webhook | None = None
+    budget: Budget = Budget()
 
     @field_validator("cwd")
     @classmethod

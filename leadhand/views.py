@@ -38,6 +38,16 @@ class Counters(View):
     attempts_failed: int = 0
     attempts_lost: int = 0
     phase_retries: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BudgetLine(View):
+    """A limit of a session, and what is used of it."""
+
+    used: float
+    limit: float
 
 
 class NodeProgress(View):
@@ -47,6 +57,9 @@ class NodeProgress(View):
     iteration: int = 0
     max_iterations: int = 0
     verdict: str | None = None
+    run: int = 1
+    attempts_failed: int = 0
+    attempts_lost: int = 0
 
 
 class RunningStep(View):
@@ -80,6 +93,7 @@ class SessionView(View):
     updated_at: str
     ended_at: str | None = None
     counters: Counters = Counters()
+    budget: dict[str, BudgetLine] = {}
     progress: Progress = Progress()
     warnings: list[str] = []
     notes: list[str] = []
@@ -107,6 +121,9 @@ class StepView(View):
     ended_at: str | None = None
     verdict: str | None = None
     reason: Reason | None = None
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class LedgerEntry(View):
@@ -124,6 +141,9 @@ class LedgerEntry(View):
     checks: list[dict[str, JsonValue]] = []
     started_ms: int | None = None
     ended_ms: int | None = None
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class PhaseView(View):
@@ -154,6 +174,9 @@ class ResultView(View):
     reason: Reason | None = None
     warnings: list[str] = []
     phases: list[PhaseView] = []
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Event(View):

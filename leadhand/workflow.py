@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +14,7 @@ from leadhand.complaints import complaint
 from leadhand.documents import (
     AGENT_TIMEOUT_S,
     DEFAULT_MAX_ITERATIONS,
+    Budget,
     PhaseDocument,
     WorkflowDocument,
 )
@@ -83,6 +84,7 @@ class Workflow:
         agent: str | None = None,
         model: str | None = None,
         cwd: str | Path | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
     ) -> None:
         self.name = name
         self.phases: list[Phase] = []
@@ -90,6 +92,7 @@ class Workflow:
         self.session_id: str | None = None
         self._model = model
         self._cwd = working_folder(cwd)
+        self._budget = budget if isinstance(budget, Budget) else dict(budget or {})
         self._doer = as_doer(doer, agent)
         self._documents: tuple[PhaseDocument, ...] = ()
 
@@ -187,6 +190,7 @@ class Workflow:
                     "doer": self._doer,
                     "model": self._model,
                     "cwd": self._cwd,
+                    "budget": self._budget,
                 }
             )
         except ValidationError as error:

@@ -44,7 +44,7 @@ from app.views import (
     WorkerView,
 )
 from app.watching import Lately
-from leadhand.documents import AnyDocument
+from leadhand.documents import AnyDocument, Budget
 from leadhand.etags import etag
 from leadhand.views import position
 
@@ -320,6 +320,7 @@ class MemoryEngine:
         *,
         reason: str = "",
         max_iterations: int | None = None,
+        budget: Budget | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:

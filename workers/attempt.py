@@ -15,7 +15,7 @@ from app.engine import Engine, Work
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.keys import SessionRef
 from app.logs import about
-from app.outcomes import Outcome
+from app.outcomes import Outcome, Usage
 from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant, Hint
@@ -135,7 +135,7 @@ class Attempts:
             if outcome is None:
                 return None
             if _was_ended(outcome, lease):
-                return self._hand_back(ref, held.grant, lease)
+                return self._hand_back(ref, held.grant, lease, outcome.usage)
             return self._settle(work, outcome, lease, take)
 
     def _outcome(self, work: Work, lease: Lease) -> Outcome | None:
@@ -145,7 +145,7 @@ class Attempts:
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
             return _patiently(lambda: park(self._engine, work), lease)
         outside = self._outside(work)
-        return outside or run_body(self._task(work), lease.ended)
+        return outside or run_body(self._task(work, lease), lease.ended)
 
     def _outside(self, work: Work) -> Outcome | None:
         """A failure where the working folder is not beneath a root of this worker's."""
@@ -159,14 +159,16 @@ class Attempts:
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
         return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
-    def _hand_back(self, ref: SessionRef, grant: Grant, lease: Lease) -> _Settled | None:
+    def _hand_back(
+        self, ref: SessionRef, grant: Grant, lease: Lease, usage: Usage | None
+    ) -> _Settled | None:
         why = str(lease.why)
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
-        answer = _patiently(lambda: self._engine.release(ref, grant, why=why), lease)
+        answer = _patiently(lambda: self._engine.release(ref, grant, why=why, usage=usage), lease)
         return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
 
-    def _task(self, work: Work) -> BodyTask:
+    def _task(self, work: Work, lease: Lease) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
         caller = capabilities.Caller(
             work.ref.id, grant.address, grant.fence, capabilities.BODY_SCOPES
@@ -189,6 +191,7 @@ class Attempts:
             conversation=work.step.conversation,
             earlier=partial(self._engine.said, work.ref),
             failure=grant.failure,
+            on_spent=lease.spent,
         )
 
     def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> _Settled | None:

@@ -12,6 +12,7 @@ from typing import Literal
 from app.engine import Engine
 from app.errors import LeadhandError
 from app.keys import SessionRef
+from app.outcomes import Usage
 from app.records import Grant
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,12 @@ class Lease:
         #: When the call that last extended the lease was first sent, on the monotonic clock.
         self.good = sent
         self.due = sent
+        #: What the body told of its cost so far, in millionths of a dollar.
+        self.spent_micros = 0
+
+    def spent(self, usage: Usage) -> None:
+        """The body tells what it used so far; the next heartbeat passes it on."""
+        self.spent_micros = max(self.spent_micros, usage.cost_micros)
 
     def end(self, why: Why) -> None:
         """Tell the body to end; the first reason stands."""
@@ -118,7 +125,8 @@ class Heart:
     def _beat(self, lease: Lease, sent: float) -> None:
         lease.due = sent + self._every_s
         try:
-            word = self._engine.beat(lease.ref, lease.grant).word
+            spent = lease.spent_micros
+            word = self._engine.beat(lease.ref, lease.grant, spent_micros=spent).word
         except LeadhandError as error:
             # The store is away: the attempt goes on until its lease is over.
             lease.due = sent + 1.0

@@ -24,7 +24,7 @@ local keep_s                  -- set when the session ends: how long its keys ar
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',
-    'rings', 'rung'}
+    'rings', 'rung', 'budget'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   return S.status ~= ''
@@ -74,7 +74,7 @@ local function emit(kind, address, fields)
 end
 
 local function count(name, by)
-  redis.call('HINCRBY', K.session, name, by or 1)
+  return redis.call('HINCRBY', K.session, name, by or 1)
 end
 
 local function member(address)
@@ -91,10 +91,13 @@ end
 
 -- Whether a child session is still at work: what its parent says of itself holds for the whole tree.
 local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
+local function status_of(child)
+  return redis.call('HGET', BASE:sub(1, -#A.session - 2) .. child .. ':session', 'status')
+end
+
 local function children_at_work()
   for _, child in ipairs(redis.call('SMEMBERS', K.children)) do
-    local base = BASE:sub(1, -#A.session - 2) .. child .. ':'
-    if AT_WORK[redis.call('HGET', base .. 'session', 'status')] then return true end
+    if AT_WORK[status_of(child)] then return true end
   end
   return false
 end

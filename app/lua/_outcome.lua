@@ -36,7 +36,7 @@ local function record(address, step, word, verdict, reason, text)
   if ARGV[3] == '' and reason then
     redis.call('HSET', K.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
   end
-  count('steps')
+  note_use('steps', count('steps'))
   spend_step()
   emit('step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence})
@@ -115,7 +115,7 @@ local function fail_attempt(address, step, reason, retryable, text)
   if come_back_if_busy(address, step, reason) then return end
   local r = route(path_of(address))
   step.failed = (step.failed or 0) + 1
-  count('attempts_failed')
+  tally(address, 'attempts_failed')
   if not (retryable and step.failed <= r.retries and turns_open(block_of(address))) then
     return finish(address, step, 'failed', A.verdict, reason, text)
   end

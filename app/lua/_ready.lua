@@ -72,7 +72,7 @@ local function grant(address, nonce)
   local step, r = load('steps', address), route(path_of(address))
   step.state, step.nonce, step.owner = 'running', nonce, A.worker
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
-  step.since, step.due, step.slot, step.hinted, step.hints = now, nil, nil, nil, nil
+  step.since, step.due, step.slot, step.hinted, step.hints, step.told = now, nil, nil, nil, nil, nil
   step.deadline = now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
   save('steps', address)
@@ -86,6 +86,7 @@ end
 
 -- What this transition released: quick steps go to the caller while it takes them, the rest is offered.
 local function dispatch()
+  end_if_spent()
   if S.status ~= 'active' then return end
   for queue in pairs(freed) do top_up(queue) end
   local take = A.take or {}

@@ -51,6 +51,7 @@ end
 function end_session(status, reason)
   set_status(status, reason)
   redis.call('HSET', K.session, 'ended', now)
+  stop_clock()
   redis.call('DEL', K.hinted, K.waiting)
   if status ~= 'failed' then redis.call('DEL', K.arrived, K.widths) end
   emit('session.ended', '', {status = status, reason = reason})

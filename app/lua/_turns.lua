@@ -1,5 +1,5 @@
 -- Turns: opening blocks, arriving at joins, ending early, closing. All of it may cascade.
-local fire, arrive, close_turn, end_turn
+local fire, arrive, close_turn
 
 local function open_block(block)
   for _, name in ipairs(route(path_of(block)).roots) do fire(block, name) end
@@ -25,6 +25,7 @@ local function open_loop(block, name, r, run, left)
   local id = turn_address(block, name, run)
   if load('turns', id) then return end
   local max = block == '' and A.max_iterations or r.max
+  if max > 0 and spent_up(0) then return end_spent() end
   open_turn(id, {iteration = math.min(1, max), max = max, left = left or r.retries})
   emit('loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
   if max > 0 then return open_block(id .. '[1]') end
@@ -90,12 +91,14 @@ local function record_iteration(id, iteration, verdict, reason)
     entry = cjson.encode({loop = path_of(id), run = tonumber(id:match('~(%d+)$')),
       iteration = iteration, verdict = verdict, reason = reason, ended_ms = now})
   end
-  redis.call('RPUSH', K.ledger, entry)
+  redis.call('RPUSH', K.ledger, with_usage(entry, load('turns', id)))
+  save('turns', id)
   count('iterations')
 end
 
 local function iteration_done(id, iteration, reason)
   local turn = load('turns', id)
+  if iteration < turn.max and spent_up(1) then return end_spent() end
   record_iteration(id, iteration, 'retry', reason)
   if iteration >= turn.max then
     local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
@@ -163,9 +166,32 @@ local function close_below(id, low, high, verdict, reason)
   end
 end
 
+local function born_below(turn)
+  if turn.id == '' then return redis.call('SMEMBERS', K.children) end
+  local found = {}
+  for _, line in ipairs(redis.call('ZRANGEBYLEX', K.born, below(turn))) do
+    table.insert(found, line:match('<(.*)$'))
+  end
+  return found
+end
+
+-- The children below a turn that ends early end with it, also those that came late; whether some still work.
+local function abort_children(turn)
+  local working = false
+  for _, child in ipairs(born_below(turn)) do
+    local status = status_of(child)
+    if AT_WORK[status] then working = true end
+    if AT_WORK[status] and status ~= 'aborting' or status == 'stopped' then
+      owe('abort', child)
+      table.insert(answer.abort, child)
+    end
+  end
+  return working
+end
+
 local function try_close(id, turn)
   turn.id = id
-  if id == '' and children_at_work() then return end
+  if abort_children(turn) then return end
   if redis.call('ZLEXCOUNT', K.running, below(turn)) == 0 then
     close_turn(id, turn.verdict, turn.reason)
   end
@@ -181,10 +207,6 @@ function end_turn(id, verdict, reason)
   for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, low, high)) do
     local step = load('steps', address)
     if step.state ~= 'running' then cancel(address, step) end
-  end
-  if id == '' then
-    owe_children('abort')
-    for _, child in ipairs(redis.call('SMEMBERS', K.children)) do table.insert(answer.abort, child) end
   end
   close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
   if id ~= '' and not turn.each then record_iteration(id, turn.iteration, verdict, reason) end

@@ -1,5 +1,5 @@
 -- What a parked step waited for has come: its answer, its time, its child's end. The first one wins.
--- A: address, fence, word, verdict?, reason?, text?, expand?, take, lease_ms
+-- A: address, fence, word, verdict?, reason?, text?, child?, expand?, take, lease_ms
 -- Returns: settled | superseded(state, verdict: who won)
 local address = A.address
 local step = session() and load('steps', address)
@@ -9,6 +9,7 @@ if step.state ~= 'parked' or step.fence ~= A.fence then
   return reply('superseded')
 end
 step.answered_by = A.by
+if A.child then use_of_child(A.child, address) end
 finish(address, step, A.word, A.verdict, A.reason, A.text)
 dispatch()
 flush()

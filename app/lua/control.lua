@@ -1,12 +1,14 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?
--- Returns: done (by the same nonce: again) | refused(status) | changed(status) | unknown
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?,
+--    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here)
+-- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | unknown
 if not session() then return reply('unknown') end
 if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
   answer.status = S.status
   return reply('done')
 end
 if not is_as_seen() then answer.status = S.status return reply('changed') end
+if A.child then use_of_child(A.child, A.address) end
 local allowed = false
 for _, status in ipairs(A.from) do allowed = allowed or status == S.status end
 if A.ended and A.ended ~= redis.call('HGET', K.session, 'ended') then allowed = false end
@@ -28,6 +30,13 @@ end
 if A.verb == 'rehome' and (redis.call('ZCARD', K.running) > 0 or children_at_work()) then
   answer.status = 'at work'   -- its folder is held until that is handed back, or its lease is over
   return reply('refused')
+end
+if A.verb == 'resume' and allowed and not A.above then
+  local over = spent_before(A.budget or {})
+  if over then
+    answer.status, answer.why, answer.text = S.status, over.what, said(over)
+    return reply('refused')
+  end
 end
 if not allowed then answer.status = S.status return reply('refused') end
 
@@ -65,6 +74,7 @@ end
 local verbs = {}
 function verbs.stop()
   to('stopping')
+  stop_clock()
   owe_children('stop')
   forget_hints()
   stop_if_idle()
@@ -76,6 +86,8 @@ function verbs.resume()
   redis.call('HDEL', K.session, 'ended', 'reason')
   A.reason = nil
   to('active')
+  if A.above then spent_before({}) end
+  go_on_counting()
   if failed then return run_anew() end
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
     if load('steps', address).state == 'ready' then table.insert(released, address) end
@@ -94,9 +106,8 @@ end
 
 -- A child has stopped or ended: what waited for that may be over.
 function verbs.poke()
+  close_around(A.address and block_of(A.address) or '')
   stop_if_idle()
-  local root = load('turns', '')
-  if root.state == 'closing' then try_close('', root) end
 end
 
 -- Bind the session to another place: what is ready is hinted there, what runs settles where it is.

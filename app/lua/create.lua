@@ -28,7 +28,10 @@ end
 if A.key then
   redis.call('SET', GLOBAL .. 'idem:' .. A.key, A.session .. '|' .. A.body, 'EX', 7 * 24 * 3600)
 end
-if A.parent then redis.call('SADD', A.parent.base .. 'children', A.session) end
+if A.parent then
+  redis.call('SADD', A.parent.base .. 'children', A.session)
+  redis.call('ZADD', A.parent.base .. 'born', 0, A.parent.address .. '<' .. A.session)
+end
 if redis.call('EXISTS', PROGRAM) == 0 then
   redis.call('HSET', PROGRAM, 'document', ARGV[3])
   for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
@@ -42,6 +45,7 @@ redis.call('ZADD', G.sessions, now, A.session)
 redis.call('ZADD', GLOBAL .. 'status:active', now, A.session)
 session()
 emit('session.created', '', {status = 'active'})
+if budget().wall_ms then start_clock(budget().wall_ms) end
 open_turn('', {})
 open_block('')
 dispatch()

@@ -1,8 +1,23 @@
 -- The sweep found an address in `leases` past its time: a lost or overdue attempt, or a parked step.
 -- A: address, jitter?
--- Returns: lost | timeout | poison | cancelled | woken | look (a child, to be looked at) | alive | gone
+-- The address of the session itself is none: its time is over.
+-- Returns: lost | timeout | poison | cancelled | woken | look (a child, to be looked at) | alive | gone | spent
 local address = A.address
 local step = session() and load('steps', address)
+if address == '' and S.status ~= '' then
+  local due = tonumber(redis.call('HGET', K.session, 'until') or 0)
+  if due > now then
+    redis.call('ZADD', G.leases, due, member(''))
+    return reply('alive')
+  end
+  stop_clock()
+  redis.call('ZREM', G.leases, member(''))
+  if due == 0 then return reply('gone') end
+  note_use('wall_ms', budget().wall_ms)
+  dispatch()
+  flush()
+  return reply('spent')
+end
 if not step or (step.state ~= 'running' and step.state ~= 'parked') then
   redis.call('ZREM', G.leases, member(address))
   return reply('gone')
@@ -41,7 +56,7 @@ local function running()
     return 'timeout'
   end
   step.lost = (step.lost or 0) + 1
-  count('attempts_lost')
+  tally(address, 'attempts_lost')
   if step.lost > LOST_MAX then
     emit('step.expired', address, {why = 'lost', fence = step.fence})
     finish(address, step, 'failed', nil, {code = 'lost', at = address,

@@ -1,5 +1,6 @@
 -- A worker says what came of its attempt: recorded once, and what it releases is released once.
--- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, expand?, ledger?, take, lease_ms, jitter?
+-- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, usage?, expand?, ledger?, take,
+--    lease_ms, jitter?
 -- Returns: settled | again (failed, tried anew) | repeated | superseded; with grants and hints
 local address = A.address
 local step = session() and load('steps', address)
@@ -15,6 +16,7 @@ if step.settled == A.fence then
 end
 if step.state ~= 'running' then return reply('superseded') end
 step.settled = A.fence
+use_of_attempt(address, step, A.usage)
 if A.word == 'failed' then
   fail_attempt(address, step, A.reason, A.retryable, A.text)
 else

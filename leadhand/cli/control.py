@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from leadhand.cli.budgets import budget_options, taken_budget
 
 if TYPE_CHECKING:
     from leadhand.client import Client
@@ -37,12 +39,23 @@ def stop_command(*, session: str) -> int:
 @click.option(
     "--max-iterations", type=int, metavar="N", help="A new limit, where the old one was reached."
 )
-def resume_command(*, session: str, max_iterations: int | None) -> int:
-    """Go on with a stopped or failed SESSION where it was."""
-    from leadhand.cli.connecting import connected
+@budget_options
+def resume_command(*, session: str, max_iterations: int | None, **limits: Any) -> int:
+    """Go on with a stopped or failed SESSION where it was.
 
+    A limit of its budget that is used up has to be raised.
+    """
+    from pydantic import ValidationError
+
+    from leadhand.cli.connecting import connected
+    from leadhand.complaints import complaint
+
+    budget = taken_budget(limits)
     with connected() as client:
-        view = client.resume(session, max_iterations)
+        try:
+            view = client.resume(session, max_iterations, budget=budget or None)
+        except ValidationError as error:
+            raise click.ClickException(f"budget: {complaint(error)}") from None
     click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from leadhand.cli.budgets import used_lines
 from leadhand.cli.lines import elapsed
 from leadhand.cli.picture import loop_name
 from leadhand.cli.tables import plural
@@ -43,6 +44,13 @@ def _head(view: SessionView) -> Iterator[str]:
         f" attempts lost {counted.attempts_lost}, attempts failed {counted.attempts_failed},"
         f" phase retries {counted.phase_retries}"
     )
+    yield from used_lines(view)
+    for node in view.progress.nodes:
+        if node.attempts_failed or node.attempts_lost or node.run > 1:
+            yield (
+                f"  {plain(node.label)}: run {node.run}, attempts lost {node.attempts_lost},"
+                f" failed {node.attempts_failed}"
+            )
     for warning in view.warnings:
         yield f"warning  {plain(warning)}"
     for note in view.notes:
@@ -51,7 +59,7 @@ def _head(view: SessionView) -> Iterator[str]:
 
 def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
     run = f", run {entry.run}" if entry.run > 1 else ""
-    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}"
+    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{_cost(entry)}"
     yield "  doer"
     yield from _some(entry.work)
     for check in entry.checks:
@@ -59,6 +67,13 @@ def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
         yield from _some(str(check.get("feedback") or ""))
     if entry.reason is not None and entry.verdict != "accept":
         yield f"  why: {reason_text(entry.reason.model_dump())}"
+
+
+def _cost(entry: LedgerEntry) -> str:
+    tokens = entry.input_tokens + entry.output_tokens
+    told = [] if entry.cost_usd is None else [f"${entry.cost_usd:.4f}"]
+    told += [plural(tokens, "token")] if tokens else []
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _took(check: Mapping[str, object]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.cli.budgets import budget_options, taken_budget
 from leadhand.cli.tables import echo_json
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 @click.option(
     "--concurrency-key", metavar="KEY", help="Doers with the same key share `limit set key:KEY`."
 )
+@budget_options
 @click.option("--detach", is_flag=True, help="Print the session's id and leave it running.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def spawn_command(*, detach: bool, as_json: bool, **given: Any) -> int:
@@ -99,7 +101,10 @@ def _document(
     from leadhand.callables import as_doer
     from leadhand.loop import loop_document
 
+    budget = taken_budget(limits)
     given = {name: value for name, value in limits.items() if value is not None}
+    if budget:
+        given["budget"] = budget
     try:
         return loop_document(
             task, checkers, doer=as_doer(doer, agent), cwd=given.pop("cwd", None), **given

@@ -147,11 +147,13 @@ class Drive:
         place: str = "",
         nonce: str = "made once",
         parent: Mapping[str, Any] | None = None,
+        budget: Mapping[str, int] | None = None,
     ) -> Answer:
         fields = {
             "kind": "loop", "place": place, "window": str(window), "retention": str(RETENTION_S),
             "schema": "1", "program": self.program.hash, "label": "", "nonce": nonce,
             "parent": json.dumps(parent) if parent else "",
+            "budget": json.dumps(budget) if budget else "",
         }  # fmt: skip
         new = NewSession(
             self.ref, self.program.hash, self.program.model_dump_json(),
@@ -200,11 +202,11 @@ class Drive:
         """Claim and settle at once."""
         return self.settle(self.take(address), word, verdict, **more)
 
-    def beat(self, grant: Grant) -> Answer:
-        return self.run("beat", held(grant))
+    def beat(self, grant: Grant, **more: Any) -> Answer:
+        return self.run("beat", held(grant) | more)
 
-    def release(self, grant: Grant, why: str = "drain") -> Answer:
-        return self.run("release", held(grant) | {"why": why})
+    def release(self, grant: Grant, why: str = "drain", **more: Any) -> Answer:
+        return self.run("release", held(grant) | {"why": why} | more)
 
     def park(self, grant: Grant, on: str = "human", *, wait_s: float = 60, **more: Any) -> Answer:
         until = self.bench.clock.now + round(wait_s * 1000)
@@ -233,6 +235,11 @@ class Drive:
         if verb == "resume" and self.status == "failed":
             arguments |= self.again()
         return self.run("control", arguments | more)
+
+    def poke(self, address: str) -> Answer:
+        """The child of this step has ended."""
+        allowed = ["active", "stopping", "exiting", "aborting"]
+        return self.run("control", {"verb": "poke", "from": allowed, "address": address})
 
     def again(self) -> dict[str, Any]:
         """What a failed session runs anew, by what its outermost nodes came to."""
@@ -326,13 +333,19 @@ class Drive:
         turn = self.turn(f"{node.id}~{run}")
         if turn:
             passed = isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE
-            return turn["verdict"] == "accept" or (passed and turn["verdict"] != "cancelled")
+            good = turn["verdict"] in ("accept", "skipped")
+            return good or (passed and turn["verdict"] != "cancelled")
         record = self.records("steps").get(node.id if run == 1 else f"{node.id}~{run}", {})
         if isinstance(node, Loop) or record.get("verdict") == "terminate":
             return False
         critical = node.critical and node.action is not Action.CHECK
         passed = record.get("state") == "failed" and not critical
         return passed or record.get("state") in ("succeeded", "skipped")
+
+
+def usage(cost_micros: int = 0, tokens_in: int = 0, tokens_out: int = 0) -> dict[str, int]:
+    """What an attempt says that it used."""
+    return {"cost_micros": cost_micros, "tokens_in": tokens_in, "tokens_out": tokens_out}
 
 
 def held(grant: Grant) -> dict[str, Any]:

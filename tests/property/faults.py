@@ -280,6 +280,44 @@ FAULTS = [
         "if true then",
     ),
     Fault(
+        "a turn closes over its children",
+        "_turns",
+        "  if abort_children(turn) then return end\n",
+        "  abort_children(turn)\n",
+    ),
+    Fault(
+        "children of a turn that ends are left alone",
+        "_turns",
+        "      owe('abort', child)\n      table.insert(answer.abort, child)\n    end\n  end\n"
+        "  return working",
+        "    end\n  end\n  return working",
+    ),
+    Fault(
+        "a turn waits for the children of others",
+        "_turns",
+        "redis.call('ZRANGEBYLEX', K.born, below(turn))",
+        "redis.call('ZRANGEBYLEX', K.born, '-', '+')",
+    ),
+    Fault(
+        "a child's end is heard by the session alone",
+        "control",
+        "close_around(A.address and block_of(A.address) or '')",
+        "close_around('')",
+    ),
+    Fault(
+        "nobody knows where a child was born",
+        "create",
+        "  redis.call('ZADD', A.parent.base .. 'born', 0, A.parent.address .. '<' .. A.session)\n",
+        "",
+        "test_a_child_that_is_born_while_its_loop_ends_ends_with_it",
+    ),
+    Fault(
+        "a stop does not wait for children",
+        "_session",
+        " or children_at_work() then return end\n",
+        " then return end\n",
+    ),
+    Fault(
         "a turn that ends leaves its steps ready",
         "_turns",
         "if step.state ~= 'running' then cancel(address, step) end",
@@ -342,6 +380,7 @@ FAULTS = [
         "_turns",
         "step_address(block, given.node, run_of(block, given.node))",
         "step_address(block, given.node, 1)",
+        "test_what_failed_is_decided_by_the_newest_answer",
     ),
     Fault(
         "a skipped step never arrives",
@@ -456,6 +495,77 @@ FAULTS = [
         "  end_root('exit')\n",
         "  end_turn('', 'exit', A.reason)\n",
         "test_exit_of_a_session_that_is_failing_ends_it_exited",
+    ),
+    # What is used, and may be
+    Fault(
+        "a cost told by a heartbeat counts again at the end",
+        "_budget",
+        "usage.cost_micros - (step.told or 0)",
+        "usage.cost_micros",
+    ),
+    Fault("a late heartbeat counts again", "beat", "  step.told = A.spent_micros\n", ""),
+    Fault(
+        "what an attempt told is taken off the next one's",
+        "_ready",
+        "step.hints, step.told = now, nil, nil, nil, nil, nil",
+        "step.hints = now, nil, nil, nil, nil",
+    ),
+    Fault(
+        "a settle that comes again is counted again",
+        "settle",
+        "if step.settled == A.fence then\n",
+        "if step.settled == A.fence then\n  use_of_attempt(address, step, A.usage)\n  flush()\n",
+    ),
+    Fault(
+        "what a released attempt used is forgotten",
+        "release",
+        "use_of_attempt(address, step, A.usage)\n",
+        "",
+    ),
+    Fault(
+        "an iteration is charged with the one before",
+        "_budget",
+        "  turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil\n",
+        "",
+    ),
+    Fault(
+        "a budget may be passed",
+        "_budget",
+        "used >= limit then reached",
+        "used > limit then reached",
+    ),
+    Fault(
+        "a stopping session ends for its budget",
+        "_budget",
+        "  if reached and S.status == 'active' then end_spent() end\n",
+        "  if reached then end_spent() end\n",
+    ),
+    Fault(
+        "an iteration is begun that the budget does not have",
+        "_turns",
+        "  if iteration < turn.max and spent_up(1) then return end_spent() end\n",
+        "",
+    ),
+    Fault(
+        "a loop is begun that the budget does not have",
+        "_turns",
+        "  if max > 0 and spent_up(0) then return end_spent() end\n",
+        "",
+    ),
+    Fault("the clock runs while stopped", "control", "  stop_clock()\n", ""),
+    Fault("the clock runs after the end", "_session", "  stop_clock()\n", ""),
+    Fault("a resumed session has no clock", "control", "  go_on_counting()\n", ""),
+    Fault(
+        "time before the stop is given back",
+        "_budget",
+        "start_clock(math.max(0, budget().wall_ms - S.waited))",
+        "start_clock(budget().wall_ms)",
+    ),
+    Fault(
+        "a passed budget is no hindrance to a resume",
+        "control",
+        "  local over = spent_before(A.budget or {})\n  if over then\n",
+        "  local over = spent_before(A.budget or {})\n  if false then\n",
     ),
     # The window
     Fault(

@@ -7,9 +7,11 @@ keys. Whoever changes a rule of the engine changes it here as well, and the two 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from app.program import Action, Given, Loop, OnFail, Program, Step, needs_of
 
@@ -49,8 +51,19 @@ class StepRun:
     look_at: int = 0
     on: str = ""
     verdict: str | None = None
+    #: What its heartbeats told of this attempt's cost.
+    told: int = 0
     settled: int | None = None
     granted: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Child:
+    """A session that a step started."""
+
+    name: str
+    step: StepRun
+    at_work: bool = True
 
 
 @dataclass(eq=False)
@@ -66,6 +79,8 @@ class Turn:
     inner: Block | None = None
     arrived: int = 0
     width: int = 0
+    #: What its open iteration cost.
+    cost: int = 0
 
     @property
     def loop(self) -> bool:
@@ -106,18 +121,28 @@ class Block:
 class Model:
     """One session. Every method answers the word that the script of its name should answer."""
 
-    def __init__(self, program: Program, now: int) -> None:
+    def __init__(
+        self, program: Program, now: int, budget: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.now = now
+        self.budget = dict(budget)
+        #: When the session's time is over; and what was left of it where the clock stands still.
+        self.until = now + budget["wall_ms"] if "wall_ms" in budget else None
+        self.left = budget.get("wall_ms", 0)
+        self.reached = False
         self.status = "active"
         self.steps: dict[str, StepRun] = {}
         self.turns: dict[str, Turn] = {}
         self.events: Counter[tuple[str, str]] = Counter({("session.created", ""): 1})
-        self.ledger: Counter[tuple[str, int, str]] = Counter()
+        self.ledger: Counter[tuple[str, int, str, int]] = Counter()
         self.counters: Counter[str] = Counter()
+        self.used: Counter[str] = Counter()
         self.released: list[StepRun] = []
         self.allowance: int | None = None
         self.exited: tuple[str, int] = ("", 0)
         self.steered: str | None = None
+        self.children: dict[str, Child] = {}
+        self.aborted: set[str] = set()
         self.root = Turn("", None, None)
         self.turns[""] = self.root
         self.root.inner = Block(self.root, "", program.body)
@@ -146,13 +171,20 @@ class Model:
         step.attempt += 1
         step.deadline = self.now + round(step.node.timeout_s * 1000)
         step.lease = min(self.now + lease_ms, step.deadline + GRACE_MS)
+        step.told = 0
         self._tell("step.claimed", step.address)
 
-    def beat(self, address: str, fence: int, nonce: str, lease_ms: int) -> str:
+    def beat(
+        self, address: str, fence: int, nonce: str, lease_ms: int, spent_micros: int = 0
+    ) -> str:
         step = self._holder(address, fence, nonce)
         if step is None:
             return "lost"
         step.lease = min(self.now + lease_ms, (step.deadline or 0) + GRACE_MS)
+        if spent_micros > step.told:
+            self._use(step, spent_micros - step.told)
+            step.told = spent_micros
+            self._end_if_spent()
         if not step.block.open:
             by, at = self.exited
             return "ok" if by == address and self.now < at + EXIT_GRACE_MS else "cancel"
@@ -160,7 +192,8 @@ class Model:
 
     def settle(
         self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
-        retryable: bool, expand: dict[str, list[str]], busy: dict[str, int] | None = None,
+        retryable: bool, expand: dict[str, list[str]], usage: Mapping[str, int],
+        busy: dict[str, int] | None = None,
     ) -> str:  # fmt: skip
         step = self.steps.get(address)
         if step is None or (step.fence, step.nonce) != (fence, nonce):
@@ -170,6 +203,7 @@ class Model:
         if step.state != "running":
             return "superseded"
         step.settled = fence
+        self._use_all(step, usage)
         if word == "failed" and busy and step.busy < busy["tries"] and step.block.open:
             step.busy += 1
             self._come_back(step, busy.get("after_ms", 1000 * 2 ** (step.busy - 1)))
@@ -177,14 +211,17 @@ class Model:
             self._fail_attempt(step, verdict, retryable=retryable, expand=expand)
         else:
             self._finish(step, word, verdict, expand)
+        self._end_if_spent()
         return "again" if step.state == "ready" else "settled"
 
-    def release(self, address: str, fence: int, nonce: str) -> str:
+    def release(self, address: str, fence: int, nonce: str, usage: Mapping[str, int]) -> str:
         step = self._holder(address, fence, nonce)
         if step is None:
             return "superseded"
         step.attempt -= 1
+        self._use_all(step, usage)
         self._hand_back(step, "step.released")
+        self._end_if_spent()
         return "released"
 
     def park(self, address: str, fence: int, nonce: str, on: str, until: int) -> str:
@@ -197,6 +234,8 @@ class Model:
         if not step.block.open:
             self._hand_back(step, "step.released")
             return "superseded"
+        if on == "child" and any(c.step is step and not c.at_work for c in self.children.values()):
+            return "ended"
         step.state, step.fence, step.lease, step.deadline = "parked", fence + 1, None, None
         step.on, step.until, step.look_at = on, until, until
         self._tell("step.parked", address)
@@ -208,15 +247,26 @@ class Model:
         if step is None or step.state != "parked" or step.fence != fence:
             return "superseded"
         self._finish(step, word, None, {})
+        self._end_if_spent()
         return "settled"
 
     def expire(self, address: str) -> str:
+        if address == "":
+            return self._expire_all()
         step = self.steps.get(address)
         if step is None or step.state not in ("running", "parked"):
             return "gone"
-        if step.state == "parked":
-            return self._expire_parked(step)
-        return self._expire_running(step)
+        word = (self._expire_parked if step.state == "parked" else self._expire_running)(step)
+        self._end_if_spent()
+        return "cancelled" if word == "lost" and step.state == "cancelled" else word
+
+    def _expire_all(self) -> str:
+        if self.until is None or self.until > self.now:
+            return "gone" if self.until is None else "alive"
+        self._stop_clock()
+        self.reached = True
+        self._end_if_spent()
+        return "spent"
 
     def control(
         self,
@@ -225,6 +275,7 @@ class Model:
         *,
         by: tuple[str, int] | None = None,
         allowance: int | None = None,
+        budget: Mapping[str, int] | None = None,
     ) -> str:
         if nonce == self.steered:
             return "done"
@@ -234,8 +285,30 @@ class Model:
                 return "refused"
         if self.status not in MAY[verb]:
             return "refused"
+        if verb == "resume":
+            self.used["wall_ms"] = self.budget.get("wall_ms", 0) - self.left
+            limits = {**self.budget, **(budget or {})}
+            if any(self.used[name] >= limit for name, limit in limits.items()):
+                return "refused"
+            self.budget = limits
         self.steered = nonce
         self._steer(verb, by, allowance)
+        self._end_if_spent()
+        return "done"
+
+    def spawn(self, address: str, name: str) -> None:
+        """A step that runs starts a child session."""
+        self.children[name] = Child(name, self.steps[address])
+
+    def child_ends(self, name: str) -> None:
+        self.children[name].at_work = False
+
+    def poke(self, name: str) -> str:
+        """A child has ended, and says so."""
+        if self.status not in ("active", "stopping", "exiting", "aborting"):
+            return "refused"
+        self._close_around(self.children[name].step.block)
+        self._stop_if_idle()
         return "done"
 
     # How it comes about
@@ -246,8 +319,11 @@ class Model:
             verb, "aborting"
         )
         self._tell("session.status", "")
+        if verb == "resume" and "wall_ms" in self.budget:
+            self.until = self.now + self.budget["wall_ms"] - self.used["wall_ms"]
         match verb:
             case "stop":
+                self._stop_clock()
                 self._stop_if_idle()
             case "resume" if failed:
                 self.allowance = allowance
@@ -350,6 +426,9 @@ class Model:
         outermost = block.turn is self.root and self.allowance is not None
         turn.max = self.allowance or 0 if outermost else node.max_iterations
         turn.left = left
+        if turn.max > 0 and self._spent_up(0):
+            self._end_spent()
+            return
         self.turns[turn.address] = turn
         block.begin(node.id, turn)
         self._tell("loop.opened", turn.address)
@@ -378,6 +457,9 @@ class Model:
 
     def _turn_over(self, turn: Turn) -> None:
         """An iteration is over, and did not end the loop."""
+        if turn.iteration < turn.max and self._spent_up(1):
+            self._end_spent()
+            return
         self._write(turn, "retry")
         if turn.iteration < turn.max:
             self._iterate(turn)
@@ -397,6 +479,7 @@ class Model:
         self._leave(step, word)
         step.verdict = verdict
         self.counters["steps"] += 1
+        self._note("steps", 1)
         self._tell("step.settled", step.address)
         for name, items in expand.items():
             block.widths[name] = len(items)
@@ -495,6 +578,10 @@ class Model:
                 self._close_if_quiet(turn)
 
     def _close_if_quiet(self, turn: Turn) -> None:
+        below = {c.name for c in self._at_work() if turn in c.step.block.turns()}
+        self.aborted |= below
+        if below:
+            return
         running = (step for step in self.steps.values() if step.state == "running")
         if not any(turn in step.block.turns() for step in running):
             self._close(turn, str(turn.verdict))
@@ -520,6 +607,8 @@ class Model:
 
     def _end_session(self, status: str) -> None:
         self.status = status
+        self._stop_clock()
+        self.aborted |= self.children.keys()
         self._tell("session.ended", "")
 
     def _cancel(self, step: StepRun) -> None:
@@ -529,15 +618,57 @@ class Model:
     def _leave(self, step: StepRun, state: str) -> None:
         step.state, step.lease, step.deadline, step.due = state, None, None, None
 
+    def _at_work(self) -> list[Child]:
+        return [child for child in self.children.values() if child.at_work]
+
     def _stop_if_idle(self) -> None:
+        if self._at_work():
+            return
         if self.status == "stopping" and not any(s.state == "running" for s in self.steps.values()):
             self.status = "stopped"
             self._tell("session.status", "")
 
     def _write(self, turn: Turn, verdict: str) -> None:
         if turn.loop:
-            self.ledger[turn.address, turn.iteration, verdict] += 1
+            self.ledger[turn.address, turn.iteration, verdict, turn.cost] += 1
+            turn.cost = 0
             self.counters["iterations"] += 1
+            self.used["iterations"] += 1
+
+    def _use_all(self, step: StepRun, usage: Mapping[str, int]) -> None:
+        self._use(step, max(0, usage["cost_micros"] - step.told))
+        for name in ("tokens_in", "tokens_out"):
+            self.counters[name] += usage[name]
+            self._note("tokens", usage[name])
+
+    def _use(self, step: StepRun, micros: int) -> None:
+        self.counters["cost_micros"] += micros
+        self._note("cost_micros", micros)
+        for turn in step.block.turns():
+            turn.cost += micros
+
+    def _note(self, name: str, more: int) -> None:
+        """So much more is used; what reaches its limit ends the session if nothing else does."""
+        self.used[name] += more
+        self.reached = self.reached or self.used[name] >= self.budget.get(name, math.inf)
+
+    def _spent_up(self, more: int) -> bool:
+        """Whether no further iteration may begin."""
+        iterations = self.used["iterations"] + more >= self.budget.get("iterations", math.inf)
+        return self.status == "active" and (self.reached or iterations)
+
+    def _end_spent(self) -> None:
+        if self.root.state == "open":
+            self._end(self.root, "terminate")
+
+    def _end_if_spent(self) -> None:
+        if self.reached and self.status == "active":
+            self._end_spent()
+        self.reached = False
+
+    def _stop_clock(self) -> None:
+        if self.until is not None:
+            self.left, self.until = max(0, self.until - self.now), None
 
     def _tell(self, kind: str, address: str) -> None:
         self.events[kind, address] += 1

@@ -17,6 +17,16 @@ def random_program(choose: Choose) -> Program:
     return Program(body=_block(choose, depth=0))
 
 
+def random_budget(choose: Choose) -> dict[str, int]:
+    """What a session may use: mostly all that it likes, else little of one thing."""
+    budget: dict[str, int] = choose((
+        {}, {}, {}, {"steps": choose((3, 8))}, {"iterations": choose((1, 2))},
+        {"cost_micros": choose((50, 500))}, {"tokens": choose((8, 108))},
+        {"wall_ms": choose((4_000, 75_000))}, {"steps": 8, "wall_ms": 75_000},
+    ))  # fmt: skip
+    return budget
+
+
 def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
     count = choose((2, 3, 4, 5) if depth == 0 else (1, 2, 2, 3))
     body: list[Step | Loop] = []

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
+from app.keys import SessionRef
 from app.program import Action, Program, Step
 from app.records import Answer, Grant
 from app.store import Verb
-from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held
+from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
 from tests.property.model import Model, StepRun, Turn
 from tests.property.random_programs import Choose
 
 HINT_MAX_MS = 48_000
-COUNTERS = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
+COUNTERS = (
+    "steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries",
+    "cost_micros", "tokens_in", "tokens_out",
+)  # fmt: skip
+#: Beyond what any of the programs here uses.
+PLENTY = {"steps": 100_000, "iterations": 100_000, "cost_micros": 10**9, "tokens": 10**9,
+          "wall_ms": 10**9}  # fmt: skip
 
 
 class Call(NamedTuple):
@@ -29,18 +36,26 @@ class Call(NamedTuple):
 class Simulation:
     """One session; every public method does something to it and compares what came of it."""
 
-    def __init__(self, bench: Bench, program: Program, *, window: int, place: str = "") -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        program: Program,
+        *,
+        window: int,
+        place: str = "",
+        budget: Mapping[str, int] | None = None,
+    ) -> None:
         bench.restart()
         self.bench = bench
-        self.drive: Drive = bench.start(program, window=window, place=place)
-        self.model = Model(program, bench.clock.now)
+        self.drive: Drive = bench.start(program, window=window, place=place, budget=budget)
+        self.model = Model(program, bench.clock.now, budget or {})
         self.window, self.place = window, place
         self.hints: list[str] = self.drive.hinted
         self.grants: list[Grant] = []
         self.calls: list[Call] = []
         self.fences: list[tuple[str, int]] = []
         self._told: Counter[tuple[str, str]] = Counter()
-        self._written: Counter[tuple[str, int, str]] = Counter()
+        self._written: Counter[tuple[str, int, str, int]] = Counter()
         self._event, self._line = "-", 0
         self.grace_until, self.run_ids = 0, 1
         bench.due(run_id="run 1")
@@ -101,6 +116,7 @@ class Simulation:
             expand=self._widths(grant.address, choose),
             take=[self.bench.nonce() for _ in range(choose((0, 0, 1, 3)))],
             worker="w",
+            usage=random_usage(choose),
         )
         if not fair and choose((False, False, True)):
             self.repeat(choose, last=1)
@@ -118,8 +134,50 @@ class Simulation:
 
     def park(self, grant: Grant, choose: Choose, *, on: str) -> None:
         until = self.bench.clock.now + choose((5_000, 60_000, 0))
-        child = {"child": "cccccccc", "child_base": "lh:{c}:c:"} if on == "child" else {}
-        self.call("park", **held(grant), on=on, until_ms=until, **child)
+        child: dict[str, str] = {}
+        if on == "child":
+            name = self._child_of(grant.address)
+            child = {"child": name, "child_base": self.bench.store.keys.base(self._ref(name))}
+        answer = self.call("park", **held(grant), on=on, until_ms=until, **child)
+        if answer.word == "ended":
+            self.settle(grant, choose, fair=True)
+
+    def spawn(self, choose: Choose) -> None:
+        """A step that is held starts its child session, unless an attempt before it has."""
+        holders = [
+            g.address for g in self.grants[-20:]
+            if self._holds(g) and self.model.steps[g.address].node.action is Action.CHILD
+        ]  # fmt: skip
+        if holders:
+            address = choose(holders)
+            if self._child_of(address) not in self.model.children:
+                self._start_child(address)
+
+    def _start_child(self, address: str) -> None:
+        """All that its parent sees of a child: its status, and the step that it stands below."""
+        name, key = self._child_of(address), self.bench.store.keys.part
+        self.bench.redis.hset(key(self._ref(name), "session"), "status", "active")
+        self.bench.redis.sadd(self.drive.key("children"), name)
+        self.bench.redis.zadd(self.drive.key("born"), {f"{address}<{name}": 0})
+        self.model.spawn(address, name)
+
+    def end_child(self, choose: Choose, *, fair: bool = False) -> None:
+        """A child session ends, and its parent hears of it, or does not yet."""
+        working = [child.name for child in self.model.children.values() if child.at_work]
+        if working:
+            name = choose(working)
+            session = self.bench.store.keys.part(self._ref(name), "session")
+            self.bench.redis.hset(session, mapping={"status": "aborted", "ended": 1})
+            self.model.child_ends(name)
+        if self.model.children and (fair or choose((True, True, False))):
+            name = name if working else choose(sorted(self.model.children))
+            self.call("poke", child=name, address=self.model.children[name].step.address)
+
+    def _child_of(self, address: str) -> str:
+        return f"of {address}"
+
+    def _ref(self, child: str) -> SessionRef:
+        return SessionRef(child, self.drive.ref.root)
 
     def zombie(self, choose: Choose) -> None:
         """Somebody of any age speaks as if the step were still his."""
@@ -131,14 +189,23 @@ class Simulation:
                 self.settle(grant, choose)
             case "park":
                 self.park(grant, choose, on=choose(("human", "wait", "child")))
-            case verb:
-                self.call(verb, **held(grant))
+            case "beat":
+                self.beat(grant, choose)
+            case _:
+                self.call("release", **held(grant), usage=random_usage(choose))
+
+    def beat(self, grant: Grant, choose: Choose) -> None:
+        self.call("beat", **held(grant), spent_micros=choose((0, 0, 3, 40, 500)))
 
     def holder(self, choose: Choose) -> None:
         """Somebody who holds a step beats, or hands it back."""
         holders = [g for g in self.grants[-20:] if self._holds(g)]
         if holders:
-            self.call(choose(("beat", "beat", "release")), **held(choose(holders)))
+            grant = choose(holders)
+            if choose((True, True, False)):
+                self.beat(grant, choose)
+            else:
+                self.call("release", **held(grant), usage=random_usage(choose))
 
     def answer(self, choose: Choose) -> None:
         """An answer to any question that was ever asked."""
@@ -185,7 +252,7 @@ class Simulation:
         """A sweeper that was paused looks at anything, at the wrong time."""
         steps = self.model.steps
         held_now = [a for a, step in steps.items() if step.state in ("running", "parked")]
-        address = choose(choose((held_now, sorted(steps))) or ["nowhere"])
+        address = choose(choose((held_now, sorted(steps), [""])) or ["nowhere"])
         if choose((True, False)):
             self.call("expire", address=address)
         else:
@@ -203,7 +270,7 @@ class Simulation:
             grant = choose(self.grants[-10:])
             more = {"by": grant.address, "fence": grant.fence}
         if verb == "resume":
-            more = {"max_iterations": choose((None, 1, 0))}
+            more = {"max_iterations": choose((None, 1, 0)), "budget": choose((None, PLENTY))}
         self.call("control", steer=verb, nonce=self.bench.nonce(), **more)
 
     def bring_to_its_end(self) -> None:
@@ -218,7 +285,10 @@ class Simulation:
             if self.model.status in ("completed", "exited", "aborted") or resumes < 0:
                 break
             if self.model.status in ("stopped", "failed"):
-                self.call("control", steer="resume", nonce=self.bench.nonce(), max_iterations=2)
+                self.call(
+                    "control", steer="resume", nonce=self.bench.nonce(), max_iterations=2,
+                    budget=PLENTY,
+                )  # fmt: skip
             self._fair_round()
         else:
             raise AssertionError(f"stuck: {self.model.status}, live: {self.drive.live}")
@@ -233,6 +303,8 @@ class Simulation:
                 self.finish_one(_first, fair=True)
         for address in hinted:
             self.call("claim", address=address, nonce=self.bench.nonce())
+        for _ in range(len(self.model.children)):
+            self.end_child(_first, fair=True)
         for address, step in list(self.model.steps.items()):
             if step.state == "parked" and step.on == "child":
                 self.call("answer", address=address, fence=step.fence, word="succeeded", by="it")
@@ -267,6 +339,8 @@ class Simulation:
             case "control":
                 more = {k: v for k, v in arguments.items() if k != "steer"}
                 answer = drive.control(arguments["steer"], **more)
+            case "poke":
+                answer = drive.poke(arguments["address"])
             case _:
                 text = json.dumps({"word": arguments.get("word")})
                 outcome = text if verb in ("settle", "answer") else ""
@@ -296,11 +370,14 @@ class Simulation:
                 )
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
+            case "poke":
+                return model.poke(given["child"])
             case "control":
                 by = (given["by"], given["fence"]) if "by" in given else None
                 return model.control(
-                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations")
-                )
+                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
+                    budget=given.get("budget"),
+                )  # fmt: skip
             case _:
                 given.pop("lease_ms")
                 word = model.settle(**given)
@@ -355,7 +432,10 @@ class Simulation:
         pipe.zrange(store.keys.everywhere("ready"), 0, -1, withscores=True)
         pipe.lrange(key("ledger"), self._line, -1)
         pipe.xrange(key("events"), self._event)
-        names = ("session", "steps", "turns", *sets, "leases", "ready", "ledger", "events")
+        pipe.zrange(store.keys.everywhere("errands"), 0, -1)
+        names = (
+            "session", "steps", "turns", *sets, "leases", "ready", "ledger", "events", "errands",
+        )  # fmt: skip
         seen = dict(zip(names, pipe.execute(), strict=True))
         for part in ("steps", "turns"):
             seen[part] = {address: json.loads(text) for address, text in seen[part].items()}
@@ -394,6 +474,12 @@ class Simulation:
             assert stored == (turn.state, turn.iteration, turn.verdict), id_
         assert seen["turns"].keys() == self.model.turns.keys()
 
+        owed = {errand.split("|")[1] for errand in seen["errands"] if errand.startswith("abort|")}
+        ours = owed & self.model.children.keys()
+        assert {name for name in ours if self.model.children[name].at_work} == {
+            name for name in self.model.aborted if self.model.children[name].at_work
+        }
+
     def _check_told(self, seen: dict[str, Any]) -> None:
         for id_, fields in seen["events"]:
             self._event = f"({id_}"
@@ -401,11 +487,13 @@ class Simulation:
         assert self._told == self.model.events
         for line in map(json.loads, seen["ledger"]):
             self._line += 1
-            self._written[f"{line['loop']}~{line['run']}", line["iteration"], line["verdict"]] += 1
-        plain = Counter[tuple[str, int, str]]()
-        for (id_, iteration, verdict), times in self.model.ledger.items():
+            cost = round(line.get("cost_usd", 0) * 1_000_000)
+            name = f"{line['loop']}~{line['run']}"
+            self._written[name, line["iteration"], line["verdict"], cost] += 1
+        plain = Counter[tuple[str, int, str, int]]()
+        for (id_, iteration, verdict, cost), times in self.model.ledger.items():
             loop, run = self.model.turns[id_], id_.rpartition("~")[2]
-            plain[f"{_path(loop)}~{run}", iteration, verdict] += times
+            plain[f"{_path(loop)}~{run}", iteration, verdict, cost] += times
         assert self._written == plain
 
     def _check_sets(self, seen: dict[str, Any]) -> None:
@@ -439,14 +527,16 @@ class Simulation:
                 assert out[self._queue(step)] == self.window, f"{step.address} waits for nothing"
         assert {entry.split("<", 1)[1] for entry in seen["hinted"]} <= scores.keys()
         if not ready:
-            assert any(s.state in ("running", "parked") for s in self.model.steps.values()), "stuck"
+            held_now = any(s.state in ("running", "parked") for s in self.model.steps.values())
+            assert held_now or any(c.at_work for c in self.model.children.values()), "stuck"
 
     def ready(self) -> list[str]:
         return [a for a, step in self.model.steps.items() if step.state == "ready"]
 
     def _leases(self) -> dict[str, int]:
-        """When each attempt and each parked step is looked at."""
-        return {
+        """When each attempt and each parked step is looked at, and the session for its time."""
+        clock = {} if self.model.until is None else {"": self.model.until}
+        return clock | {
             address: step.look_at if step.state == "parked" else int(step.lease or 0)
             for address, step in self.model.steps.items()
             if step.state in ("running", "parked")
@@ -484,6 +574,14 @@ class Simulation:
             if isinstance(node, Step) and node.for_each == "${it}" and before is step.node
         ]
         return {name: [str(item) for item in range(choose((0, 1, 3)))] for name in wanting}
+
+
+def random_usage(choose: Choose) -> dict[str, int]:
+    """What an attempt used: mostly nothing."""
+    used: dict[str, int] = choose(
+        (usage(), usage(), usage(), usage(50, 7, 1), usage(10), usage(0, 100))
+    )
+    return used
 
 
 def _first(options: Sequence[Any]) -> Any:

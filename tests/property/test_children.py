@@ -7,8 +7,9 @@ from pydantic import JsonValue
 
 from app.engine import About
 from app.keys import SessionRef
-from app.outcomes import Outcome
+from app.outcomes import Outcome, Usage
 from app.program import Action, Program, Step
+from leadhand.documents import Budget
 from tests.property.world import World
 from workers.parking import LOOK_MS, park
 
@@ -147,3 +148,34 @@ def test_a_child_that_a_user_stopped_stays_so_when_its_parent_is_resumed(world: 
     world.engine.control(parent.id, "resume")
     world.later(2_000)
     assert world.engine.session(child.id).status == "stopped"
+
+
+def using(cost_usd: float) -> Outcome:
+    return Outcome(word="succeeded", usage=Usage(cost_usd=cost_usd, input_tokens=9))
+
+
+def test_what_a_child_cost_counts_in_its_parent_once(world: World) -> None:
+    parent, child = family(world)
+    world.settle(child, world.grant(child, "loop~1[1]/do"), using(0.25))
+    assert world.engine.session(parent.id).counters.cost_usd == 0
+    world.engine.control(child.id, "abort", reason="enough")
+    world.engine.run_errand(f"deliver|{child.member}")
+    counters = world.engine.session(parent.id).counters
+    assert (counters.cost_usd, counters.input_tokens) == (0.25, 9)
+    assert world.engine.watch.lately().used["cost_micros"] == 250_000
+    assert world.engine.steps(parent.id).items[0].cost_usd == 0.25
+
+
+def test_a_childs_cost_uses_up_its_parents_budget(world: World) -> None:
+    about = About(kind="loop", name="x", budget=Budget(cost_usd=0.2))
+    two = Program(body=(*PARENT.body, Step(id="then", action=Action.TOOL)))
+    id_ = world.engine.start(two, about).session
+    parent = SessionRef(id_, id_)
+    park(world.engine, world.engine.work(parent, world.grant(parent, "kid")))
+    (kid,) = world.engine.store.children(parent)
+    child = SessionRef(kid, id_)
+    world.settle(child, world.grant(child, "loop~1[1]/do"), using(0.25))
+    (judge,) = world.settle(child, world.grant(child, "loop~1[1]/check.true")).grants
+    world.settle(child, judge, Outcome(word="succeeded", verdict="accept"))
+    view = world.engine.session(id_)
+    assert (view.status, view.reason and view.reason.code.value) == ("failed", "budget")

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from tests.property.driving import Bench
-from tests.property.random_programs import Choose, random_program
+from tests.property.random_programs import Choose, random_budget, random_program
 from tests.property.simulation import Simulation
 
 
@@ -50,7 +50,8 @@ class EngineMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, window: int) -> None:
         place = data.draw(st.sampled_from(("", "here")))
         program = random_program(choosing(data))
-        self.sim = Simulation(self.bench, program, window=window, place=place)
+        budget = random_budget(choosing(data))
+        self.sim = Simulation(self.bench, program, window=window, place=place, budget=budget)
 
     @rule(data=st.data(), rounds=st.integers(1, 4))
     def pump(self, data: st.DataObject, rounds: int) -> None:
@@ -79,6 +80,14 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         self.sim.answer(choosing(data))
+
+    @rule(data=st.data())
+    def spawn(self, data: st.DataObject) -> None:
+        self.sim.spawn(choosing(data))
+
+    @rule(data=st.data())
+    def end_child(self, data: st.DataObject) -> None:
+        self.sim.end_child(choosing(data))
 
     @rule(data=st.data(), last=st.sampled_from((1, 5, 60)))
     def repeat(self, data: st.DataObject, last: int) -> None:

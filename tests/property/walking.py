@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.property.driving import Bench
-from tests.property.random_programs import Choose, random_program
+from tests.property.random_programs import Choose, random_budget, random_program
 from tests.property.simulation import Simulation
 
 STEPS = 40
@@ -17,8 +17,9 @@ def walk(bench: Bench, seed: int) -> None:
     random = Random(seed)
     choose = random.choice
     sim = Simulation(
-        bench, random_program(choose), window=choose((100, 1, 2)), place=choose(("", "here"))
-    )
+        bench, random_program(choose), window=choose((100, 1, 2)), place=choose(("", "here")),
+        budget=random_budget(choose),
+    )  # fmt: skip
     acts: dict[Callable[[], None], int] = {
         lambda: sim.pump(choose, rounds=3): 24,
         lambda: sim.deliver(choose, times=2): 8,
@@ -26,6 +27,8 @@ def walk(bench: Bench, seed: int) -> None:
         lambda: sim.zombie(choose): 10,
         lambda: sim.holder(choose): 10,
         lambda: sim.answer(choose): 6,
+        lambda: sim.spawn(choose): 10,
+        lambda: sim.end_child(choose): 3,
         lambda: sim.repeat(choose): 8,
         lambda: sim.tick(choose((0.5, 2, 4, 11, 31, 31, 31, 75, 400))): 10,
         lambda: sim.claim_again(choose): 6,

@@ -28,10 +28,11 @@ def client(engine: MemoryEngine) -> FlaskClient:
 
 
 def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """All numbers, by the name of their family."""
+    """All numbers, by the name that they are told under."""
     return {
-        family.name: [(dict(sample.labels), sample.value) for sample in family.samples]
+        family.samples[0].name: [(dict(sample.labels), sample.value) for sample in family.samples]
         for family in text_string_to_metric_families(text)
+        if family.samples
     }
 
 

@@ -1,0 +1,143 @@
+-- What a session uses, and may use: steps, iterations, cost, tokens and time. Counted once, and what
+-- reaches its limit ends the session, unless the same transition ended it anyway.
+local end_turn
+local reached           -- the first budget that this transition reached: {what, used, limit}
+
+-- The limits by name: steps, iterations, cost_micros, tokens, wall_ms.
+local function budget()
+  if not S.limits then S.limits = S.budget ~= '' and cjson.decode(S.budget) or {} end
+  return S.limits
+end
+
+local function note_use(what, used)
+  local limit = budget()[what]
+  if limit and used >= limit then reached = reached or {what = what, used = used, limit = limit} end
+end
+
+local function used(name)
+  return tonumber(redis.call('HGET', K.session, name) or 0)
+end
+
+-- A session's counter, and the same of each turn around the address.
+local function tally(address, name, by)
+  local total = count(name, by)
+  for _, around in ipairs(turns_around(block_of(address))) do
+    local turn = around.id ~= '' and load('turns', around.id)
+    if turn then
+      turn[name] = (turn[name] or 0) + (by or 1)
+      save('turns', around.id)
+    end
+  end
+  return total
+end
+
+-- What was used at a step: told by its attempt, or by the child session that it started.
+local function use(address, step, usage)
+  for name, by in pairs(usage) do
+    if by > 0 then
+      step[name] = (step[name] or 0) + by
+      local total = tally(address, name, by)
+      if name == 'cost_micros' then note_use(name, total) end
+    end
+  end
+  save('steps', address)
+  if budget().tokens then note_use('tokens', used('tokens_in') + used('tokens_out')) end
+end
+
+local function count_for_all(usage)
+  for name, by in pairs(usage) do
+    if by > 0 then redis.call('HINCRBY', G.used, name, by) end
+  end
+end
+
+-- An attempt tells its whole usage at its end; of its cost, what its heartbeats told is counted already.
+local function use_of_attempt(address, step, usage)
+  if not usage then return end
+  local more = {cost_micros = math.max(0, usage.cost_micros - (step.told or 0)),
+    tokens_in = usage.tokens_in, tokens_out = usage.tokens_out}
+  count_for_all(more)
+  use(address, step, more)
+end
+
+-- A child's usage is its parent's too: as much of it as the parent has not been told before.
+local function use_of_child(child, address)
+  local base = BASE:sub(1, -#A.session - 2) .. child .. ':session'
+  local step = load('steps', address)
+  if not step or redis.call('EXISTS', base) == 0 then return end
+  local more = {}
+  for _, name in ipairs({'cost_micros', 'tokens_in', 'tokens_out'}) do
+    local told = redis.call('HMGET', base, name, 'told_' .. name)
+    more[name] = tonumber(told[1] or 0) - tonumber(told[2] or 0)
+    if more[name] > 0 then redis.call('HSET', base, 'told_' .. name, told[1]) end
+  end
+  use(address, step, more)
+end
+
+-- What one iteration used goes behind its entry, as JSON that nothing else has touched.
+local function with_usage(entry, turn)
+  local cost, tokens_in, tokens_out = turn.cost_micros, turn.tokens_in, turn.tokens_out
+  turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil
+  if cost then entry = entry:sub(1, -2) .. string.format(',"cost_usd":%.6f}', cost / 1000000) end
+  if not (tokens_in or tokens_out) then return entry end
+  return entry:sub(1, -2) .. string.format(',"input_tokens":%d,"output_tokens":%d}',
+    tokens_in or 0, tokens_out or 0)
+end
+
+local SAID = {steps = '%d of %d steps', iterations = '%d of %d iterations', tokens = '%d of %d tokens'}
+local function said(over)
+  if over.what == 'cost_micros' then
+    return string.format('%.4f of %.4f USD', over.used / 1000000, over.limit / 1000000)
+  elseif over.what == 'wall_ms' then
+    return string.format('%.1f of %.1f s', over.used / 1000, over.limit / 1000)
+  end
+  return string.format(SAID[over.what], over.used, over.limit)
+end
+
+-- The wall clock of a session stands in `leases` under no address; it stands still while stopped.
+local function start_clock(left)
+  redis.call('HSET', K.session, 'until', now + left)
+  redis.call('HDEL', K.session, 'left')
+  redis.call('ZADD', G.leases, now + left, member(''))
+end
+
+local function stop_clock()
+  local due = redis.call('HGET', K.session, 'until')
+  if not due then return end
+  redis.call('HSET', K.session, 'left', math.max(0, tonumber(due) - now))
+  redis.call('HDEL', K.session, 'until')
+  redis.call('ZREM', G.leases, member(''))
+end
+
+local function end_spent()
+  if load('turns', '').state ~= 'open' then return end
+  end_turn('', 'terminate', {code = 'budget', at = '', text = 'its budget is used up: ' .. said(reached)})
+end
+
+-- Whether no further iteration may begin; `more` are those that are about to be counted.
+local function spent_up(more)
+  if S.status ~= 'active' then return false end
+  if budget().iterations then note_use('iterations', used('iterations') + more) end
+  return reached ~= nil
+end
+
+local function end_if_spent()
+  if reached and S.status == 'active' then end_spent() end
+end
+
+-- Which budget of a session that is to go on is used up already, with some of its limits changed.
+local function spent_before(raised)
+  local wall, left = budget().wall_ms, redis.call('HGET', K.session, 'left')
+  for name, limit in pairs(raised) do budget()[name] = limit end
+  S.waited = wall and left and wall - left or 0
+  for name in pairs(budget()) do
+    if name == 'tokens' then note_use(name, used('tokens_in') + used('tokens_out'))
+    else note_use(name, name == 'wall_ms' and S.waited or used(name)) end
+  end
+  return reached
+end
+
+-- A session that goes on does so under the limits that were just looked at.
+local function go_on_counting()
+  redis.call('HSET', K.session, 'budget', cjson.encode(budget()))
+  if budget().wall_ms then start_clock(math.max(0, budget().wall_ms - S.waited)) end
+end

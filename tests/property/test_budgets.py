@@ -1,0 +1,118 @@
+"""What a session used and may use, as readers are told of it and as it is raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.engine import About
+from app.errors import ControlRefused
+from app.keys import SessionRef
+from app.outcomes import Outcome, Usage
+from leadhand.documents import Budget
+from tests.property.world import LOOP, World
+
+FREE = Outcome(word="succeeded")
+RETRY = Outcome(word="succeeded", verdict="retry")
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def begun(world: World, **budget: float) -> SessionRef:
+    about = About(kind="loop", name="x", budget=Budget.model_validate(budget))
+    id_ = world.engine.start(LOOP, about).session
+    return SessionRef(id_, id_)
+
+
+def paid(cost_usd: float) -> Outcome:
+    return Outcome(
+        word="succeeded", usage=Usage(cost_usd=cost_usd, input_tokens=10, output_tokens=2)
+    )
+
+
+def test_cost_is_shown_of_step_iteration_and_session(world: World) -> None:
+    ref = begun(world)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"), paid(0.1))
+    (judge,) = world.settle(ref, world.grant(ref, "loop~1[1]/check"), paid(0.02)).grants
+    world.settle(ref, judge, Outcome(word="succeeded", verdict="accept"))
+    result = world.engine.result(ref.id)
+    assert (result.cost_usd, result.input_tokens, result.output_tokens) == (0.12, 20, 4)
+    (entry,) = result.history
+    assert (entry.cost_usd, entry.input_tokens, entry.output_tokens) == (0.12, 20, 4)
+    costs = {step.address: step.cost_usd for step in world.engine.steps(ref.id).items}
+    assert costs["loop~1[1]/do"] == 0.1
+    assert costs["loop~1[1]/judge"] == 0
+
+
+def test_an_iteration_without_cost_says_none(world: World) -> None:
+    ref = begun(world)
+    world.turn(ref, 1, "accept")
+    (entry,) = world.engine.ledger(ref.id).items
+    assert (entry.cost_usd, entry.input_tokens) == (None, 0)
+
+
+def test_a_cost_cap_ends_a_running_attempt_by_its_next_heartbeat(world: World) -> None:
+    ref = begun(world, cost_usd=0.5)
+    doer = world.grant(ref, "loop~1[1]/do")
+    assert world.engine.beat(ref, doer, spent_micros=400_000).word == "ok"
+    assert world.engine.beat(ref, doer, spent_micros=600_000).word == "cancel"
+    world.engine.release(ref, doer, why="cancel", usage=Usage(cost_usd=0.65))
+    view = world.engine.session(ref.id)
+    assert (view.status, view.counters.cost_usd) == ("failed", 0.65)
+    assert view.reason is not None
+    assert view.reason.code.value == "budget"
+    assert view.reason.text == "its budget is used up: 0.6000 of 0.5000 USD"
+    assert view.budget["cost_usd"].limit == 0.5
+
+
+def test_a_lost_attempt_costs_what_it_told(world: World) -> None:
+    ref = begun(world)
+    doer = world.grant(ref, "loop~1[1]/do")
+    world.engine.beat(ref, doer, spent_micros=400_000)
+    world.later(31_000)
+    again = world.grant(ref, "loop~1[1]/do")
+    assert world.settle(ref, again, paid(0.3)).word == "settled"
+    assert world.engine.session(ref.id).counters.cost_usd == 0.7
+
+
+def test_a_budget_that_is_used_up_must_be_raised_to_go_on(world: World) -> None:
+    ref = begun(world, iterations=1)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"))
+    (judge,) = world.settle(ref, world.grant(ref, "loop~1[1]/check"), FREE).grants
+    world.settle(ref, judge, RETRY)
+    assert world.engine.session(ref.id).status == "failed"
+    with pytest.raises(ControlRefused, match=r"budget.iterations is used up \(1 of 1 iterations\)"):
+        world.engine.control(ref.id, "resume")
+    with pytest.raises(ControlRefused, match="iterations"):
+        world.engine.control(ref.id, "resume", budget=Budget(steps=500))
+    view = world.engine.control(ref.id, "resume", budget=Budget(iterations=2))
+    assert view.status == "active"
+    assert view.budget["iterations"].limit == 2
+    world.settle(ref, world.grant(ref, "loop~2[1]/do"))
+    (judge,) = world.settle(ref, world.grant(ref, "loop~2[1]/check"), FREE).grants
+    world.settle(ref, judge, RETRY)
+    assert [entry.verdict for entry in world.engine.ledger(ref.id).items] == ["retry", "retry"]
+    assert world.engine.session(ref.id).status == "failed"
+
+
+def test_time_over_ends_the_session_and_stopped_time_does_not_count(world: World) -> None:
+    ref = begun(world, wall_s=100)
+    world.later(60_000)
+    world.engine.control(ref.id, "stop")
+    world.later(600_000)
+    assert world.engine.session(ref.id).budget["wall_s"].used == 60
+    assert world.engine.control(ref.id, "resume").status == "active"
+    world.later(39_000)
+    assert world.engine.session(ref.id).status == "active"
+    world.later(2_000)
+    view = world.engine.session(ref.id)
+    assert view.reason is not None
+    assert view.reason.text == "its budget is used up: 100.0 of 100.0 s"
+
+
+def test_settings_limit_what_a_document_leaves_open(world: World) -> None:
+    budget = world.engine.session(begun(world, steps=7).id).budget
+    assert (budget["steps"].limit, budget["iterations"].limit) == (7, 10_000)
+    assert budget.keys() == {"iterations", "steps", "wall_s", "cost_usd", "tokens"}
