@@ -15,7 +15,7 @@ from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
 from app.errors import SpecForeign, StoreAway
 from app.inputs import resolved
-from app.keys import SessionRef
+from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.outcomes import Busy, Outcome, Usage
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
@@ -58,6 +58,15 @@ class Work(NamedTuple):
     step: Step
     inputs: dict[str, JsonValue]
     facts: Facts
+
+    @property
+    def locks_another(self) -> Path | None:
+        """The folder's real path, where the session's lock is that of another path."""
+        if self.cwd is None or not self.step.folder or not self.facts.folder:
+            return None
+        real = self.cwd.resolve()
+        held = lock_name(f"folder:{self.facts.place}:{real}")
+        return real if held != self.facts.folder else None
 
     @property
     def cwd(self) -> Path | None:
@@ -215,6 +224,19 @@ class Engine:
         }
         answer = self.transitions.run("release", ref, arguments)
         self.transitions.dispatch(ref, answer)
+        return answer
+
+    def move_lock(self, work: Work, folder: Path) -> Answer:
+        """Let the session's lock be that of the folder's real path, as only its place can tell.
+
+        The answer is released where the step is to wait for that lock, and kept where it goes on.
+        """
+        name = lock_name(f"folder:{work.facts.place}:{folder}")
+        why = "its folder has another real path"
+        arguments = self._holder(work.grant) | {"why": why, "folder": name}
+        answer = self.transitions.run("release", work.ref, arguments)
+        self.registry.forget_facts()
+        self.transitions.dispatch(work.ref, answer)
         return answer
 
     def park(

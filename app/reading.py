@@ -12,6 +12,7 @@ from app.cursors import address_of, encoded, number_of
 from app.decide import is_critical
 from app.errors import SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
+from app.inventories import believed
 from app.keys import SessionRef
 from app.listing import Listing
 from app.pictures import budget_lines, counters, iso, node_progress, running_step, step_view
@@ -33,8 +34,6 @@ from app.views import (
     WorkerView,
 )
 
-#: A worker that told of itself longer ago is not there.
-WORKER_AGE_MS = 45_000
 #: How many running steps and warnings a view shows.
 SHOWN = 20
 #: What is noted of a session whose program this version cannot read.
@@ -144,14 +143,7 @@ class Reader:
 
     def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately."""
-        now = self._store.now_ms()
-        views = []
-        for name, text in sorted(self._store.fleet().workers().items()):
-            told = json.loads(text)
-            seen = int(told.pop("seen_ms", 0))
-            if now - seen <= WORKER_AGE_MS:
-                views.append(WorkerView(name=name, seen_at=iso(seen), **told))
-        return views
+        return believed(self._store.fleet().workers(), self._store.now_ms())
 
     def standing(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
         """Of a failed session's outermost nodes: those that are done, and those that failed."""

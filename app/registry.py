@@ -32,6 +32,8 @@ class Facts(NamedTuple):
     parent: str | None = None
     #: Of all that decides what runs; empty where nobody signed it.
     signature: str = ""
+    #: The lock of its working folder.
+    folder: str = ""
 
 
 class _Found(NamedTuple):
@@ -116,4 +118,5 @@ def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
         cwd,
         parent,
         fields.get("signature", ""),
+        fields.get("folder", ""),
     )

@@ -75,6 +75,8 @@ class Settings(BaseModel):
     #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
     #: at any port.
     webhook_hosts: tuple[Host, ...] = ()
+    #: How long a worker is believed to be there after it told of itself.
+    inventory_s: float = Field(default=45.0, ge=1, le=3600)
     #: How long running attempts may go on after TERM, before they are handed back.
     drain_s: float = Field(default=10.0, ge=0, le=3600)
     worker_name: str = ""
@@ -150,6 +152,7 @@ _PLAIN = {
     "budget_wall_s": "LEADHAND_BUDGET_WALL_S",
     "budget_cost_usd": "LEADHAND_BUDGET_COST_USD",
     "budget_tokens": "LEADHAND_BUDGET_TOKENS",
+    "inventory_s": "LEADHAND_INVENTORY_S",
     "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",
     "log": "LEADHAND_LOG",

@@ -130,6 +130,9 @@ class Attempts:
                 return self._refuse(ref, held.grant, str(error), lease)
             if work is None:
                 return None
+            moved = self._waits_for_another_lock(work, lease)
+            if moved is not None:
+                return moved
             log.info("step begun", extra={"action": work.step.action.value})
             outcome = self._outcome(work, lease)
             if outcome is None:
@@ -137,6 +140,18 @@ class Attempts:
             if _was_ended(outcome, lease):
                 return self._hand_back(ref, held.grant, lease, outcome.usage)
             return self._settle(work, outcome, lease, take)
+
+    def _waits_for_another_lock(self, work: Work, lease: Lease) -> _Settled | None:
+        """Two names of one folder are one lock: the attempt, handed back to wait for that one."""
+        folder = work.locks_another
+        if folder is None:
+            return None
+        sent = time.monotonic()
+        answer = _patiently(lambda: self._engine.move_lock(work, folder), lease)
+        if answer is None or answer.word == "kept":
+            return None
+        log.info("step waits for its folder's own lock", extra={"folder": str(folder)})
+        return _Settled(answer.model_copy(update={"hints": ()}), sent)
 
     def _outcome(self, work: Work, lease: Lease) -> Outcome | None:
         """What came of the body; None where the step waits for something and is parked."""

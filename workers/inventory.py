@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
+
+from pydantic import JsonValue
 
 from app.engine import Engine
 from app.errors import StoreAway
+from app.inventories import forgotten, text_of
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at what there is to tell.
+#: Seconds between two looks at what there is to tell, at most.
 LOOK_S = 1.0
-#: Looks between two words where nothing changed; readers believe one for 45 s.
-EVERY = 10
+#: How often a word is said anew within the time for which it holds.
+WORDS = 4.5
 
 
 class Inventory:
@@ -35,6 +38,7 @@ class Inventory:
         self._name = name
         self._queues = queues
         self._agents = agents
+        self._holds_s = engine.settings.inventory_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inventory", daemon=True)
 
@@ -54,28 +58,30 @@ class Inventory:
     def tell(self) -> None:
         """Publish once."""
         settings = self._engine.settings
-        told = {
+        told: dict[str, JsonValue] = {
             "place": settings.place,
-            "queues": list(self._queues),
-            "agents": sorted(self._agents()),
+            "queues": [*self._queues],
+            "agents": [*sorted(self._agents())],
             "default_agent": settings.default_agent,
             "roots": [str(root) for root in settings.roots],
             "concurrency": settings.concurrency,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "seen_ms": self._engine.store.now_ms(),
         }
-        self._engine.store.fleet().tell_of_worker(self._name, json.dumps(told))
+        fleet, now_ms = self._engine.store.fleet(), self._engine.store.now_ms()
+        text = text_of(told, now_ms=now_ms, holds_ms=round(self._holds_s * 1000))
+        fleet.tell_of_worker(self._name, text)
+        for name in forgotten(fleet.workers(), now_ms):
+            fleet.forget_worker(name)
 
     def _run(self) -> None:
         told: tuple[str, ...] | None = None
-        rounds = 0
+        every_s, told_s = self._holds_s / WORDS, 0.0
         while True:
             agents = self._agents()
-            if agents != told or rounds % EVERY == 0:
-                told = agents if self._told() else None
-            rounds += 1
-            if self._stop.wait(LOOK_S):
+            if agents != told or time.monotonic() - told_s >= every_s:
+                told, told_s = (agents if self._told() else None), time.monotonic()
+            if self._stop.wait(min(LOOK_S, every_s)):
                 return
 
     def _told(self) -> bool:

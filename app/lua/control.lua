@@ -117,6 +117,7 @@ function verbs.rehome()
   S.place, S.folder = A.place, A.folder
   redis.call('HSET', K.session, 'place', A.place, 'folder', A.folder,
     'signature', A.signature)
+  redis.call('HDEL', K.session, 'resolved')
   emit('session.rehomed', '', {place = A.place})
   if S.status ~= 'active' then return end
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do

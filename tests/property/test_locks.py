@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from app.engine import About
 from app.errors import InvalidDocument, LimitChanged, LimitUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
-from app.program import Action, Program, Step
+from app.program import Action, Loop, Program, Step
 from app.settings import Settings
 from tests.property.world import World
 
@@ -316,3 +318,80 @@ def test_a_reader_is_told_who_holds_what_a_session_waits_for(world: World) -> No
     assert world.claim(second, "loop~1[1]/do").why == "lock"
     note = f"loop~1[1]/do waits for folder:here:/f, held by {first.id}"
     assert world.engine.session(second.id).notes == [note]
+
+
+def moved(world: World, ref: SessionRef, real: str) -> str:
+    """What a worker hears whose attempt at a doer found the folder's real path."""
+    work = world.engine.work(ref, world.grant(ref, "loop~1[1]/do"))
+    return world.engine.move_lock(work, Path(real)).word
+
+
+def test_two_names_of_one_folder_are_one_lock_once_its_place_has_looked(world: World) -> None:
+    by_name, by_link = world.session("/f"), world.session("/link")
+    held = world.grant(by_name, "loop~1[1]/do")
+    assert moved(world, by_link, "/f") == "released"
+    refused = world.claim(by_link, "loop~1[1]/do")
+    assert (refused.why, refused.lock) == ("lock", "folder:here:/f")
+    world.settle(by_name, held)
+    world.hints.clear()
+    world.engine.control(by_name.id, "abort")
+    assert (by_link, "loop~1[1]/do") in world.hints
+    work = world.engine.work(by_link, world.grant(by_link, "loop~1[1]/do"))
+    assert work.grant.attempt == 1  # the look did not count
+    third = world.session("/link")
+    assert moved(world, third, "/f") == "released"
+    assert world.claim(third, "loop~1[1]/do").why == "lock"
+
+
+def test_whoever_gave_up_the_wrong_lock_calls_those_who_wait_for_it(world: World) -> None:
+    by_link, other = world.session("/link"), world.session("/link")
+    work = world.engine.work(by_link, world.grant(by_link, "loop~1[1]/do"))
+    assert world.claim(other, "loop~1[1]/do").why == "lock"
+    world.hints.clear()
+    world.engine.move_lock(work, Path("/f"))
+    assert (other, "loop~1[1]/do") in world.hints
+    assert moved(world, other, "/elsewhere") == "released"  # it saw another link meanwhile
+
+
+def test_a_session_s_lock_is_moved_once_so_that_hosts_that_disagree_get_on(world: World) -> None:
+    ref = world.session("/link")
+    assert moved(world, ref, "/f") == "released"
+    assert moved(world, ref, "/g") == "kept"
+
+
+def test_a_lock_is_not_moved_under_what_runs(world: World) -> None:
+    steps = (Step(id="a", action=Action.AGENT, folder=True),
+             Step(id="b", action=Action.AGENT, folder=True, needs=()))  # fmt: skip
+    about = About(kind="loop", name="x", cwd="/link", folder="/link", place="here")
+    id_ = world.engine.start(Program(body=(Loop(id="l", body=steps, max_iterations=1),)), about)
+    ref = SessionRef(id_.session, id_.session)
+    world.grant(ref, "l~1[1]/a")
+    work = world.engine.work(ref, world.grant(ref, "l~1[1]/b"))
+    assert world.engine.move_lock(work, Path("/f")).word == "kept"
+    assert world.engine.beat(ref, work.grant).word == "ok"
+
+
+def test_a_move_to_another_place_is_looked_at_there_again(world: World) -> None:
+    world.worker("here")
+    world.worker("there")
+    ref = world.session("/link")
+    assert moved(world, ref, "/f") == "released"
+    world.engine.rehome(ref.id, "there")
+    there = world.at("there")
+    assert moved(there, ref, "/mnt/f") == "released"
+
+
+def test_a_session_s_own_steps_wait_for_the_lock_that_it_has_now(world: World) -> None:
+    steps = (Step(id="a", action=Action.AGENT, folder=True),
+             Step(id="b", action=Action.AGENT, folder=True, needs=()))  # fmt: skip
+    about = About(kind="loop", name="x", cwd="/link", folder="/link", place="here")
+    id_ = world.engine.start(Program(body=steps), about).session
+    ref = SessionRef(id_, id_)
+    work = world.engine.work(ref, world.grant(ref, "a"))
+    assert world.claim(ref, "b").lock == "folder:here:/link"
+    world.engine.move_lock(work, Path("/f"))
+    first = world.grant(ref, "a")
+    assert world.claim(ref, "b").lock == "folder:here:/f"
+    world.hints.clear()
+    world.settle(ref, first)
+    assert (ref, "b") in world.hints

@@ -25,11 +25,17 @@ DONE = Outcome(word="succeeded")
 class World:
     """One engine with a clock of its own, and every hint that it ever sent."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, place: str = "here") -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
         store = Store(connect(url), clock=lambda: self.now)
-        self.engine = Engine(store, self, Settings(redis_url=url, place="here", secret="s"))
+        self.engine = Engine(store, self, Settings(redis_url=url, place=place, secret="s"))
+
+    def at(self, place: str) -> World:
+        """The same world as another place sees it."""
+        other = World(self.engine.settings.redis_url, place=place)
+        other.now = self.now
+        return other
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         self.hints += [(ref, hint.address) for hint in hints]
