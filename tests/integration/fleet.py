@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.engine import Engine
@@ -36,11 +37,13 @@ class Fleet:
         self.engine, self.celery = make_engine(Settings.from_env(self.env))
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def worker(self, name: str, **env: str) -> subprocess.Popen[bytes]:
-        """Start a worker and wait until it told of itself."""
+    def worker(
+        self, name: str, *, within: Sequence[str] = (), **env: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker and wait until it told of itself; `within`: by way of this command."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers"],
+                [*within, sys.executable, "-P", "-m", "workers"],
                 cwd=self.folder,
                 env={**self.env, "LEADHAND_WORKER_NAME": name, **env},
                 stdout=log,
