@@ -12,6 +12,7 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
 from api.application import Api
+from app.parent import die_with
 
 THREADS = 64
 #: Threads that event streams never take, so that calls are answered whoever watches.
@@ -64,9 +65,16 @@ class OurLog(Logger):  # type: ignore[misc]
 
 
 class StreamingWorker(ThreadWorker):  # type: ignore[misc]
-    """A worker that ends its event streams when it is asked to go, so that it can."""
+    """A worker that ends its event streams when it is asked to go, so that it can.
+
+    It dies with its parent: else it would keep the address from the one that is started next.
+    """
 
     wsgi: Api
+
+    def init_process(self) -> None:
+        die_with(self.ppid)
+        super().init_process()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -23,6 +21,7 @@ from celery.signals import (
 from app.engine import Engine
 from app.errors import LeadhandError
 from app.logs import log_to_stderr
+from app.parent import die_with
 from app.settings import Settings
 from tasks import tracing
 from tasks.deliver import Deliverer
@@ -39,7 +38,6 @@ from workers.lease import Heart
 QUEUES = ("agents", "checks", "tools")
 #: A worker waits longer for Redis than a caller of the API does.
 TRIES = 6
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -81,9 +79,10 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
 
 def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
     """What each pool process does first: connections and threads of its own."""
+    host = os.getpid()
 
     def begin(**_: object) -> None:
-        _die_with_parent()
+        die_with(host)
         end = tracing.begin(settings, "leadhand-worker")
         worker_process_shutdown.connect(lambda **_: end(), weak=False)
         engine, _celery = make_engine(settings, tries=TRIES)
@@ -125,12 +124,6 @@ def _beside_the_pool(
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(lambda **_: drain.begin(), weak=False)
     worker_shutdown.connect(end, weak=False)
-
-
-def _die_with_parent() -> None:
-    """A pool process must not outlive a worker that was killed: it would claim on."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read(files: tuple[Path, ...]) -> AgentBook:
