@@ -5,18 +5,21 @@ from __future__ import annotations
 from celery import Celery
 
 from app.settings import Settings
+from tasks import transport
 
 #: Seconds that a socket to the broker may stay silent. Without it a half-open one hangs for ever.
-SOCKET_TIMEOUT_S = 10
+#: A worker needs up to four times as long to be sure, and must be back within 30 s.
+SOCKET_TIMEOUT_S = 5
 CONNECT_TIMEOUT_S = 5
 #: High, normal and low; 0 goes first.
 PRIORITIES = (0, 5, 9)
 #: Seconds between checks that an idle connection still answers.
-HEALTH_CHECK_S = 10
+HEALTH_CHECK_S = 5
 
 
 def make_celery(settings: Settings) -> Celery:
     """A Celery application for these settings; workers and publishers use the same."""
+    transport.install()
     celery = Celery(
         "leadhand",
         broker=settings.broker_url,
@@ -56,6 +59,8 @@ def make_celery(settings: Settings) -> Celery:
         },
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        # On a busy machine a new process may take long to come up; the default kills it after 4 s.
+        worker_proc_alive_timeout=30.0,
         # TERM is ours to answer: see workers/drain.py.
         worker_max_tasks_per_child=500,
     )

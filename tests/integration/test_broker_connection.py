@@ -1,0 +1,37 @@
+"""What a lost connection to the broker does to a worker: nothing that lasts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from app.settings import Settings
+from tasks.celery_app import make_celery
+from tests.wire import Wire
+
+
+def lose(connection: Connection, wire: Wire) -> None:
+    """What Celery does once its broker is gone, with a message that was not acknowledged."""
+    channel: Any = connection.default_channel
+    queue = connection.SimpleQueue("agents", channel=channel)
+    queue.put({"some": "message"})
+    assert queue.get(timeout=5).payload == {"some": "message"}
+    wire.__exit__(None, None, None)
+    channel.connection.client = None  # Connection.collect comes before the last channel's close
+    connection.maybe_close_channel(channel)
+
+
+def test_a_message_that_cannot_be_given_back_ends_no_worker(broker_url: str) -> None:
+    with Wire(broker_url) as wire:
+        celery = make_celery(Settings(broker_url=wire.url))
+        lose(celery.connection_for_read(), wire)
+
+
+def test_kombu_of_itself_would_end_it(broker_url: str) -> None:
+    """Once this fails, tasks/transport.py is needed no more."""
+    with Wire(broker_url) as wire:
+        connection = Connection(wire.url, transport="kombu.transport.redis:Transport")
+        with pytest.raises(AttributeError, match="hostname"):
+            lose(connection, wire)
