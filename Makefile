@@ -14,7 +14,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-fast faults bench fmt docs lock clean
+.PHONY: help setup setup-dev demo check test test-fast faults bench chaos fmt docs lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,13 @@ faults: setup-dev ## plant faults in the state machine; the properties must catc
 
 bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)
+
+CHAOS = $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+  $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(EVERY),--every $(EVERY)) \
+  $(if $(FLEET),--workers $(FLEET)) $(if $(LEASE),--lease $(LEASE))
+
+chaos: setup ## break a whole fleet for MINUTES (5) with SEED, then check every promise
+	$(PY) -m tests.chaos $(CHAOS)
 
 fmt: setup-dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet .

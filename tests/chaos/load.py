@@ -1,0 +1,227 @@
+"""Sessions of several kinds, drawn from a seed, each with the end that it must come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from app.program import Action, Loop, Node, Program, RetryPolicy, Step
+from leadhand.documents import LoopDocument
+
+Steer = Literal["stop", "stop twice", "abort", "exit", "race"]
+#: Builds a body's command line, from its kind and arguments.
+Command = Callable[..., str]
+
+#: The bodies change nothing, so the loops are told not to mind.
+_STUBBORN = {"no_progress": 0} if "no_progress" in LoopDocument.model_fields else {}
+
+
+@dataclass(frozen=True)
+class End:
+    """How a session ends when nobody steers it and no step is poison."""
+
+    status: str = "completed"
+    code: str = "done"
+    #: As counted of the whole session; None where it is not foretold.
+    iterations: int | None = None
+    phase_retries: int = 0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One session to be: what it runs, where, and what becomes of it."""
+
+    number: int
+    kind: str
+    cwd: Path
+    place: str
+    end: End
+    #: Submitted over REST where there is a document, started through the engine otherwise.
+    document: dict[str, Any] | None = None
+    program: Program | None = None
+    steer: Steer | None = None
+    #: Seconds from its submit until it is steered.
+    steer_after_s: float = 0.0
+
+
+class Load:
+    """Draws sessions."""
+
+    def __init__(self, rng: Random, command: Command, folder: Path, places: tuple[str, ...]):
+        self._rng = rng
+        self._command = command
+        self._folder = folder
+        self._places = places
+        self._kinds: list[Callable[[], tuple[End, dict[str, Any] | Program]]] = [
+            self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
+            self._for_each, self._parked, self._child, self._slow,
+        ]  # fmt: skip
+
+    def draw(self, count: int) -> list[Wanted]:
+        """So many sessions; every kind comes before one comes again."""
+        order: list[int] = []
+        while len(order) < count:
+            order += self._rng.sample(range(len(self._kinds)), len(self._kinds))
+        return [self._one(number, self._kinds[kind]) for number, kind in enumerate(order[:count])]
+
+    def _one(self, number: int, make: Callable[[], tuple[End, dict[str, Any] | Program]]) -> Wanted:
+        rng = self._rng
+        self._place = rng.choice(self._places)
+        own = f"session {number}" if rng.random() < 0.8 else f"shared {rng.randrange(2)}"
+        self._cwd = self._folder / self._place / own
+        end, made = make()
+        steers: tuple[Steer, ...] = ("stop", "stop twice", "abort", "exit", "race")
+        steer = rng.choice(steers) if rng.random() < 0.35 else None
+        fields = {"document": made} if isinstance(made, dict) else {"program": made}
+        return Wanted(
+            number, make.__name__.strip("_"), self._cwd, self._place, end,
+            steer=steer, steer_after_s=rng.uniform(0, 8), **fields,
+        )  # fmt: skip
+
+    # Bodies
+
+    def _seconds(self) -> float:
+        return round(self._rng.choice((0.05, 0.2, 0.5, 1.0, 3.0)) * self._rng.uniform(0.5, 1), 2)
+
+    def _work(self, kind: str = "work") -> str:
+        habits = [habit for habit in ("deaf", "nest") if self._rng.random() < 0.1]
+        return self._command(kind, self._seconds(), *habits)
+
+    def _check(self, accepts: dict[int, int]) -> str:
+        wanted = ",".join(f"{run}:{iteration}" for run, iteration in accepts.items())
+        return self._command("check", min(self._seconds(), 1.0), wanted)
+
+    def _checkers(self, accepts: dict[int, int]) -> list[dict[str, Any]]:
+        """Several, the last of which to be content is content then."""
+        sooner = {run: self._rng.randint(1, at) for run, at in accepts.items()}
+        checks = [accepts, *([sooner] * self._rng.randrange(3))]
+        return [
+            {"command": self._check(one), "name": f"check{number}"}
+            for number, one in enumerate(checks)
+        ]
+
+    # Kinds
+
+    def _loop(self) -> tuple[End, dict[str, Any]]:
+        at, most = self._rng.randint(1, 4), self._rng.randint(1, 4)
+        bad = self._rng.random() < 0.1
+        doer = {"command": self._work("fail" if bad else "work")}
+        document: dict[str, Any] = {
+            "kind": "loop", "task": "work", "doer": doer,
+            "checkers": self._checkers({1: at}), "max_iterations": most,
+            "cwd": str(self._cwd), "place": self._place, **_STUBBORN,
+        }  # fmt: skip
+        if self._rng.random() < 0.3:
+            document["concurrency_key"] = "scarce"
+        if bad:
+            return End("failed", "failed_step", 1), document
+        if at <= most:
+            return End(iterations=at), document
+        return End("failed", "max_iterations", most), document
+
+    def _workflow(self) -> tuple[End, dict[str, Any]]:
+        phases, end, turns, retries = [], End(), 0, 0
+        for number in range(self._rng.randint(2, 3)):
+            most = self._rng.randint(1, 3)
+            on_fail = self._rng.choice(("stop", "continue", "retry:1", "retry:2"))
+            runs = int(on_fail[6:]) + 1 if on_fail.startswith("retry") else 1
+            accepts = {run: self._rng.randint(1, most + 1) for run in range(1, runs + 1)}
+            phases.append({
+                "name": f"p{number}", "task": "work", "checkers": self._checkers(accepts),
+                "max_iterations": most, "on_fail": on_fail, **_STUBBORN,
+            })  # fmt: skip
+            if end.status == "failed":
+                continue
+            tries = _tries(accepts, most)
+            turns += sum(min(accepts[run], most) for run in range(1, tries + 1))
+            retries += tries - 1
+            if accepts[tries] > most and on_fail != "continue":
+                end = End("failed", "max_iterations")
+        document = {
+            "kind": "workflow", "name": "by chaos", "doer": {"command": self._work()},
+            "phases": phases, "cwd": str(self._cwd), "place": self._place,
+        }  # fmt: skip
+        return End(end.status, end.code, turns, retries), document
+
+    def _nested(self) -> tuple[End, Program]:
+        outer, inner = self._rng.randint(1, 3), self._rng.randint(1, 3)
+        body = Loop(
+            id="inner", max_iterations=5, body=(self._do("ask"), self._break("leave", inner))
+        )
+        whole = Loop(id="outer", max_iterations=5, body=(body, self._break("done", outer)))
+        end = End(iterations=outer * inner + outer)
+        return end, _program(whole, self._do("after"))
+
+    def _graph(self) -> tuple[End, Program]:
+        """A random graph of steps; one of them may fail, with or without taking all with it."""
+        rng, nodes, end = self._rng, list[Node](), End(iterations=0)
+        bad = rng.randrange(12)
+        for number in range(rng.randint(4, 8)):
+            before = [node.id for node in nodes]
+            needs = tuple(rng.sample(before, rng.randint(0, min(3, len(before)))))
+            critical = rng.random() < 0.5
+            fails = number == bad
+            node = self._do(f"n{number}", kind="fail" if fails else "work")
+            if not fails and rng.random() < 0.3:
+                node = _tool(f"n{number}", quick=rng.random() < 0.5)
+            nodes.append(node.model_copy(update={"needs": needs, "critical": critical}))
+            if fails and critical:
+                end = End("failed", "failed_step", 0)
+        return end, _program(*nodes)
+
+    def _for_each(self) -> tuple[End, Program]:
+        width = self._rng.choice((0, 1, 3, 8))
+        items = _tool("list", items=list(range(width)))
+        each = self._do("each").model_copy(update={"for_each": "${list.items}"})
+        fixed = _tool("fixed", quick=True).model_copy(update={"for_each": ("a", "b")})
+        return End(iterations=0), _program(items, each, fixed, self._do("after"))
+
+    def _parked(self) -> tuple[End, Program]:
+        wait = Step(
+            id="pause", action=Action.WAIT, inputs={"seconds": self._rng.choice((0.5, 2, 5))}
+        )
+        ask = Step(id="ask", action=Action.HUMAN, inputs={"question": "go on?"}, timeout_s=3600)
+        middle = [wait, ask] if self._rng.random() < 0.7 else [wait]
+        return End(iterations=0), _program(self._do("before"), *middle, self._do("after"))
+
+    def _child(self) -> tuple[End, Program]:
+        inner, document = self._loop()
+        document.pop("place")
+        document.pop("concurrency_key", None)
+        child = Step(id="child", action=Action.CHILD, inputs={"document": document}, timeout_s=3600)
+        end = End(inner.status, "failed_step" if inner.status == "failed" else "done", 0)
+        return end, _program(self._do("before"), child, self._do("after"))
+
+    def _slow(self) -> tuple[End, Program]:
+        """Its first attempt takes too long, and is tried again; quick steps go on from it."""
+        slow = self._do("slow", kind="slow").model_copy(
+            update={"timeout_s": 6.0, "retry": RetryPolicy(retries=6, backoff_s=0.5)}
+        )
+        quick = [_tool(f"q{number}", quick=True) for number in range(4)]
+        return End(iterations=0), _program(slow, *quick, self._do("after"))
+
+    def _do(self, name: str, *, kind: str = "work") -> Step:
+        inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}
+        return Step(id=name, action=Action.AGENT, timeout_s=120, inputs=inputs)
+
+    def _break(self, name: str, at: int) -> Step:
+        """Breaks in iteration `at` of whatever run it stands in."""
+        command = self._check(dict.fromkeys(range(1, 5), at))
+        return Step(id=name, action=Action.BREAK, timeout_s=60, inputs={"command": command})
+
+
+def _tries(accepts: dict[int, int], most: int) -> int:
+    """Which run of a phase is its last: the first that is accepted, or that nobody retries."""
+    return next((run for run, at in accepts.items() if at <= most), max(accepts))
+
+
+def _tool(name: str, *, quick: bool = False, **arguments: Any) -> Step:
+    inputs: dict[str, Any] = {"tool": "echo", "arguments": arguments}
+    return Step(id=name, action=Action.TOOL, quick=quick, inputs=inputs)
+
+
+def _program(*body: Node) -> Program:
+    return Program(name="by hand", body=body)

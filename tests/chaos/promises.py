@@ -1,0 +1,249 @@
+"""What was promised, each as a check of what a run left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from redis import Redis
+
+from app.keys import GLOBAL_PARTS
+from app.program import Action, Loop, block_of, needs_of, path_of, turn_of
+from app.views import Event
+from tests.chaos.driving import Driven
+from tests.chaos.records import Body, Record
+
+#: What may follow what in the events of one address; `over` is followed by nothing.
+_NEXT: dict[tuple[str, str], str] = {
+    ("", "step.ready"): "ready",
+    ("", "step.settled"): "over",  # passed over without a worker
+    ("ready", "step.settled"): "over",
+    ("ready", "step.claimed"): "running",
+    ("ready", "step.cancelled"): "over",
+    ("running", "step.settled"): "over",
+    ("running", "step.cancelled"): "over",
+    ("running", "step.parked"): "parked",
+    ("parked", "step.settled"): "over",
+    ("parked", "step.cancelled"): "over",
+    **{("running", f"step.{word}"): "back" for word in ("released", "expired", "retried")},
+    ("back", "step.retried"): "back",
+    ("back", "step.ready"): "ready",
+    ("back", "step.cancelled"): "over",
+    ("back", "step.settled"): "over",
+}
+_BODIES = (Action.AGENT, Action.CHECK, Action.BREAK)
+#: Numbers, indexes and settings, which are kept; whatever else has no TTL has been forgotten.
+_KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", "tokens", "status:",
+         "program:", "users:", "token-uses", "owned:")  # fmt: skip
+_EMPTY = ("leases", "ready", "holds", "tickets", "called", "waits", "hooks")
+
+
+class Broken(NamedTuple):
+    """A promise that was not kept."""
+
+    promise: str
+    whom: str
+    told: str
+
+
+def of_session(record: Record, bodies: Sequence[Body]) -> Iterator[Broken]:
+    """All that one session must show."""
+    for check in (_ended, _once, _joined, _counted):
+        for told in check(record):
+            yield Broken(_PROMISE[check.__name__], record.ref.id, told)
+    for told in _accounted(record, bodies):
+        yield Broken("what is recorded is what the bodies did", record.ref.id, told)
+
+
+_PROMISE = {
+    "_ended": "every session ends, and says why",
+    "_once": "each step has one recorded outcome",
+    "_joined": "no join fires early or twice",
+    "_counted": "counters are what happened",
+}
+
+
+def _ended(record: Record) -> Iterator[str]:
+    if record.status not in ("completed", "failed", "exited", "aborted"):
+        live = {a: s.state for a, s in record.steps.items() if s.state in ("ready", "running")}
+        yield f"it is {record.status}; {live}"
+    elif record.reason is None:
+        yield f"it is {record.status} without a reason"
+
+
+def _once(record: Record) -> Iterator[str]:
+    states: dict[str, str] = {}
+    fences: Counter[str] = Counter()
+    for event in record.events:
+        address = event.address or ""
+        if not event.type.startswith("step."):
+            continue
+        before = states.get(address, "")
+        after = _NEXT.get((before, event.type))
+        if after is None:
+            yield f"{address}: {event.type} after {before or 'nothing'} ({event.id})"
+        states[address] = after or before
+        yield from _fenced(event, address, fences)
+    for address, step in record.steps.items():
+        over = step.state not in ("ready", "running", "parked")
+        if over != (states.get(address) == "over"):
+            yield f"{address} is {step.state}, its events say {states.get(address)}"
+
+
+def _fenced(event: Event, address: str, fences: Counter[str]) -> Iterator[str]:
+    fence = event.fields.get("fence")
+    if event.type in ("step.claimed", "step.parked"):
+        fences[address] += 1
+    if isinstance(fence, int) and fence != fences[address]:
+        yield f"{address}: {event.type} under fence {fence}, the last one is {fences[address]}"
+
+
+def _joined(record: Record) -> Iterator[str]:
+    done: set[tuple[str, str]] = set()
+    begun: set[str] = set()
+    for event in record.events:
+        address = event.address or ""
+        if event.type in ("step.settled", "loop.closed") and address:
+            done.add((block_of(address), _name(address)))
+        if event.type in ("step.ready", "loop.opened") and address not in begun:
+            begun.add(address)
+            yield from _met(record, address, done)
+
+
+def _met(record: Record, address: str, done: set[tuple[str, str]]) -> Iterator[str]:
+    """Whether all that a step or loop needs was over before it began."""
+    node = address.rpartition("#")[0] if "#" in address.rpartition("/")[2] else address
+    block = block_of(node)
+    path = path_of(turn_of(block))
+    outer = record.program.node(path) if path else None
+    body = outer.body if isinstance(outer, Loop) else record.program.body
+    missing = [n for n in needs_of(body)[_name(node)] if (block, n) not in done]
+    if missing:
+        yield f"{address} began before {', '.join(missing)} was over"
+
+
+def _name(address: str) -> str:
+    return path_of(address.rpartition("/")[2])
+
+
+def _counted(record: Record) -> Iterator[str]:
+    told = Counter(event.type for event in record.events)
+    lost = [e for e in record.events if e.type == "step.expired" and e.fields.get("why") == "lost"]
+    steps = record.steps.values()
+    iterations = Counter((e.loop, e.run, e.iteration) for e in record.ledger)
+    for name, count in (
+        ("steps", told["step.settled"]),
+        ("iterations", len(record.ledger)),
+        ("attempts_lost", len(lost)),
+        ("attempts_lost", sum(step.lost for step in steps)),
+        ("attempts_failed", sum(step.failed for step in steps)),
+    ):
+        if record.count(name) != count:
+            yield f"{name} is {record.count(name)}, it should be {count}"
+    outermost = [key for key, times in iterations.items() if times > 1 and "/" not in key[0]]
+    if outermost:
+        yield f"the ledger has {outermost} twice"
+
+
+def _accounted(record: Record, bodies: Sequence[Body]) -> Iterator[str]:
+    claimed = {(e.address, e.fields["fence"]) for e in record.events if e.type == "step.claimed"}
+    runs = Counter((body.address, body.fence) for body in bodies)
+    by_run = {(body.address, body.fence): body for body in bodies}
+    for (address, fence), times in runs.items():
+        if times > 1:
+            yield f"{address}: {times} bodies under fence {fence}"
+        if (address, fence) not in claimed:
+            yield f"{address}: a body under fence {fence}, which nobody was granted"
+    for body in bodies:
+        if body.key != f"{body.session}:{body.address}":
+            yield f"{body.address}: its key is {body.key}"
+    for event in record.events:
+        if event.type == "step.settled" and event.address:
+            body_ = by_run.get((event.address, int(str(event.fields.get("fence", 0)))))
+            yield from _agrees(record, event, body_)
+
+
+def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
+    """Whether an outcome is what its body says of itself."""
+    address = str(event.address)
+    step = record.program.step(address)
+    outcome = record.outcomes.get(address)
+    code = outcome.reason.code if outcome and outcome.reason else ""
+    if step.action not in _BODIES or event.fields["word"] == "skipped" or outcome is None:
+        return
+    if code in ("lost", "timeout", "deadline"):
+        return
+    if body is None or body.ended is None:
+        never = "began" if body is None else "ended"
+        yield f"{address}: an outcome of a body that never {never}"
+        return
+    said = outcome.word == "succeeded" if step.action is Action.AGENT else (
+        outcome.verdict == "accept"
+    )  # fmt: skip
+    if said != body.good:
+        yield f"{address}: recorded as {outcome.word} {outcome.verdict}, its body says {body.good}"
+
+
+def of_client(driven: Driven, record: Record, bodies: Sequence[Body]) -> Iterator[Broken]:
+    """What was told to who asked for the session."""
+    me = record.ref.id
+    for told in driven.troubles:
+        yield Broken("who asks is answered", me, told)
+    if driven.answers > 1:
+        yield Broken("racing answers have one winner", me, f"{driven.answers} were taken")
+    for told in _as_foretold(driven, record):
+        yield Broken("sessions end as their bodies make them end", me, told)
+    for told in _at_rest(driven, record, bodies):
+        yield Broken("an acknowledged stop starts nothing", me, told)
+
+
+def _as_foretold(driven: Driven, record: Record) -> Iterator[str]:
+    end, steer = driven.wanted.end, driven.wanted.steer
+    by_force = {"abort": "aborted", "exit": "exited"}.get(str(steer))
+    if steer == "race" or record.status == by_force or record.poisoned:
+        return
+    code = record.reason.code.value if record.reason else None
+    if (record.status, code) != (end.status, end.code):
+        yield f"{record.status} ({code}) instead of {end.status} ({end.code}): {record.reason}"
+    for name, count in (("iterations", end.iterations), ("phase_retries", end.phase_retries)):
+        if count is not None and record.count(name) != count:
+            yield f"{record.count(name)} {name} instead of {count}"
+
+
+def _at_rest(driven: Driven, record: Record, bodies: Sequence[Body]) -> Iterator[str]:
+    stopped = False
+    for event in record.events:
+        if event.type == "session.status":
+            stopped = event.fields["status"] == "stopped"
+        if event.type == "session.ended":
+            stopped = True
+        if event.type == "step.claimed" and stopped:
+            yield f"{event.address} was claimed in a session at rest ({event.id})"
+    for rest in driven.rests:
+        for body in bodies:
+            if rest.since < body.began < (rest.until or float("inf")):
+                yield f"{body.address} began {body.began - rest.since:.2f} s after '{rest.status}'"
+
+
+def of_store(redis: Redis, prefix: str = "lh") -> Iterator[Broken]:
+    """That nothing is left which has no end."""
+    for part in _EMPTY:
+        key = f"{prefix}:{part}"
+        if redis.exists(key):
+            yield Broken("nothing is left behind", key, _shown(redis, key))
+    for errand in redis.zrange(f"{prefix}:errands", 0, -1):
+        if not str(errand).startswith("forget|"):
+            yield Broken("nothing is left behind", f"{prefix}:errands", str(errand))
+    kept = {f"{prefix}:{part}" for part in GLOBAL_PARTS}
+    for found in redis.scan_iter(f"{prefix}:*"):
+        key = str(found)
+        is_kept = key in kept or key.startswith(tuple(f"{prefix}:{name}" for name in _KEPT))
+        if not is_kept and int(str(redis.ttl(key))) < 0:
+            yield Broken("no key without a deadline", key, "it has no TTL")
+
+
+def _shown(redis: Redis, key: str) -> str:
+    if redis.type(key) == "zset":
+        return str(redis.zrange(key, 0, 4, withscores=True))
+    return str(redis.hgetall(key))

@@ -1,0 +1,108 @@
+"""What a run is judged by: Redis' records, event streams, and the bodies' own account."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from app.engine import Engine
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Program
+from app.reasons import Reason
+from app.store import StepRecord
+from app.views import Event, LedgerEntry
+
+
+class Body(NamedTuple):
+    """One run of a body, as it wrote it down itself."""
+
+    session: str
+    address: str
+    fence: int
+    pid: int
+    key: str
+    kind: str
+    began: float
+    ended: float | None = None
+    good: bool | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One session, as Redis has it."""
+
+    ref: SessionRef
+    fields: Mapping[str, str]
+    program: Program
+    steps: Mapping[str, StepRecord]
+    events: list[Event]
+    ledger: list[LedgerEntry]
+    outcomes: Mapping[str, Outcome]
+    children: frozenset[str]
+
+    @property
+    def status(self) -> str:
+        return self.fields.get("status", "gone")
+
+    @property
+    def reason(self) -> Reason | None:
+        text = self.fields.get("reason")
+        return Reason.model_validate_json(text) if text else None
+
+    def count(self, name: str) -> int:
+        return int(self.fields.get(name, 0))
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether one of its steps was lost so often that it was given up."""
+        return any(step.lost > 5 for step in self.steps.values())
+
+
+def record_of(engine: Engine, ref: SessionRef) -> Record:
+    """Everything about one session."""
+    store = engine.store
+    fields = store.fields(ref)
+    events: list[Event] = []
+    while found := store.events({ref: events[-1].id if events else "0"}, limit=1000, block_ms=0):
+        events += found[ref]
+    steps = store.steps(ref, store.names(ref, "steps"))
+    lines = store.lines(ref, "ledger", 0, -1)
+    return Record(
+        ref,
+        fields,
+        engine.program(fields["program"]),
+        steps,
+        events,
+        [LedgerEntry.model_validate_json(line) for line in lines],
+        {a: Outcome.model_validate_json(text) for a, text in store.outcomes(ref).items()},
+        frozenset(store.children(ref)),
+    )
+
+
+def with_children(engine: Engine, session: str) -> Iterator[Record]:
+    """A session and all sessions below it."""
+    ahead = [SessionRef(session, session)]
+    while ahead:
+        record = record_of(engine, ahead.pop())
+        yield record
+        ahead += [SessionRef(child, record.ref.root) for child in record.children]
+
+
+def account_of(file: Path) -> dict[str, list[Body]]:
+    """What each session's bodies wrote, in the order of their beginnings."""
+    begun: dict[tuple[str, str, int, int], Body] = {}
+    for line in map(json.loads, file.read_text().splitlines()):
+        who = (line["session"], line["address"], line["fence"], line["pid"])
+        if line["event"] == "begin":
+            begun[who] = Body(*who, line["key"], line["kind"], line["at"])
+        else:
+            begun[who] = begun[who]._replace(ended=line["at"], good=line["good"])
+    account: dict[str, list[Body]] = defaultdict(list)
+    for body in begun.values():
+        account[body.session].append(body)
+    return account

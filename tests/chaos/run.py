@@ -1,0 +1,206 @@
+"""One run of chaos from its seed: a fleet, its load, its faults, and what became of it all."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import psutil
+
+from app.keys import SessionRef
+from leadhand.documents import LoopDocument
+from tests.chaos.driving import Driver
+from tests.chaos.faults import Breaker, Done, Fault, schedule
+from tests.chaos.load import Load, Wanted
+from tests.chaos.promises import Broken, of_client, of_session, of_store
+from tests.chaos.records import Record, account_of, with_children
+from tests.chaos.stack import Stack
+
+Say = Callable[[str], None]
+
+
+class Plan(NamedTuple):
+    """All that a run is made of; the same plan breaks the same things at the same times."""
+
+    seed: int = 1
+    minutes: float = 5.0
+    sessions: int = 60
+    every_s: float = 5.0
+    workers: int = 3
+    lease_s: float = 5.0
+    #: How long all sessions may take to end, once everything works again.
+    patience_s: float = 300.0
+
+    @property
+    def faults(self) -> list[Fault]:
+        rng = Random(f"faults of {self.seed}")
+        return schedule(rng, seconds=self.minutes * 60, every_s=self.every_s, lease_s=self.lease_s)
+
+    def load(self, stack: Stack) -> list[Wanted]:
+        rng = Random(f"load of {self.seed}")
+        return Load(rng, stack.command, stack.folder, stack.places).draw(self.sessions)
+
+    @property
+    def command(self) -> str:
+        return (
+            f"make chaos SEED={self.seed} MINUTES={self.minutes:g} SESSIONS={self.sessions}"
+            f" EVERY={self.every_s:g} FLEET={self.workers} LEASE={self.lease_s:g}"
+        )
+
+
+class Found(NamedTuple):
+    """What a run did, and which promises it saw broken."""
+
+    faults: list[Done]
+    records: list[Record]
+    bodies: int
+    broken: list[Broken]
+    #: Seconds from the last fault's end until the last session's.
+    settled_s: float
+
+
+def run(plan: Plan, folder: Path, say: Say) -> Found:
+    """Break a fleet as planned, wait for all of its sessions, and check what was promised."""
+    stack = Stack(folder, workers=plan.workers, lease_s=plan.lease_s)
+    with stack.running():
+        say(f"the fleet is up in {folder}")
+        stack.engine.limit("key:scarce", concurrency=2)
+        driver = Driver(stack, plan.load(stack), over_s=plan.minutes * 60 * 0.7)
+        breaker = Breaker(stack, plan.faults, say)
+        driver.start()
+        while breaker.look():
+            time.sleep(0.1)
+        healed = time.monotonic()
+        say(f"  {breaker.now_s:6.1f} s  everything works again")
+        _wait(plan, driver, breaker, say)
+        settled_s = time.monotonic() - healed
+        broken = list(_broken(stack, driver, breaker))
+        records = _records(stack, driver)
+        bodies = sum(map(len, account_of(stack.account).values()))
+    broken += _left_behind(stack)
+    return Found(breaker.done, records, bodies, broken, settled_s)
+
+
+def _wait(plan: Plan, driver: Driver, breaker: Breaker, say: Say) -> None:
+    give_up, told = time.monotonic() + plan.patience_s, 0.0
+    while driver.left and time.monotonic() < give_up:
+        breaker.look()
+        if time.monotonic() - told > 15:
+            told = time.monotonic()
+            say(f"  {breaker.now_s:6.1f} s  {driver.left} sessions have not ended")
+        time.sleep(0.3)
+
+
+def _records(stack: Stack, driver: Driver) -> list[Record]:
+    asked = [one.session for one in driver.driven if one.session is not None]
+    return [record for session in asked for record in with_children(stack.engine, session)]
+
+
+def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
+    for told in breaker.deserted:
+        yield Broken("no process gives up", told.partition(" ")[0], told)
+    yield from _idle_workers(stack)
+    account = account_of(stack.account)
+    records = {record.ref.id: record for record in _records(stack, driver)}
+    for record in records.values():
+        yield from of_session(record, account.get(record.ref.id, []))
+    for one in driver.driven:
+        if one.session in records:
+            yield from of_client(one, records[one.session], account.get(one.session, []))
+        else:
+            yield Broken("who asks is answered", str(one.session), f"{one.troubles}")
+    _wait_for(lambda: not list(of_store(stack.server.client())), 20)
+    yield from of_store(stack.server.client())
+    _wait_for(lambda: not stack.bodies(), 20)
+    yield from _processes(stack.bodies(), "after all sessions had ended")
+
+
+def _idle_workers(stack: Stack) -> Iterator[Broken]:
+    """Each worker takes work again, whatever was done to its connections."""
+    slept = {member.name: False for member in stack.workers}
+    probes: list[str] = []
+
+    def all_woke() -> bool:
+        for place in stack.places:
+            names = [name for name, woke in slept.items() if not woke and name.startswith(place)]
+            probes.extend(_probe(stack, place, len(names)) for _ in range(4 * len(names)))
+        ended = [_ended(stack, probe) for probe in probes]
+        for owners in filter(None, ended):
+            slept.update(dict.fromkeys(owners, True))
+        probes[:] = [probe for probe, owners in zip(probes, ended, strict=True) if owners is None]
+        return all(slept.values()) and not probes
+
+    _wait_for(all_woke, 90, every_s=2)
+    for name, woke in slept.items():
+        if not woke:
+            yield Broken("no worker stays deaf", name, "it took nothing for 90 s")
+
+
+def _probe(stack: Stack, place: str, number: int) -> str:
+    """A session without a folder that takes a moment, so that all slots are wanted."""
+    document = LoopDocument.model_validate({
+        "task": "probe", "doer": {"command": "sleep 1"}, "checkers": ["true"], "place": place,
+        "label": f"probe {number}",
+    })  # fmt: skip
+    return stack.engine.submit(document).session
+
+
+def _ended(stack: Stack, session: str) -> set[str] | None:
+    """Which workers carried it out; None while it runs."""
+    if stack.engine.session(session).status == "active":
+        return None
+    steps = stack.engine.store.steps(
+        SessionRef(session, session),
+        stack.engine.store.names(SessionRef(session, session), "steps"),
+    )
+    return {str(step.owner).partition("/")[0] for step in steps.values()}
+
+
+def _left_behind(stack: Stack) -> list[Broken]:
+    _wait_for(lambda: not stack.bodies(), 20)
+    found = list(_processes(stack.bodies(), "after the fleet had ended"))
+    for process in stack.bodies():
+        process.kill()
+    return found
+
+
+def _processes(left: list[psutil.Process], when: str) -> Iterator[Broken]:
+    for process in left:
+        yield Broken("no process is left behind", str(process.pid), f"{process.cmdline()} {when}")
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float, every_s: float = 0.2) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition() and time.monotonic() < give_up:
+        time.sleep(every_s)
+
+
+def told_of(plan: Plan, found: Found) -> Iterator[str]:
+    """The report, line by line."""
+    yield ""
+    yield "What was done"
+    kinds = Counter(fault.kind for fault in found.faults)
+    times = {kind: [f.at_s for f in found.faults if f.kind == kind] for kind in kinds}
+    for kind, count in kinds.most_common():
+        yield f"  {count:4} x {kind:24} at {', '.join(f'{at:.0f}' for at in times[kind])} s"
+    yield f"  {len(found.faults):4} faults in all"
+    yield "What came of it"
+    for status, count in Counter(record.status for record in found.records).most_common():
+        yield f"  {count:4} sessions {status}"
+    steps = sum(record.count("steps") for record in found.records)
+    lost = sum(record.count("attempts_lost") for record in found.records)
+    yield f"  {steps:4} outcomes recorded, {found.bodies} bodies begun, {lost} attempts lost"
+    yield f"  all had ended {found.settled_s:.0f} s after everything worked again"
+    yield from _verdict(plan, found)
+
+
+def _verdict(plan: Plan, found: Found) -> Iterator[str]:
+    for promise, whom, told in found.broken:
+        yield f"BROKEN: {promise}: {whom}: {told}"
+    count = len(found.broken)
+    yield f"{count} promises were broken" if count else "No promise was broken."
+    yield f"again: {plan.command}"

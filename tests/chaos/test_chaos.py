@@ -1,0 +1,28 @@
+"""A short run of chaos: the promises are kept, and a broken one would be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.faults import KINDS
+from tests.chaos.run import Plan, run, told_of
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.mark.timeout(300)
+def test_every_promise_is_kept_in_a_short_run(tmp_path: Path):
+    plan = Plan(seed=3, minutes=0.25, sessions=12, every_s=1.8, workers=2, lease_s=3)
+    lines: list[str] = []
+    found = run(plan, tmp_path, lines.append)
+    assert not found.broken, "\n".join([*lines, *told_of(plan, found)])
+    assert len(found.faults) >= 5
+
+
+def test_the_same_seed_breaks_the_same_things():
+    plan = Plan(seed=7, minutes=5)
+    assert plan.faults == Plan(seed=7, minutes=5).faults
+    assert plan.faults != Plan(seed=8, minutes=5).faults
+    assert {fault.kind for fault in plan.faults} == set(KINDS)

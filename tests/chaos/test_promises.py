@@ -1,0 +1,160 @@
+"""Single promises on a whole fleet of real processes, each shown by the one fault that tries it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.keys import SessionRef
+from leadhand.documents import LoopDocument
+from tests.chaos.promises import of_session
+from tests.chaos.records import Body, account_of, record_of
+from tests.chaos.stack import Member, Stack
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
+
+LEASE_S = 6.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Two workers at two places and two APIs; each test leaves it whole."""
+    stack = Stack(tmp_path_factory.mktemp("chaos"), workers=2, lease_s=LEASE_S)
+    with stack.running():
+        yield stack
+
+
+@pytest.fixture
+def said(record_testsuite_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
+    """Leaves what was measured in the report, where there is one."""
+    return record_testsuite_property
+
+
+def submit(stack: Stack, seconds: float, *, place: str = "") -> str:
+    """A loop whose doer takes so long; without a place any worker may have it."""
+    given = {
+        "task": "work",
+        "doer": {"command": stack.command("work", seconds)},
+        "checkers": [{"command": stack.command("check", 0, "1:1")}],
+        **({"place": place, "cwd": str(stack.folder / place)} if place else {}),
+    }
+    return stack.engine.submit(LoopDocument.model_validate(given)).session
+
+
+def bodies(stack: Stack, session: str) -> list[Body]:
+    """The runs of the session's doer, the first one first."""
+    found = account_of(stack.account).get(session, [])
+    return sorted((b for b in found if b.kind == "work"), key=lambda body: body.began)
+
+
+def events(stack: Stack, session: str) -> list[str]:
+    found = stack.engine.events(session, limit=1000)
+    return [event.type for event in found]
+
+
+def require_whole(stack: Stack, *sessions: str) -> None:
+    """They end completed, and all that was promised of a session holds for each."""
+
+    def all_ended() -> bool:
+        return all(stack.engine.session(one).status == "completed" for one in sessions)
+
+    wait_until(all_ended, timeout=120)
+    account = account_of(stack.account)
+    for session in sessions:
+        record = record_of(stack.engine, SessionRef(session, session))
+        assert not list(of_session(record, account[session]))
+
+
+def owner(stack: Stack, session: str) -> Member:
+    """Who runs its step now."""
+    (step,) = [s for s in stack.engine.steps(session).items if s.state == "running"]
+    return next(m for m in stack.workers if m.name == str(step.worker).partition("/")[0])
+
+
+def kill(member: Member) -> float:
+    """Kill a member as its machine would; since when it is dead."""
+    member.wanted_down = True
+    member.signal(signal.SIGKILL)
+    return time.time()
+
+
+def test_fifty_running_sessions_outlive_a_killed_redis(stack: Stack):
+    folders = [stack.folder / "left", stack.folder / "right"]
+    sessions = [submit(stack, 0.3) for _ in range(50)]
+    wait_until(lambda: len(account_of(stack.account)) >= 10, timeout=60)
+    assert sum(stack.engine.session(one).status == "active" for one in sessions) > 25
+    stack.server.signal(signal.SIGKILL)
+    stack.server.start()
+    wait_until(stack.server.answers, timeout=30)
+    require_whole(stack, *sessions)
+    assert all(folder.exists() for folder in folders)
+
+
+def test_a_killed_workers_step_runs_again_within_a_lease_and_two_seconds(
+    stack: Stack, said: Callable[[str, float], None]
+):
+    session = submit(stack, 1.5)
+    wait_until(lambda: bodies(stack, session), timeout=30)
+    member = owner(stack, session)
+    dead = kill(member)
+    wait_until(lambda: len(bodies(stack, session)) == 2, timeout=60)
+    took = bodies(stack, session)[1].began - dead
+    said("seconds until a killed worker's step ran again", took)
+    member.start()
+    require_whole(stack, session)
+    assert took <= LEASE_S + 2
+
+
+def test_apis_alone_find_what_dead_workers_held(stack: Stack):
+    session = submit(stack, 1.0)
+    wait_until(lambda: bodies(stack, session), timeout=30)
+    for member in stack.workers:
+        kill(member)
+    wait_until(lambda: "step.expired" in events(stack, session), timeout=60)
+    assert not any(member.up for member in stack.workers)
+    for member in stack.workers:
+        member.start()
+    require_whole(stack, session)
+
+
+def test_workers_alone_find_what_a_dead_worker_held(stack: Stack):
+    session = submit(stack, 1.0)
+    wait_until(lambda: bodies(stack, session), timeout=30)
+    for api in stack.apis:
+        kill(api)
+    member = owner(stack, session)
+    kill(member)
+    require_whole(stack, session)
+    for down in (member, *stack.apis):
+        down.start()
+
+
+def test_a_half_open_connection_heals_within_30_s(stack: Stack, said: Callable[[str, float], None]):
+    (member,) = [member for member in stack.workers if member.name == "left1"]
+    require_whole(stack, submit(stack, 0, place="left"))  # it is connected, and at work
+    cut = sum(wire.black_hole() for wire in member.wires)
+    assert cut >= 3
+    since = time.time()
+    session = submit(stack, 0, place="left")
+    wait_until(lambda: bodies(stack, session), timeout=60)
+    took = bodies(stack, session)[0].began - since
+    said("seconds until a half-open connection was healed", took)
+    require_whole(stack, session)
+    assert member.up
+    assert took <= 30
+
+
+def test_a_killed_api_is_started_again_at_its_address(stack: Stack):
+    api = stack.apis[0]
+    wait_until(stack.clients[0].workers, timeout=60)
+    children = api.children()
+    assert children
+    kill(api)
+    wait_until(lambda: not any(child.is_running() for child in children), timeout=5)
+    api.start()
+    wait_until(stack.clients[0].workers, timeout=60)
+    assert api.up
