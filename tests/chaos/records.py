@@ -14,7 +14,7 @@ from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Program
 from app.reasons import Reason
-from app.store import StepRecord
+from app.records import StepRecord
 from app.views import Event, LedgerEntry
 
 
