@@ -150,7 +150,8 @@ def _step(step: Step) -> Route:
         "kind": "step",
         "action": step.action.value,
         "queue": queue_of(step),
-        "quick": (step.quick or step.action in QUICK) and not step.limits and not step.folder,
+        "quick": (step.quick or step.action in QUICK)
+        and not (step.limits or step.folder or step.conversation),
         "critical": is_critical(step),
         "timeout_ms": round(step.timeout_s * 1000),
         "retries": step.retry.retries,
@@ -160,6 +161,8 @@ def _step(step: Step) -> Route:
     }
     if step.folder:
         route["folder"] = True
+    if step.conversation is not None:
+        route["talk"] = step.conversation
     if step.ends == "iteration":
         route["ends"] = "iteration"
     if not route["quick"]:

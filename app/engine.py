@@ -17,7 +17,7 @@ from app.errors import SpecForeign, StoreAway
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
-from app.outcomes import Busy, Outcome, Usage
+from app.outcomes import Busy, Outcome, Thread, Usage
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -331,7 +331,7 @@ def _said(outcome: Outcome) -> dict[str, JsonValue]:
         "text": outcome.text[:TEASER],
         "failure": quoted_error(outcome.reason.text) if failed and outcome.reason else None,
         "usage": _counted(outcome.usage) if outcome.usage else None,
-        "thread": outcome.thread.model_dump(exclude_none=True) if outcome.thread else None,
+        "thread": _kept(outcome.thread) if outcome.thread else None,
         "digest": outcome.digest,
         "busy": _busy(outcome.busy) if outcome.busy else None,
     }
@@ -340,6 +340,11 @@ def _said(outcome: Outcome) -> dict[str, JsonValue]:
 def _busy(busy: Busy) -> dict[str, JsonValue]:
     after = {} if busy.after_s is None else {"after_ms": round(busy.after_s * 1000)}
     return {"tries": busy.tries, **after}
+
+
+def _kept(thread: Thread) -> dict[str, JsonValue]:
+    """What is kept of a conversation; nothing of one that is forgotten."""
+    return {} if thread.id is None else {"kept": thread.model_dump_json(exclude_none=True)}
 
 
 def _counted(usage: Usage) -> dict[str, JsonValue]:

@@ -25,6 +25,8 @@ warnings   list    what went wrong without ending the session
 children   set     child sessions
 born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
+threads    hash    conversation, ``agent|identifier`` -> where its agent goes on with it (JSON)
+transcript  list   what was said, by whom, in order (JSON)
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
 
@@ -36,7 +38,8 @@ Across sessions, at ``{prefix}:<part>``:
 leases       zset    ``session|root|address`` by when an attempt or a parked step is due, and
                      ``session|root|`` by when a session's own time is over
 ready        zset    the same by when a ready step is hinted (again)
-holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key
+holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key or
+                     a conversation
 tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
 called       hash    ticket -> when its turn came
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
@@ -70,7 +73,7 @@ from typing import NamedTuple
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
-    "holding", "hooks",
+    "holding", "hooks", "threads", "transcript",
 )  # fmt: skip
 #: What belongs to all sessions.
 GLOBAL_PARTS = (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 
 from app.keys import SessionRef
+from app.outcomes import Thread
 from app.reasons import Reason
 
 
@@ -39,8 +40,16 @@ class Grant(BaseModel):
     deadline: int
     lost: int
     failed: int
+    #: Where the step's conversation goes on.
+    thread: Thread | None = None
     #: What the attempt before this one failed with, in one line.
     failure: str | None = None
+
+    @field_validator("thread", mode="before")
+    @classmethod
+    def _kept(cls, value: object) -> object:
+        # It lies in the store as the text that settle wrote.
+        return Thread.model_validate_json(value) if isinstance(value, str) else value
 
 
 class Delivery(BaseModel):

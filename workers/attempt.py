@@ -204,6 +204,7 @@ class Attempts:
             agents=self._agents(),
             default_agent=settings.default_agent,
             conversation=work.step.conversation,
+            thread=grant.thread,
             earlier=partial(self._engine.said, work.ref),
             failure=grant.failure,
             on_spent=lease.spent,

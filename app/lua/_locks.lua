@@ -1,5 +1,6 @@
 -- Locks: what a step must hold to run. All or nothing, first come first served, and nobody waits in a worker.
--- A folder is held by the turn around its doer until that closes; a limited key by an attempt while it runs.
+-- A folder is held by the turn around its doer until that closes; a limited key and a conversation by an
+-- attempt while it runs.
 local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
 local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
 
@@ -8,9 +9,9 @@ local function limit_of(key)
   return text and cjson.decode(text) or nil
 end
 
--- How many may hold a lock now: one a folder; a key as its limit says, any number without one.
+-- How many may hold a lock now: one a folder or a conversation; a key as its limit says, any without one.
 local function room_of(name)
-  if name:sub(1, 7) == 'folder:' then return 1 end
+  if name:sub(1, 7) == 'folder:' or name:sub(1, 5) == 'talk:' then return 1 end
   local limit = limit_of(name)
   return limit and limit.concurrency or math.huge
 end
@@ -22,6 +23,9 @@ local function locks_of(address, r)
     local block = block_of(address)
     local turn = block == '' and address or turn_of(block)
     table.insert(found, {name = S.folder, room = 1, owner = member(turn), turn = true})
+  end
+  if r.talk then
+    table.insert(found, {name = 'talk:' .. A.session .. ':' .. r.talk, room = 1, owner = member(address)})
   end
   for _, key in ipairs(r.limits or {}) do
     local limit = limit_of(key)

@@ -87,6 +87,17 @@ local function finish(address, step, word, verdict, reason, text)
   stop_if_idle()
 end
 
+-- Where a conversation goes on is kept with the outcome that says so; nothing instead forgets it.
+local function keep_thread(address)
+  local talk = route(path_of(address)).talk
+  if not talk or not A.thread then return end
+  if A.thread.kept then
+    redis.call('HSET', K.threads, talk, A.thread.kept)
+  else
+    redis.call('HDEL', K.threads, talk)
+  end
+end
+
 local function again(address, step, due)
   leave(address)
   step.lease, step.deadline, step.parked, step.due = nil, nil, nil, due

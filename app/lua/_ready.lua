@@ -68,6 +68,14 @@ local function make_ready(address, step)
   table.insert(released, address)
 end
 
+-- What an attempt is told of its grant; its conversation is where the last outcome left it.
+local function terms(address, step)
+  local talk = route(path_of(address)).talk
+  return {address = address, fence = step.fence, nonce = step.nonce, attempt = step.attempt,
+    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
+    failure = step.failure, thread = talk and redis.call('HGET', K.threads, talk) or nil}
+end
+
 local function grant(address, nonce)
   local step, r = load('steps', address), route(path_of(address))
   step.state, step.nonce, step.owner = 'running', nonce, A.worker
@@ -79,9 +87,7 @@ local function grant(address, nonce)
   redis.call('ZADD', K.running, 0, address)
   redis.call('ZADD', G.leases, step.lease, member(address))
   emit('step.claimed', address, {fence = step.fence, attempt = step.attempt, worker = A.worker})
-  return {address = address, fence = step.fence, nonce = nonce, attempt = step.attempt,
-    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
-    failure = step.failure}
+  return terms(address, step)
 end
 
 -- What this transition released: quick steps go to the caller while it takes them, the rest is offered.

@@ -6,9 +6,7 @@ local step = session() and load('steps', address)
 if not step then answer.why = 'unknown' return reply('refused') end
 if step.nonce == A.nonce then
   if step.state ~= 'running' or step.lease <= now then return reply('superseded') end
-  answer.grants = {{address = address, fence = step.fence, nonce = A.nonce, attempt = step.attempt,
-    lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
-    failure = step.failure}}
+  answer.grants = {terms(address, step)}
   return reply('granted')
 end
 local why

@@ -69,6 +69,8 @@ local function run_anew()
     for _, need in ipairs(node.done) do full = joined(join, need, route(node.name).needs) end
     if full then fire('', node.name) end
   end
+  -- A budget can end a session whose last steps were under way, and then succeeded.
+  if #A.again == 0 then close_turn('', 'accept', {code = 'done'}) end
 end
 
 local verbs = {}

@@ -1,6 +1,6 @@
 -- A worker says what came of its attempt: recorded once, and what it releases is released once.
--- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, usage?, expand?, ledger?, take,
---    lease_ms, jitter?
+-- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, usage?, expand?, ledger?,
+--    take, lease_ms, jitter?, thread? (where its conversation goes on: kept, or nothing)
 -- Returns: settled | again (failed, tried anew) | repeated | superseded; with grants and hints
 local address = A.address
 local step = session() and load('steps', address)
@@ -20,6 +20,7 @@ use_of_attempt(address, step, A.usage)
 if A.word == 'failed' then
   fail_attempt(address, step, A.reason, A.retryable, A.text)
 else
+  keep_thread(address)
   finish(address, step, A.word, A.verdict, A.reason, A.text)
 end
 dispatch()

@@ -567,6 +567,40 @@ FAULTS = [
         "  local over = spent_before(A.budget or {})\n  if over then\n",
         "  local over = spent_before(A.budget or {})\n  if false then\n",
     ),
+    # Conversations
+    Fault(
+        "two speak in one conversation at once", "_locks", "  if r.talk then\n", "  if false then\n"
+    ),
+    Fault(
+        "a step of a conversation goes on without its lock",
+        "decide.py",
+        "(step.limits or step.folder or step.conversation)",
+        "(step.limits or step.folder)",
+    ),
+    Fault(
+        "a failed attempt leads the conversation on",
+        "settle",
+        "use_of_attempt(address, step, A.usage)\n",
+        "use_of_attempt(address, step, A.usage)\nkeep_thread(address)\n",
+    ),
+    Fault(
+        "a conversation cannot be forgotten",
+        "_outcome",
+        "    redis.call('HDEL', K.threads, talk)\n",
+        "",
+    ),
+    Fault(
+        "a conversation begins anew each time",
+        "_ready",
+        "redis.call('HGET', K.threads, talk)",
+        "nil",
+    ),
+    Fault(
+        "a session that had done all when its budget ended it is stuck",
+        "control",
+        "  if #A.again == 0 then close_turn('', 'accept', {code = 'done'}) end\n",
+        "",
+    ),
     # The window
     Fault(
         "slots of the window leak", "_ready", "== 1 then freed[queue] = true end", "== 1 then end"

@@ -139,6 +139,8 @@ class Model:
         self.used: Counter[str] = Counter()
         self.released: list[StepRun] = []
         self.allowance: int | None = None
+        #: Where each conversation goes on.
+        self.threads: dict[str, str] = {}
         self.exited: tuple[str, int] = ("", 0)
         self.steered: str | None = None
         self.children: dict[str, Child] = {}
@@ -165,7 +167,14 @@ class Model:
     def claimable(self, step: StepRun) -> bool:
         return step.state == "ready" and (step.due or 0) <= self.now
 
+    def talking(self, step: StepRun) -> list[StepRun]:
+        """Who speaks in the step's conversation now."""
+        talk = step.node.conversation
+        running = (other for other in self.steps.values() if other.state == "running")
+        return [other for other in running if talk and other.node.conversation == talk]
+
     def grant(self, step: StepRun, nonce: str, lease_ms: int) -> None:
+        assert not self.talking(step), f"{step.address} speaks while another does"
         step.state, step.nonce, step.due = "running", nonce, None
         step.fence += 1
         step.attempt += 1
@@ -193,7 +202,7 @@ class Model:
     def settle(
         self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
         retryable: bool, expand: dict[str, list[str]], usage: Mapping[str, int],
-        busy: dict[str, int] | None = None,
+        thread: Mapping[str, str] | None, busy: dict[str, int] | None = None,
     ) -> str:  # fmt: skip
         step = self.steps.get(address)
         if step is None or (step.fence, step.nonce) != (fence, nonce):
@@ -210,6 +219,7 @@ class Model:
         elif word == "failed":
             self._fail_attempt(step, verdict, retryable=retryable, expand=expand)
         else:
+            self._keep_thread(step, thread)
             self._finish(step, word, verdict, expand)
         self._end_if_spent()
         return "again" if step.state == "ready" else "settled"
@@ -355,6 +365,8 @@ class Model:
                 block.begun.pop(node.id, None)
                 block.runs[node.id] += 1
         self._start(block)
+        if len(block.arrived) == len(block.body):
+            self._close(root, "accept")
 
     def _fine(self, node: Step | Loop, run: StepRun | Turn | None) -> bool:
         if isinstance(run, Turn):
@@ -634,6 +646,13 @@ class Model:
             turn.cost = 0
             self.counters["iterations"] += 1
             self.used["iterations"] += 1
+
+    def _keep_thread(self, step: StepRun, thread: Mapping[str, str] | None) -> None:
+        talk = step.node.conversation
+        if talk and thread is not None:
+            self.threads.pop(talk, None)
+            if "kept" in thread:
+                self.threads[talk] = thread["kept"]
 
     def _use_all(self, step: StepRun, usage: Mapping[str, int]) -> None:
         self._use(step, max(0, usage["cost_micros"] - step.told))

@@ -115,6 +115,7 @@ def _step(
         retry=RetryPolicy(retries=choose((0, 2, 2)), backoff_s=choose((1, 0, 40))),
         critical=choose((False, False, True) if in_loop else (True, True, False)),
         quick=choose((False, True)),
+        conversation=choose((None, None, None, "a|x", "a|x", "b|x")),
         queue=choose(("", "q", "q.1")),
         for_each=each,
     )

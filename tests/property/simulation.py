@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from app.keys import SessionRef
+from app.outcomes import Thread
 from app.program import Action, Program, Step
 from app.records import Answer, Grant
 from app.store import Verb
@@ -117,9 +118,14 @@ class Simulation:
             take=[self.bench.nonce() for _ in range(choose((0, 0, 1, 3)))],
             worker="w",
             usage=random_usage(choose),
+            thread=choose((None, {}, self._thread(), self._thread())),
         )
         if not fair and choose((False, False, True)):
             self.repeat(choose, last=1)
+
+    def _thread(self) -> dict[str, str]:
+        """An agent's conversation went on to here."""
+        return {"kept": Thread(conversation="a|x", id=self.bench.nonce()).model_dump_json()}
 
     def _words(self, grant: Grant) -> tuple[str, ...]:
         step = self.model.steps[grant.address]
@@ -358,7 +364,7 @@ class Simulation:
         given = {k: v for k, v in arguments.items() if k not in ("take", "worker", "child_base")}
         match verb:
             case "claim":
-                return model.claim(given["address"], given["nonce"], LEASE_MS)
+                return self._foretell_claim(given["address"], given["nonce"], answer)
             case "beat":
                 return model.beat(**given)
             case "release" | "expire":
@@ -383,6 +389,18 @@ class Simulation:
                 word = model.settle(**given)
                 self._compare_next(word, arguments, answer)
                 return word
+
+    def _foretell_claim(self, address: str, nonce: str, answer: Answer) -> str:
+        """Only one speaks in a conversation, and goes on where the last one ended."""
+        if answer.why == "lock":
+            assert self.model.talking(self.model.steps[address]) or self._in_line(address)
+            return "refused"
+        word = self.model.claim(address, nonce, LEASE_MS)
+        for grant in answer.grants:
+            talk = self.model.steps[grant.address].node.conversation or ""
+            kept = grant.thread and grant.thread.model_dump_json()
+            assert kept == self.model.threads.get(talk), grant.address
+        return word
 
     def _compare_next(self, word: str, arguments: dict[str, Any], answer: Answer) -> None:
         """Quick steps that were released went to the settler, as many as he would take."""
@@ -409,6 +427,12 @@ class Simulation:
                 self.model.grant(self.model.steps[address], nonce, LEASE_MS)
             step.granted = granted
 
+    def _in_line(self, address: str) -> bool:
+        """Somebody else waits for the same conversation, and was called before."""
+        talk = self.model.steps[address].node.conversation
+        others = [s for s in self.model.steps.values() if s.node.conversation == talk]
+        return any(s.address != address and s.state == "ready" for s in others)
+
     # What must hold
 
     def check(self) -> None:
@@ -425,6 +449,7 @@ class Simulation:
         key, store = self.drive.key, self.bench.store
         pipe = self.bench.redis.pipeline(transaction=False)
         pipe.hgetall(key("session")).hgetall(key("steps")).hgetall(key("turns"))
+        pipe.hgetall(key("threads"))
         sets = ("live", "running", "parked", "open", "hinted", "waiting")
         for part in sets:
             pipe.zrange(key(part), 0, -1)
@@ -434,7 +459,8 @@ class Simulation:
         pipe.xrange(key("events"), self._event)
         pipe.zrange(store.keys.everywhere("errands"), 0, -1)
         names = (
-            "session", "steps", "turns", *sets, "leases", "ready", "ledger", "events", "errands",
+            "session", "steps", "turns", "threads", *sets,
+            "leases", "ready", "ledger", "events", "errands",
         )  # fmt: skip
         seen = dict(zip(names, pipe.execute(), strict=True))
         for part in ("steps", "turns"):
@@ -443,6 +469,7 @@ class Simulation:
 
     def _check_session(self, seen: dict[str, Any]) -> None:
         assert seen["session"]["status"] == self.model.status
+        assert seen["threads"] == self.model.threads
         counted = {name: int(seen["session"].get(name, 0)) for name in COUNTERS}
         assert counted == {name: self.model.counters[name] for name in COUNTERS}
 
@@ -560,7 +587,7 @@ class Simulation:
 
     def _quick(self, step: StepRun) -> bool:
         quick = (Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD)
-        return step.node.quick or step.node.action in quick
+        return (step.node.quick or step.node.action in quick) and not step.node.conversation
 
     def _widths(self, address: str, choose: Choose) -> dict[str, list[str]]:
         """What the step writes for each for_each right after it."""

@@ -1,0 +1,97 @@
+"""Conversations: one attempt speaks at a time, and goes on where the last outcome left it."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.engine import About
+from app.keys import SessionRef
+from app.outcomes import Outcome, Thread, Usage
+from app.program import Action, Program, RetryPolicy, Step
+from tests.property.world import World
+
+TALK = "claude|main"
+
+
+def agent(name: str, *, talk: str | None = TALK, needs: tuple[str, ...] | None = None) -> Step:
+    retry = RetryPolicy(retries=1, backoff_s=0)
+    return Step(id=name, action=Action.AGENT, conversation=talk, needs=needs, retry=retry)
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def begun(world: World, *steps: Step) -> SessionRef:
+    id_ = world.engine.start(Program(body=steps), About(kind="flow", name="x")).session
+    return SessionRef(id_, id_)
+
+
+def went_on(id_: str | None) -> Outcome:
+    told = Usage(cost_usd=0.1, input_tokens=3)
+    return Outcome(word="succeeded", thread=Thread(conversation=TALK, id=id_, told=told))
+
+
+def test_a_conversation_goes_on_in_the_next_step(world: World) -> None:
+    ref = begun(world, agent("first"), agent("other", talk="claude|else"), agent("last"))
+    first = world.grant(ref, "first")
+    assert first.thread is None
+    world.settle(ref, first, went_on("t1"))
+    other = world.grant(ref, "other")
+    assert other.thread is None
+    world.settle(ref, other)
+    assert world.grant(ref, "last").thread == went_on("t1").thread
+
+
+def test_a_conversation_that_is_forgotten_begins_anew(world: World) -> None:
+    ref = begun(world, agent("first"), agent("reset"), agent("last"))
+    world.settle(ref, world.grant(ref, "first"), went_on("t1"))
+    world.settle(ref, world.grant(ref, "reset"), went_on(None))
+    assert world.grant(ref, "last").thread is None
+
+
+def test_a_failed_or_lost_attempt_leaves_the_conversation_where_it_was(world: World) -> None:
+    ref = begun(world, agent("first"), agent("last"))
+    world.settle(ref, world.grant(ref, "first"), went_on("t1"))
+    failed = went_on("t2").model_copy(update={"word": "failed"})
+    assert world.settle(ref, world.grant(ref, "last"), failed).word == "again"
+    world.later(500)
+    assert world.grant(ref, "last").thread == went_on("t1").thread
+    world.later(31_000)
+    assert world.grant(ref, "last").thread == went_on("t1").thread
+
+
+def test_parallel_steps_of_one_conversation_take_turns(world: World) -> None:
+    ref = begun(world, agent("one", needs=()), agent("two", needs=()))
+    one = world.grant(ref, "one")
+    refused = world.claim(ref, "two")
+    assert (refused.why, refused.lock) == ("lock", f"talk:{ref.id}:{TALK}")
+    note = f"two waits for talk:{ref.id}:{TALK}, held by {ref.id}"
+    assert world.engine.session(ref.id).notes == [note]
+    world.settle(ref, one, went_on("t1"))
+    assert (ref, "two") in world.hints
+    assert world.grant(ref, "two").thread == went_on("t1").thread
+
+
+def test_other_sessions_have_conversations_of_their_own(world: World) -> None:
+    first, second = begun(world, agent("only")), begun(world, agent("only"))
+    world.grant(first, "only")
+    assert world.grant(second, "only").thread is None
+
+
+def test_a_resumed_session_keeps_its_conversations(world: World) -> None:
+    ref = begun(world, agent("first"), agent("last"))
+    world.settle(ref, world.grant(ref, "first"), went_on("t1"))
+    world.engine.control(ref.id, "stop")
+    world.engine.control(ref.id, "resume")
+    assert world.grant(ref, "last").thread == went_on("t1").thread
+
+
+def test_conversations_go_with_their_session(world: World) -> None:
+    ref = begun(world, agent("only"))
+    world.settle(ref, world.grant(ref, "only"), went_on("t1"))
+    threads = world.engine.store.keys.part(ref, "threads")
+    assert world.engine.store._redis.ttl(threads) > 0
+    world.engine.delete(ref.id)
+    assert not world.engine.store._redis.exists(threads)
