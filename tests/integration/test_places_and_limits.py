@@ -1,4 +1,4 @@
-"""Several workers: limits that agents themselves count, and sessions that stay where they are."""
+"""Several workers: limits that agents themselves count, and where sessions may work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def change(by):
         file.truncate(0)
         file.write(json.dumps([now, max(now, most), runs + (by > 0)]))
 change(1)
-time.sleep(0.2)
+time.sleep(0.05)
 change(-1)
 """
 
@@ -46,12 +46,12 @@ def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
         fleet.worker(name, LEADHAND_CONCURRENCY="1", LEADHAND_AGENTS=str(agents))
     fleet.engine.limit("agent:x", concurrency=2)
     sessions = []
-    for number in range(8):
+    for number in range(40):
         folder = fleet.folder / str(number)
         folder.mkdir()
         sessions.append(fleet.submitted("true", cwd=str(folder), doer=Doer(agent="x")))
     assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
-    assert (fleet.folder / "count").read_text() == "[0, 2, 8]"
+    assert (fleet.folder / "count").read_text() == "[0, 2, 40]"
 
 
 def test_two_sessions_in_one_folder_take_turns(fleet: Fleet) -> None:
@@ -60,27 +60,6 @@ def test_two_sessions_in_one_folder_take_turns(fleet: Fleet) -> None:
     sessions = [fleet.loop(f"{counts} .", "true") for _ in range(3)]
     assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
     assert (fleet.folder / "count").read_text() == "[0, 1, 3]"
-
-
-def test_sessions_stay_where_their_folder_is_and_can_be_moved(fleet: Fleet) -> None:
-    roots = {name: fleet.folder / name for name in ("a", "b")}
-    for root in roots.values():
-        (root / "work").mkdir(parents=True)
-    fleet.worker("one", LEADHAND_PLACE="a", LEADHAND_ROOTS=str(roots["a"]))
-    second = fleet.worker("two", LEADHAND_PLACE="b", LEADHAND_ROOTS=str(roots["b"]))
-    at_b = fleet.loop("pwd", "true", cwd=str(roots["b"] / "work"))
-    assert fleet.engine.session(at_b).place == "b"
-    assert fleet.ended(at_b).result_text == str(roots["b"] / "work")
-    fleet.kill(second)
-    left = fleet.loop("pwd", "true", cwd=str(roots["b"] / "work"))
-    fleet.engine.store.fleet().forget_worker("two")
-    notes = fleet.engine.session(left).notes
-    assert notes == [f"place 'b' has no worker; start one there, or: leadhand rehome {left} PLACE"]
-    with pytest.raises(InvalidDocument, match="must lie beneath"):
-        fleet.engine.rehome(left, "a")
-    fleet.worker("three", LEADHAND_PLACE="c", LEADHAND_ROOTS=str(roots["b"]))
-    fleet.engine.rehome(left, "c")
-    assert fleet.ended(left).verdict == "accept"
 
 
 def test_a_folder_beneath_no_root_is_refused_by_the_worker_too(fleet: Fleet) -> None:
