@@ -8,6 +8,7 @@ from flask import Flask, request
 from werkzeug.routing import BaseConverter
 
 from api import (
+    agents,
     auth,
     description,
     events,
@@ -62,6 +63,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(sessions.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(workers.blueprint(engine))
+    flask.register_blueprint(agents.blueprint(engine))
     flask.register_blueprint(fleet.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(tokens.blueprint(engine, settings))

@@ -14,6 +14,7 @@ from api.limits import LimitBody
 from api.tokens import NewTokenBody
 from app.tokens import NewToken, TokenView
 from app.views import (
+    AgentView,
     BulkView,
     Event,
     ExportView,
@@ -142,6 +143,8 @@ OPERATIONS: tuple[Operation, ...] = (
               refuses=(409, 412)),
     Operation("workers.listed", "GET", "List the worker hosts",
               (gives(Page[WorkerView], "Those that told of themselves lately."),)),
+    Operation("agents.listed", "GET", "List the agents",
+              (gives(Page[AgentView], "All that a worker knows, and where each can be used."),)),
     Operation("fleet.queues", "GET", "List the queues",
               (gives(Page[QueueView], "All that a worker takes from or a step stands in."),)),
     Operation("fleet.fleet", "GET", "Look at the whole fleet",

@@ -11,6 +11,7 @@ from app.filters import SessionFilter
 from app.listing import Looked
 from app.tokens import Owner, Tokens
 from app.views import (
+    AgentView,
     Event,
     ExportView,
     FleetView,
@@ -98,6 +99,8 @@ class Engine(Protocol):
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView: ...
 
     def workers(self) -> list[WorkerView]: ...
+
+    def agents(self) -> list[AgentView]: ...
 
     def limits(self) -> list[Limit]: ...
 

@@ -27,6 +27,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.bulk": Scope.CONTROL,
     "sessions.export": Scope.READ,
     "workers.listed": Scope.READ,
+    "agents.listed": Scope.READ,
     "fleet.queues": Scope.READ,
     "fleet.fleet": Scope.READ,
     "fleet.metrics": Scope.READ,

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from app.addresses import PORTS, destination, refusal
+from app.agents_here import AgentsThere
 from app.errors import InvalidDocument
 from app.settings import Settings
 from app.views import WorkerView
 from leadhand.documents import (
     Checker,
-    Doer,
     LoopDocument,
     PhaseDocument,
     Webhook,
@@ -50,15 +50,13 @@ def admit(
         raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
     folder = _folder(document.cwd, settings, local=place == settings.place)
     check_roots(document.cwd, place, here)
-    agents = {agent for worker in here for agent in worker.agents} if here else None
+    agents = AgentsThere(here)
     for where, loop in _loops(document):
-        default = getattr(document, "doer", None)
-        if (loop.doer or default) is None and here and not any(w.default_agent for w in here):
-            hint = "name one with agent, command or callable; no worker has a default agent"
-            raise InvalidDocument(f"{where}doer", None, hint)
-        _check_doer(where, loop.doer or default, agents)
+        doer = _doer(where, document, loop, agents)
         for number, checker in enumerate(loop.checkers):
-            _check_checker(f"{where}checkers[{number}]", checker, agents, folder)
+            field = f"{where}checkers[{number}]"
+            _check_judge(field, checker, loop, doer or agents.default(), agents)
+            _check_command(field, checker, folder)
     return Where(place, str(folder or document.cwd or ""))
 
 
@@ -127,23 +125,42 @@ def _folder(cwd: str | None, settings: Settings, *, local: bool) -> Path | None:
     return real
 
 
-def _check_doer(where: str, doer: Doer | None, agents: set[str] | None) -> None:
-    if doer is not None and doer.agent is not None:
-        _check_agent(f"{where}doer.agent", doer.agent, agents)
+def _doer(
+    where: str,
+    document: LoopDocument | WorkflowDocument,
+    loop: LoopDocument | PhaseDocument,
+    agents: AgentsThere,
+) -> str | None:
+    """The agent that works, if it is one. Raises InvalidDocument where it cannot."""
+    doer = loop.doer or document.doer
+    name = doer.agent if doer is not None else agents.default()
+    if name is None:
+        if doer is None and agents.known:
+            hint = "name one with agent, command or callable; no worker has a default agent"
+            raise InvalidDocument(f"{where}doer", None, hint)
+        return None
+    field = f"{where}doer.agent" if doer is not None else f"{where}doer"
+    agents.check(field, name, model_field=f"{where}model", model=loop.model or document.model)
+    return name
 
 
-def _check_agent(field: str, agent: str, agents: set[str] | None) -> None:
-    if agents is not None and agent not in agents:
-        known = ", ".join(sorted(agents)) or "none"
-        hint = f"no worker knows this agent; known: {known}. Add it to agents.toml"
-        raise InvalidDocument(field, agent, hint)
-
-
-def _check_checker(
-    field: str, checker: Checker, agents: set[str] | None, folder: Path | None
+def _check_judge(
+    field: str,
+    checker: Checker,
+    loop: LoopDocument | PhaseDocument,
+    doer: str | None,
+    agents: AgentsThere,
 ) -> None:
-    if checker.agent is not None:
-        _check_agent(f"{field}.agent", checker.agent, agents)
+    """Raises InvalidDocument unless the agent that judges can be asked."""
+    name = checker.agent or doer
+    if checker.prompt is None or name is None:
+        return
+    model = checker.model or loop.checker_model
+    where = f"{field}.model" if checker.model else f"{field.rpartition('checkers')[0]}checker_model"
+    agents.check(f"{field}.agent" if checker.agent else field, name, model_field=where, model=model)
+
+
+def _check_command(field: str, checker: Checker, folder: Path | None) -> None:
     if checker.command is not None and folder is not None:
         program = _program_of(checker.command)
         if program is not None and not _found(program, folder):

@@ -103,6 +103,7 @@ class Engine:
         self.events = self.reader.events
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
+        self.agents = self.reader.agents
         self.ping = self.store.ping
 
     def _write(self) -> None:

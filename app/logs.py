@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
+from app.redaction import without_keys
+
 #: What a record holds without our doing; all else was given as `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: Others' lines that tell of each task without saying of which session it was.
@@ -57,7 +59,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str, ensure_ascii=False)
+        return without_keys(json.dumps(told, default=str, ensure_ascii=False))
 
 
 class PlainLines(logging.Formatter):
@@ -68,7 +70,8 @@ class PlainLines(logging.Formatter):
         said = f"{when} {record.levelname} {record.name}: {record.getMessage()}"
         fields = " ".join(f"{name}={_word(value)}" for name, value in _fields(record).items())
         line = f"{said} [{fields}]" if fields else said
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return without_keys(line + trace)
 
 
 def _at(record: logging.LogRecord) -> datetime:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
+from app.agents_here import agents_of
 from app.cursors import address_of, encoded, number_of
 from app.decide import is_critical
 from app.errors import SessionStillRuns, SessionUnknown
@@ -23,6 +24,7 @@ from app.results import result_of
 from app.states import ENDED, SessionStatus
 from app.store import Store
 from app.views import (
+    AgentView,
     Event,
     ExportView,
     LedgerEntry,
@@ -144,6 +146,10 @@ class Reader:
     def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately."""
         return believed(self._store.fleet().workers(), self._store.now_ms())
+
+    def agents(self) -> list[AgentView]:
+        """The agents that the workers know, with where each can be used."""
+        return agents_of(self.workers())
 
     def standing(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
         """Of a failed session's outermost nodes: those that are done, and those that failed."""

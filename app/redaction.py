@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _MARK = "[redacted]"
 #: `name=value` and `name: value` where the name says that the value is a secret.
@@ -28,6 +29,23 @@ _BEARER = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
 _USERINFO = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:)[^\s/@]+(@)")
 
 
+def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without these secrets, and without what is one by its form.
+
+    What only stands beside a word like `password` stays: in work, that is mostly no secret.
+
+    >>> without_keys("hush-hush and ghp_abcdefgh12345678, password: 8 letters", ["hush-hush"])
+    '[redacted] and [redacted], password: 8 letters'
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _MARK)
+    if "://" in text:
+        text = _USERINFO.sub(rf"\1{_MARK}\2", text)
+    if "earer" in text.lower():
+        text = _BEARER.sub(rf"\1{_MARK}", text)
+    return _FORMS.sub(_MARK, text)
+
+
 def redacted(text: str) -> str:
     """The text with what looks like a credential replaced.
 
@@ -36,7 +54,4 @@ def redacted(text: str) -> str:
     >>> redacted('OPENAI_API_KEY="abcd1234" redis://me:pw@host')
     'OPENAI_API_KEY="[redacted]" redis://me:[redacted]@host'
     """
-    text = _USERINFO.sub(rf"\1{_MARK}\2", text)
-    text = _BEARER.sub(rf"\1{_MARK}", text)
-    text = _FORMS.sub(_MARK, text)
-    return _NAMED.sub(rf"\1{_MARK}", text)
+    return _NAMED.sub(rf"\1{_MARK}", without_keys(text))

@@ -196,6 +196,36 @@ class Running(View):
     since: str | None = None
 
 
+class AgentHere(View):
+    """An agent as one worker host has it."""
+
+    name: str
+    kind: Literal["command", "model", "callable"]
+    #: What it is, in a word for people.
+    command: str
+    #: Whether it can be told which model to use.
+    takes_model: bool = False
+    #: Whether it can go on with a conversation.
+    remembers: bool = False
+    #: Why it cannot be used there, and what to do about it.
+    why_not: str | None = None
+
+
+class AgentView(View):
+    """An agent, and the places where it can be used."""
+
+    name: str
+    kind: Literal["command", "model", "callable"]
+    command: str
+    takes_model: bool = False
+    remembers: bool = False
+    #: Whether it works where no doer is named.
+    default: bool = False
+    usable_at: list[str] = []
+    #: By place: why it cannot be used there, and what to do about it.
+    why_not: dict[str, str] = {}
+
+
 class WorkerView(View):
     """A worker host that told of itself lately."""
 
@@ -203,6 +233,8 @@ class WorkerView(View):
     place: str
     queues: list[str] = []
     agents: list[str] = []
+    #: What each of them is, and whether it can be used.
+    agents_here: list[AgentHere] = []
     #: Who works where no doer is named.
     default_agent: str | None = None
     roots: list[str] = []

@@ -18,6 +18,7 @@ from leadhand.paths import session_path
 from leadhand.tokens import NewToken, Quotas, TokenView
 from leadhand.transport import Answer, Call, Param
 from leadhand.views import (
+    AgentView,
     BulkView,
     Event,
     ExportView,
@@ -185,6 +186,10 @@ def delete(id_: str, *, force: bool, seen: SessionView | None) -> Ask[SessionVie
 
 def workers() -> Ask[list[WorkerView]]:
     return _items(Page[WorkerView], Call("GET", "/v1/workers"))
+
+
+def agents() -> Ask[list[AgentView]]:
+    return _items(Page[AgentView], Call("GET", "/v1/agents"))
 
 
 def queues() -> Ask[list[QueueView]]:

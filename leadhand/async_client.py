@@ -20,6 +20,7 @@ from leadhand.limits import LimitView
 from leadhand.tokens import NewToken, Quotas, TokenView
 from leadhand.transport import Reach
 from leadhand.views import (
+    AgentView,
     BulkView,
     Event,
     ExportView,
@@ -206,6 +207,10 @@ class AsyncClient:
     async def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately, each with what it does now."""
         return await self._ask(asks.workers())
+
+    async def agents(self) -> list[AgentView]:
+        """The agents that the workers know, with where each can be used."""
+        return await self._ask(asks.agents())
 
     async def queues(self) -> list[QueueView]:
         """Every queue, with what stands in it and who takes from it."""

@@ -18,6 +18,7 @@ from leadhand.settings import ClientSettings
 from leadhand.tokens import NewToken, Quotas, TokenView
 from leadhand.transport import Reach, Transport
 from leadhand.views import (
+    AgentView,
     BulkView,
     Event,
     ExportView,
@@ -191,6 +192,10 @@ class Client:
     def workers(self) -> list[WorkerView]:
         """The worker hosts that told of themselves lately, each with what it does now."""
         return self._ask(asks.workers())
+
+    def agents(self) -> list[AgentView]:
+        """The agents that the workers know, with where each can be used."""
+        return self._ask(asks.agents())
 
     def queues(self) -> list[QueueView]:
         """Every queue, with what stands in it and who takes from it."""

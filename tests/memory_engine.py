@@ -28,6 +28,7 @@ from app.pictures import iso
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.tokens import Owner, Tokens
 from app.views import (
+    AgentView,
     Event,
     ExportView,
     FleetView,
@@ -354,6 +355,10 @@ class MemoryEngine:
     def workers(self) -> list[WorkerView]:
         self.ping()
         return [WorkerView(name="w1", place="local")]
+
+    def agents(self) -> list[AgentView]:
+        self.ping()
+        return [AgentView(name="claude", kind="command", command="claude -p", usable_at=["local"])]
 
     def ping(self) -> None:
         if self.away:

@@ -14,6 +14,13 @@ AT = "2026-11-21T12:00:00Z"
 _LIVE = ("active", "stopping")
 _LEADS_TO = {"stop": "stopped", "resume": "active", "exit": "exited", "abort": "aborted"}
 
+AGENTS: list[dict[str, Any]] = [
+    {"name": "claude", "kind": "command", "command": "claude -p", "usable_at": [],
+     "why_not": {"local": "the program 'claude' is not\x1b[2J found"}},
+    {"name": "small", "kind": "model", "command": "small-1 at https://m.example/v1",
+     "default": True, "usable_at": ["local"]},
+]  # fmt: skip
+
 #: A worker at one step, and a queue that is too long for it.
 FLEET: dict[str, Any] = {
     "at": "2026-11-21T12:00:10+00:00",
@@ -31,6 +38,9 @@ FLEET: dict[str, Any] = {
     ],
     "leases": {"count": 2, "oldest_s": 90.5, "entries": 3},
     "ready": {"count": 0},
+}  # fmt: skip
+LISTS = {
+    "workers": [{"name": "w1", "place": "local"}], "agents": AGENTS, "queues": FLEET["queues"],
 }  # fmt: skip
 
 
@@ -67,10 +77,8 @@ class Script:
                 return 202, self._create(body)
             case "GET", ["sessions"]:
                 return 200, {"items": [known["view"] for known in self._sessions.values()]}
-            case "GET", ["workers"]:
-                return 200, {"items": [{"name": "w1", "place": "local"}]}
-            case "GET", ["queues"]:
-                return 200, {"items": FLEET["queues"]}
+            case "GET", [listed] if listed in LISTS:
+                return 200, {"items": LISTS[listed]}
             case "GET", ["fleet"]:
                 return 200, FLEET
             case _, ["sessions", session, *rest] if session in self._sessions:

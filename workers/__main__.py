@@ -29,6 +29,7 @@ from tasks.steps import BOUND
 from tasks.sweep import Sweeper
 from tasks.wiring import make_engine
 from workers.agents.book import AgentBook
+from workers.agents.usable import agents_here
 from workers.attempt import Attempts
 from workers.drain import Drain
 from workers.inventory import Inventory
@@ -108,7 +109,7 @@ def _beside_the_pool(
     sweeper, deliverer = Sweeper(engine), Deliverer(engine)
     books = _Books(settings)
     inventory = Inventory(
-        engine, name=name, queues=queues, agents=lambda: tuple(books.current().agents)
+        engine, name=name, queues=queues, agents=lambda: agents_here(books.current())
     )
 
     def begin(**_: object) -> None:

@@ -19,6 +19,7 @@ from workers.body_task import BodyTask
 from workers.checkers.checks import check
 from workers.checkers.judge import judge
 from workers.endings import failed
+from workers.hush import hushed
 
 __all__ = ["BodyTask", "run_body"]
 
@@ -39,6 +40,7 @@ def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
     except Exception as error:  # noqa: BLE001 - the edge of a task: nothing may take the worker with it
         _log.exception("body failed", extra={"session": task.session, "step": task.address})
         outcome = _failed(task, f"our fault: {type(error).__name__}: {error}")
+    outcome = hushed(outcome, task)
     if outcome.started_ms is not None:
         return outcome
     return outcome.model_copy(update={"started_ms": started_ms, "ended_ms": _now_ms()})

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from app.engine import Engine
 from app.errors import StoreAway
 from app.inventories import forgotten, text_of
+from app.views import AgentHere
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Inventory:
         *,
         name: str,
         queues: tuple[str, ...],
-        agents: Callable[[], tuple[str, ...]],
+        agents: Callable[[], tuple[AgentHere, ...]],
     ) -> None:
         self._engine = engine
         self._name = name
@@ -57,11 +58,12 @@ class Inventory:
 
     def tell(self) -> None:
         """Publish once."""
-        settings = self._engine.settings
+        settings, agents = self._engine.settings, self._agents()
         told: dict[str, JsonValue] = {
             "place": settings.place,
             "queues": [*self._queues],
-            "agents": [*sorted(self._agents())],
+            "agents": [agent.name for agent in agents],
+            "agents_here": [agent.model_dump(exclude_none=True) for agent in agents],
             "default_agent": settings.default_agent,
             "roots": [str(root) for root in settings.roots],
             "concurrency": settings.concurrency,
@@ -75,7 +77,7 @@ class Inventory:
             fleet.forget_worker(name)
 
     def _run(self) -> None:
-        told: tuple[str, ...] | None = None
+        told: tuple[AgentHere, ...] | None = None
         every_s, told_s = self._holds_s / WORDS, 0.0
         while True:
             agents = self._agents()

@@ -28,6 +28,7 @@ _COMMANDS = {
     "top": "leadhand.cli.fleet",
     "queues": "leadhand.cli.fleet",
     "workers": "leadhand.cli.fleet",
+    "agents": "leadhand.cli.agents",
     "up": "leadhand.cli.up",
     "worker": "leadhand.cli.servers",
     "api": "leadhand.cli.servers",

@@ -98,13 +98,13 @@ def test_a_step_without_a_conversation_leaves_none_behind(body) -> None:
 
 
 def test_a_python_function_is_an_agent(body, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("MY_KEY", "hush-hush")
+    monkeypatch.setenv("MY_KEY", "mine")
     (tmp_path / "mine.py").write_text(FUNCTION)
     doer = {"agent": "function"}
     given = {"task": "Greet.", "doer": doer, "model": "large"}
     before = Thread(conversation="function|x", id="3")
     outcome = body(Action.AGENT, given, conversation="function|x", thread=before)
-    assert outcome.text == "Greet. as doer with large and hush-hush"
+    assert outcome.text == "Greet. as doer with large and mine"
     assert outcome.thread == Thread(conversation="function|x", id="4")
     assert outcome.usage == Usage(cost_usd=0.25, input_tokens=7)
 
@@ -123,6 +123,27 @@ def test_a_function_that_does_not_answer_has_failed(body, tmp_path, monkeypatch,
     outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})
     assert outcome.word == "failed"
     assert why in outcome.reason.text
+
+
+def test_what_agents_are_handed_never_comes_back(body, tmp_path, monkeypatch) -> None:
+    secret, form = "quite-a-secret", "sk-ant-0123456789abcdef"
+    monkeypatch.setenv("MY_KEY", secret)
+    says = {"text": f"it is {secret}", "value": [secret, {form: form}], "verdict": "terminate"}
+    (tmp_path / "mine.py").write_text(
+        f"import os\ndef speak(task):\n    return {says!r}\n"
+        "def fails(task):\n    raise ValueError(os.environ['LEADHAND_TOKEN'])\n"
+    )
+    asked = {"task": f"Use {secret}.", "doer": {"callable": "mine:speak"}}
+    for outcome in (
+        body(Action.AGENT, asked),
+        body(Action.AGENT, {**asked, "doer": {"agent": "talker"}}),
+        body(Action.AGENT, {**asked, "doer": {"callable": "mine:fails"}}),
+        body(Action.AGENT, {**asked, "doer": {"command": f"echo {secret} {form}; exit 3"}}),
+    ):
+        told = outcome.model_dump_json()
+        assert "[redacted]" in told
+        for hidden in (secret, form, "lhc1.x.y"):
+            assert hidden not in told
 
 
 def test_a_variable_that_an_agent_needs_is_named(body) -> None:

@@ -21,8 +21,8 @@ from tests.waiting import wait_until
 
 COMMANDS = (
     "spawn", "workflow", "exit", "ls", "show", "watch", "wait", "logs", "stop", "resume",
-    "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "up", "worker", "api",
-    "doctor",
+    "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents",
+    "up", "worker", "api", "doctor",
 )  # fmt: skip
 REFUSED = {"ok": False, "name": "ruff", "verdict": "retry", "feedback": "E501 Line too long"}
 HISTORY = {

@@ -66,7 +66,15 @@ def test_workers_are_listed(leadhand: Leadhand) -> None:
     assert line.split() == ["w1", "local", "0/0", "-"]
 
 
-@pytest.mark.parametrize("command", ["top", "queues", "workers"])
+def test_agents_are_listed_with_why_one_cannot_be_used(leadhand: Leadhand) -> None:
+    head, claude, why, small = leadhand("agents")
+    assert head.split() == ["AGENT", "KIND", "USABLE", "AT", "COMMAND"]
+    assert claude.split()[:3] == ["claude", "command", "nowhere"]
+    assert why == "  not at local: the program 'claude' is not [2J found"
+    assert small.split()[:4] == ["small", "(default)", "model", "local"]
+
+
+@pytest.mark.parametrize("command", ["top", "queues", "workers", "agents"])
 def test_each_is_one_object_as_json(leadhand: Leadhand, command: str) -> None:
     told = json.loads("\n".join(leadhand(command, "--json")))
     assert isinstance(told, dict)

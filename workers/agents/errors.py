@@ -12,6 +12,7 @@ LeadhandError
 from __future__ import annotations
 
 from app.errors import LeadhandError
+from app.redaction import without_keys
 
 
 class AgentsFileInvalid(LeadhandError):
@@ -27,7 +28,7 @@ class AgentsFileInvalid(LeadhandError):
     def __str__(self) -> str:
         where = f"{self.file}: {self.key}" if self.key else self.file
         value = "" if self.value is None else f" is {self.value!r}"
-        return f"{where}{value}: {self.hint}"
+        return without_keys(f"{where}{value}: {self.hint}")
 
 
 class AgentUnknown(LeadhandError):

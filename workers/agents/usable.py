@@ -5,13 +5,36 @@ from __future__ import annotations
 import importlib.util
 import shutil
 
+from app.redaction import redacted
+from app.texts import cut
+from app.views import AgentHere
 from workers import environment
+from workers.agents.book import AgentBook
 from workers.agents.entries import Agent
+
+#: Characters of a command that others are shown.
+_SHOWN = 200
 
 
 def why_unusable(agent: Agent) -> str | None:
     """What stands in the way here; None where nothing is known to."""
     return _program_missing(agent) or missing_here(agent)
+
+
+def agents_here(book: AgentBook) -> tuple[AgentHere, ...]:
+    """What this host tells others of its agents, by name."""
+    return tuple(_here(name, agent) for name, agent in sorted(book.agents.items()))
+
+
+def _here(name: str, agent: Agent) -> AgentHere:
+    return AgentHere(
+        name=name,
+        kind=agent.kind,
+        command=redacted(cut(agent.shown, _SHOWN)),
+        takes_model=agent.takes_model,
+        remembers=agent.remembers,
+        why_not=why_unusable(agent),
+    )
 
 
 def missing_here(agent: Agent) -> str | None:

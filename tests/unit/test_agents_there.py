@@ -1,0 +1,106 @@
+"""What a document may ask of agents is settled when it is submitted, by what the workers have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.admission import admit
+from app.agents_here import agents_of
+from app.errors import InvalidDocument
+from app.settings import Settings
+from app.views import AgentHere, WorkerView
+from leadhand.documents import LoopDocument
+
+NO_KEY = "the variable MODEL_KEY is not set; set it where the worker is started"
+
+
+def here(name: str, **more: Any) -> AgentHere:
+    return AgentHere(name=name, kind="command", command=name, **more)
+
+
+def worker(*agents: AgentHere, place: str = "local", default: str | None = None) -> WorkerView:
+    names = [agent.name for agent in agents]
+    return WorkerView(
+        name=place, place=place, agents=names, agents_here=list(agents), default_agent=default
+    )
+
+
+LOCAL = worker(
+    here("able", takes_model=True), here("plain"), here("poor", why_not=NO_KEY), default="plain"
+)
+FAR = worker(here("poor"), place="far")
+
+
+def refusal(workers: list[WorkerView], **fields: Any) -> tuple[str, str] | None:
+    document = LoopDocument.model_validate({"task": "x", "checkers": ["true"], **fields})
+    try:
+        admit(document, Settings(), workers)
+    except InvalidDocument as error:
+        return error.field, str(error)
+    return None
+
+
+JUDGE = {"prompt": "Is it good?"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "why"),
+    [
+        ({"doer": {"agent": "gone"}}, "doer.agent", "known: able, plain, poor"),
+        ({"doer": {"agent": "poor"}}, "doer.agent", NO_KEY),
+        ({"doer": {"agent": "plain"}, "model": "m"}, "model", "'plain' cannot be told a model"),
+        ({"model": "m"}, "model", "'plain' cannot be told a model"),
+        ({"checkers": [{**JUDGE, "agent": "poor"}]}, "checkers[0].agent", NO_KEY),
+        (
+            {"checkers": [{**JUDGE, "agent": "plain", "model": "m"}]},
+            "checkers[0].model",
+            "write model_args for it",
+        ),
+        ({"checkers": [JUDGE], "checker_model": "m"}, "checker_model", "'plain' cannot be told"),
+    ],
+)
+def test_what_no_worker_can_do_is_refused_at_submit(fields, field, why) -> None:
+    refused = refusal([LOCAL], **fields)
+    assert refused is not None
+    assert refused[0] == field
+    assert why in refused[1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"doer": {"agent": "able"}, "model": "m"},
+        {"doer": {"command": "true"}, "checkers": [JUDGE]},
+        {"checkers": [{**JUDGE, "agent": "able", "model": "m"}]},
+    ],
+)
+def test_what_a_worker_can_do_is_taken(fields) -> None:
+    assert refusal([LOCAL], **fields) is None
+
+
+def test_one_worker_that_can_is_enough() -> None:
+    assert refusal([LOCAL, FAR], doer={"agent": "poor"}) is None
+    assert refusal([LOCAL, FAR], doer={"agent": "poor"}, place="local") is not None
+
+
+def test_a_default_agent_that_cannot_be_used_is_told_where_nobody_is_named() -> None:
+    lame = worker(here("poor", why_not=NO_KEY), default="poor")
+    refused = refusal([lame])
+    assert refused is not None
+    assert refused[0] == "doer"
+    assert NO_KEY in refused[1]
+
+
+def test_an_older_worker_that_tells_names_alone_is_believed() -> None:
+    older = WorkerView(name="w", place="local", agents=["old"])
+    assert refusal([older], doer={"agent": "old"}, model="m") is None
+
+
+def test_agents_are_told_once_with_the_places_where_they_can_be_used() -> None:
+    views = {agent.name: agent for agent in agents_of([LOCAL, FAR])}
+    assert list(views) == ["able", "plain", "poor"]
+    assert (views["poor"].usable_at, views["poor"].why_not) == (["far"], {"local": NO_KEY})
+    assert (views["plain"].default, views["able"].default) == (True, False)

@@ -1,0 +1,62 @@
+"""Keeps secrets out of outcomes: what agents are handed must not come back for all to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from app.outcomes import Outcome
+from app.reasons import Reason
+from app.redaction import without_keys
+from workers import environment
+from workers.body_task import BodyTask
+
+#: What variables are called that hold secrets, where an entry does not say that it needs them.
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
+#: A shorter value is no secret worth the name, and stands in every text.
+_SHORTEST = 8
+
+
+def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
+    """The outcome without what must stay secret, wherever in it that stands."""
+    secrets = secrets_of(task, environment.inherited())
+    reason = outcome.reason
+    return outcome.model_copy(
+        update={
+            "text": without_keys(outcome.text, secrets),
+            "value": _value(outcome.value, secrets),
+            "reason": None if reason is None else _reason(reason, secrets),
+            "prompt": None if outcome.prompt is None else without_keys(outcome.prompt, secrets),
+        }
+    )
+
+
+def secrets_of(task: BodyTask, held: Mapping[str, str]) -> frozenset[str]:
+    """The values of what any agent of this worker is handed, and the body's own token."""
+    agents = task.agents.agents.values()
+    named = {name for agent in agents for name in agent.env if _SECRET.search(name)}
+    named |= {name for agent in agents for name in agent.needed}
+    values = {held.get(name, "") for name in named} | {task.token}
+    return frozenset(value for value in values if len(value) >= _SHORTEST)
+
+
+def _value(value: JsonValue, secrets: frozenset[str]) -> JsonValue:
+    if isinstance(value, str):
+        return without_keys(value, secrets)
+    if isinstance(value, list):
+        return [_value(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {without_keys(name, secrets): _value(item, secrets) for name, item in value.items()}
+    return value
+
+
+def _reason(reason: Reason, secrets: frozenset[str]) -> Reason:
+    beneath = reason.beneath
+    return reason.model_copy(
+        update={
+            "text": without_keys(reason.text, secrets),
+            "beneath": None if beneath is None else _reason(beneath, secrets),
+        }
+    )
