@@ -7,7 +7,6 @@ token names the attempt's fence, and the store compares it, so it dies with the 
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import json
 from typing import NamedTuple
@@ -48,4 +47,4 @@ def verify(token: str, *, secret: str) -> Caller:
 
 
 def _sign(payload: str, secret: str) -> str:
-    return hmac.new(secret.encode(), payload.encode(), hashlib.sha256).hexdigest()
+    return hmac.digest(secret.encode(), payload.encode(), "sha256").hex()

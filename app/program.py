@@ -150,6 +150,12 @@ class Program(Frozen):
     def _index(self) -> dict[str, Step | Loop]:
         return dict(self.walk())
 
+    @cached_property
+    def has_widths_to_write(self) -> bool:
+        """Whether any for_each works on a list that an earlier step gives."""
+        steps = (node for node in self._index.values() if isinstance(node, Step))
+        return any(isinstance(step.for_each, str) for step in steps)
+
     def node(self, path: str) -> Step | Loop:
         """The node at a path such as ``outer/inner/ask``. Raises KeyError where there is none."""
         return self._index[path]

@@ -55,6 +55,7 @@ class Registry:
         self._secret = settings.secret
         self.facts = lru_cache(maxsize=SESSIONS)(self._read_facts)
         self._programs = lru_cache(maxsize=PROGRAMS)(self._read_program)
+        self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_ours)
 
     def program(self, program: str) -> Program:
         """The program of this hash, from memory where it was seen before."""
@@ -80,7 +81,7 @@ class Registry:
         spec = Spec(ref.id, ref.root, facts.program, facts.cwd or "", facts.place)
         if not facts.signature:
             raise SpecForeign(ref.id, "it was not signed")
-        if not is_ours(spec, facts.signature, secret=self._secret):
+        if not self._signed_here(spec, facts.signature):
             raise SpecForeign(ref.id, "its signature is not of this worker's LEADHAND_SECRET")
         found = self._programs(facts.program)
         if not found.genuine:
@@ -95,6 +96,9 @@ class Registry:
         except SpecForeign:
             return ""
         return self.signature(ref, facts.program, cwd=facts.cwd or "", place=place)
+
+    def _is_ours(self, spec: Spec, signature: str) -> bool:
+        return is_ours(spec, signature, secret=self._secret)
 
     def _read_facts(self, ref: SessionRef) -> Facts:
         return _facts_of(ref, self._store.fields(ref))

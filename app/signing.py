@@ -57,7 +57,7 @@ def program_id(document: str) -> str:
 def seal(kind: str, value: JsonValue, *, secret: str) -> str:
     """HMAC-SHA256 over the value as JSON, under the name of its kind."""
     text = json.dumps([kind, value], sort_keys=True, separators=(",", ":"))
-    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.digest(secret.encode(), text.encode(), "sha256").hex()
 
 
 def is_sealed(kind: str, value: JsonValue, signature: str, *, secret: str) -> bool:

@@ -18,6 +18,7 @@ from app.errors import StoreAway
 from app.keys import Keys, SessionRef, lua_names
 from app.records import Answer, NewSession, StepRecord, TurnRecord
 from app.store_fleet import FleetShelf
+from app.store_scripts import Scripts
 from app.store_tokens import TokenShelf
 from app.store_watch import Looks
 from app.views import Event
@@ -80,7 +81,7 @@ class Store:
         self._clock = clock
         self.keys = Keys(prefix)
         text_of = sources or source
-        self._scripts = {verb: redis.register_script(text_of(verb)) for verb in VERBS}
+        self._scripts = Scripts(redis, {verb: text_of(verb) for verb in VERBS})
 
     # Transitions
 
@@ -112,13 +113,13 @@ class Store:
         ledger: str = "",
     ) -> Answer:
         """Run a transition on one session."""
-        keys = [self.keys.base(ref), self.keys.program(program), self.keys.everywhere("")]
+        keys = (self.keys.base(ref), self.keys.program(program), self.keys.everywhere(""))
         now = self._clock() if self._clock else 0
         given = {k: v for k, v in arguments.items() if v is not None}
         given |= {"member": ref.member, "session": ref.id}
         with self._away():
-            reply = self._scripts[verb](keys=keys, args=[now, json.dumps(given), outcome, ledger])
-        return Answer.model_validate_json(str(reply))
+            said = (*keys, str(now), json.dumps(given), outcome, ledger)
+            return Answer.model_validate_json(self._scripts.call(verb, said))
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
         """Look for what is past its time: recent (somebody just did), or due with the lists."""

@@ -20,7 +20,7 @@ def expansion(
 
     A step that should give a list and does not has failed, whatever else it says.
     """
-    if outcome.word != "succeeded":
+    if outcome.word != "succeeded" or not program.has_widths_to_write:
         return {}, outcome
     expand: dict[str, JsonValue] = {}
     name = path_of(address).rpartition("/")[2]

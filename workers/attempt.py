@@ -6,8 +6,10 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from app import capabilities
@@ -69,6 +71,7 @@ class Attempts:
         self._agents = agents
         self._heart = heart
         self._draining = draining
+        self._nonces = _nonces()
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
@@ -90,7 +93,7 @@ class Attempts:
             log.warning("hints not sent", extra={"session": ref.id, "why": str(error)})
 
     def _claim(self, ref: SessionRef, address: str) -> Answer | None:
-        nonce = uuid.uuid4().hex
+        nonce = next(self._nonces)
         try:
             return self._engine.claim(ref, address, nonce=nonce, worker=self._worker)
         except (SessionUnknown, StoreAway) as error:
@@ -133,7 +136,7 @@ class Attempts:
             moved = self._waits_for_another_lock(work, lease)
             if moved is not None:
                 return moved
-            log.info("step begun", extra={"action": work.step.action.value})
+            _tell_of_its_begin(work)
             outcome = self._outcome(work, lease)
             if outcome is None:
                 return None
@@ -197,7 +200,7 @@ class Attempts:
             attempt=grant.attempt,
             inputs=work.inputs,
             cwd=work.cwd,
-            spill=settings.spill / work.ref.id / f"{name}.{grant.fence}",
+            spill=Path(f"{settings.spill}/{work.ref.id}/{name}.{grant.fence}"),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
             token=capabilities.mint(caller, secret=settings.secret),
@@ -212,7 +215,7 @@ class Attempts:
 
     def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
-        nonces = [uuid.uuid4().hex for _ in range(take)]
+        nonces = [next(self._nonces) for _ in range(take)]
         sent = time.monotonic()
 
         def settle() -> Answer:
@@ -242,6 +245,12 @@ class Attempts:
         return self._settle(work, outcome, lease, 0)
 
 
+def _nonces() -> Iterator[str]:
+    """Words that no other process uses, nor this one twice. They are no secrets."""
+    mine = uuid.uuid4().hex
+    return (f"{mine}-{number}" for number in count(1))
+
+
 def _patiently(call: Callable[[], T], lease: Lease) -> T | None:
     """Call until the store answers; None once the attempt is somebody else's."""
     while lease.ours:
@@ -251,6 +260,12 @@ def _patiently(call: Callable[[], T], lease: Lease) -> T | None:
             # The heart notices when the lease is over; an ended body may still be settled.
             time.sleep(AGAIN_S)
     return None
+
+
+def _tell_of_its_begin(work: Work) -> None:
+    """Of a quick step it is soon enough told that it has been settled."""
+    if not work.step.quick:
+        log.info("step begun", extra={"action": work.step.action.value})
 
 
 def _was_ended(outcome: Outcome, lease: Lease) -> bool:
