@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from flask import Blueprint, Response
+from pydantic import Field
 
 from api import bodies
 from api.answers import answer
@@ -10,6 +13,13 @@ from api.exposition import MEDIA_TYPE, exposed
 from api.metrics import families
 from api.port import Engine
 from app.views import Page, QueueView
+
+
+class FsckBody(bodies.Body):
+    """Whether what is found is mended, and where an audit goes on."""
+
+    repair: bool = False
+    cursor: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = None
 
 
 def blueprint(engine: Engine) -> Blueprint:
@@ -23,6 +33,11 @@ def blueprint(engine: Engine) -> Blueprint:
         bodies.query(bodies.NoQuery)
         return answer(engine.watch.fleet())
 
+    def fsck() -> Response:
+        bodies.query(bodies.NoQuery)
+        asked = bodies.body(FsckBody)
+        return answer(engine.fsck(cursor=asked.cursor, repair=asked.repair))
+
     def metrics() -> Response:
         bodies.query(bodies.NoQuery)
         text = exposed(families(engine.watch.fleet(), engine.watch.lately()))
@@ -30,5 +45,6 @@ def blueprint(engine: Engine) -> Blueprint:
 
     routes.add_url_rule("/v1/queues", "queues", queues)
     routes.add_url_rule("/v1/fleet", "fleet", fleet)
+    routes.add_url_rule("/v1/fsck", "fsck", fsck, methods=["POST"])
     routes.add_url_rule("/metrics", "metrics", metrics)
     return routes

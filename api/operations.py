@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from api import bodies
 from api.answers import JSON_LINES
+from api.fleet import FsckBody
 from api.health import Health
 from api.limits import LimitBody
 from api.tokens import NewTokenBody
@@ -19,6 +20,7 @@ from app.views import (
     Event,
     ExportView,
     FleetView,
+    FsckView,
     LedgerEntry,
     Limit,
     Page,
@@ -152,6 +154,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("fleet.metrics", "GET", "Read the fleet as metrics",
               (Says(200, "All as gauges, in the text format of Prometheus.",
                     {"text/plain": str}),)),
+    Operation("fleet.fsck", "POST", "Cross-check what Redis and the broker hold",
+              (gives(FsckView, "Some of it, and where the next call goes on."),),
+              body=FsckBody),
     Operation("limits.listed", "GET", "List the limits",
               (gives(Page[Limit], "All of them, and how far each is used."),)),
     Operation("limits.one", "GET", "Show a limit",

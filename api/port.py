@@ -15,6 +15,7 @@ from app.views import (
     Event,
     ExportView,
     FleetView,
+    FsckView,
     LedgerEntry,
     Limit,
     Page,
@@ -116,5 +117,7 @@ class Engine(Protocol):
     ) -> Limit: ...
 
     def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool: ...
+
+    def fsck(self, *, cursor: str | None = None, repair: bool = False) -> FsckView: ...
 
     def ping(self) -> None: ...

@@ -35,6 +35,7 @@ NEEDED: Mapping[str, Scope] = {
     "limits.one": Scope.READ,
     "limits.put": Scope.CONTROL,
     "limits.delete": Scope.CONTROL,
+    "fleet.fsck": Scope.ADMIN,
     "tokens.create": Scope.ADMIN,
     "tokens.listed": Scope.ADMIN,
     "tokens.revoke": Scope.ADMIN,

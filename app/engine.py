@@ -14,6 +14,7 @@ from app import decide
 from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
 from app.errors import SpecForeign, StoreAway
+from app.fsck import Fsck
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
@@ -89,6 +90,7 @@ class Engine:
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
         self._write()
+        self.fsck = Fsck(store, self.transitions, carrier, self.workers).look
         self.watch = Watch(store, depths=carrier.depths, workers=self.workers)
 
     def _read(self) -> None:

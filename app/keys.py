@@ -81,6 +81,11 @@ GLOBAL_PARTS = (
     "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used",
 )  # fmt: skip
 
+#: What goes by a name of its own behind these: a status, a session, a program, a token ...
+NAMED_PARTS = ("status", "id", "idem", "program", "users", "owned", "spent")
+#: What belongs to all sessions and no script writes.
+OTHER_PARTS = ("tokens", "token-uses")
+
 
 class SessionRef(NamedTuple):
     """A session and the root of its tree: what it takes to find its keys."""

@@ -65,6 +65,17 @@ class Delivery(BaseModel):
     tries: int
 
 
+class Found(BaseModel):
+    """Something that does not agree, as the script found it that may have mended it at once."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    session: str | None = None
+    what: str
+    mended: bool
+
+
 class Answer(BaseModel):
     """What a transition answered: one word, and what the caller has to do with it."""
 
@@ -99,9 +110,11 @@ class Answer(BaseModel):
     leases: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     errands: tuple[str, ...] = ()
+    #: What an audit found.
+    found: tuple[Found, ...] = ()
 
     @field_validator(
-        "hints", "grants", "abort", "called", "leases", "ready", "errands", mode="before"
+        "hints", "grants", "abort", "called", "leases", "ready", "errands", "found", mode="before"
     )
     @classmethod
     def _empty(cls, value: JsonValue) -> JsonValue:

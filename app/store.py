@@ -17,6 +17,7 @@ from redis.retry import Retry
 from app.errors import StoreAway
 from app.keys import Keys, SessionRef, lua_names
 from app.records import Answer, NewSession, StepRecord, TurnRecord
+from app.store_audit import Shelves
 from app.store_fleet import FleetShelf
 from app.store_scripts import Scripts
 from app.store_tokens import TokenShelf
@@ -31,12 +32,14 @@ _FOUNDATION = (
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
+    "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 )  # fmt: skip
 
 Due = Literal["leases", "ready", "errands"]
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
+    "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 ]  # fmt: skip
 
 
@@ -319,6 +322,10 @@ class Store:
         """What a look at the whole fleet reads."""
         return Looks(self._redis, self.keys, self._away)
 
+    def shelves(self) -> Shelves:
+        """Every key that there is, for the audit."""
+        return Shelves(self._redis, self.keys, self._away)
+
     def now_ms(self) -> int:
         """The clock that all times in the store are of."""
         if self._clock:
@@ -345,7 +352,8 @@ class Store:
 
 def source(verb: str) -> str:
     """The whole text of a transition: the names of the keys, the foundation, the verb."""
-    files = [*_FOUNDATION, verb]
+    audits = ["_fsck"] if verb.startswith("fsck_") else []
+    files = [*_FOUNDATION, *audits, verb]
     folder = resources.files("app") / "lua"
     texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in files]
     head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -27,6 +27,20 @@ class Carrier(Protocol):
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """How many messages stand in each queue."""
+
+    def strays(
+        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+    ) -> Sequence[Standing]:
+        """Every queue of the broker; messages to sessions that are gone are dropped if asked."""
+
+
+class Standing(NamedTuple):
+    """A queue as the broker has it."""
+
+    name: str
+    depth: int
+    #: Messages of it that are for sessions that are gone.
+    strays: int
 
 
 class Transitions:

@@ -25,6 +25,7 @@ from app.program import Action, Program, Step
 from app.records import Hint
 from app.settings import Settings
 from app.store import Store, connect
+from app.transitions import Standing
 from leadhand.documents import LoopDocument, WorkflowDocument
 from leadhand.redis_server import RedisServer
 
@@ -40,6 +41,9 @@ class Queue:
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, len(self.hints))
+
+    def strays(self, *_: object, **__: object) -> list[Standing]:
+        return []
 
 
 class Spent(NamedTuple):

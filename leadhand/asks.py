@@ -23,6 +23,7 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FsckView,
     LedgerEntry,
     Page,
     QueueView,
@@ -256,6 +257,11 @@ def ping() -> Ask[None]:
 def read_session(answer: Answer) -> SessionView:
     """What a steering call answers."""
     return _parsed(SessionView, answer.checked())
+
+
+def fsck(*, repair: bool, cursor: str | None) -> Ask[FsckView]:
+    body = {"repair": repair} | ({} if cursor is None else {"cursor": cursor})
+    return _reads(FsckView, Call("POST", "/v1/fsck", content=_JSON.dump_json(body)))
 
 
 def _reads(model: type[M], call: Call) -> Ask[M]:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
 from leadhand.async_transport import AsyncTransport
+from leadhand.audits import joined
 from leadhand.client import address, next_look_s
 from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
@@ -25,6 +26,7 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FsckView,
     LedgerEntry,
     Page,
     QueueView,
@@ -219,6 +221,14 @@ class AsyncClient:
     async def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return await self._ask(asks.fleet())
+
+    async def fsck(self, *, repair: bool = False) -> FsckView:
+        """Cross-check all that Redis and the broker hold, and mend it if asked."""
+        found: FsckView | None = None
+        while found is None or found.next is not None:
+            cursor = found.next if found is not None else None
+            found = joined(found, await self._ask(asks.fsck(repair=repair, cursor=cursor)))
+        return found
 
     async def limits(self) -> list[LimitView]:
         """All limits, by key."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from leadhand import asks
 from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
+from leadhand.audits import joined
 from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, WaitTimedOut
 from leadhand.following import BEGINNING, follow
@@ -23,6 +24,7 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FsckView,
     LedgerEntry,
     Page,
     QueueView,
@@ -204,6 +206,14 @@ class Client:
     def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return self._ask(asks.fleet())
+
+    def fsck(self, *, repair: bool = False) -> FsckView:
+        """Cross-check all that Redis and the broker hold, and mend it if asked."""
+        found: FsckView | None = None
+        while found is None or found.next is not None:
+            cursor = found.next if found is not None else None
+            found = joined(found, self._ask(asks.fsck(repair=repair, cursor=cursor)))
+        return found
 
     def limits(self) -> list[LimitView]:
         """All limits, by key."""

@@ -323,6 +323,30 @@ class BulkView(View):
     next: str | None = None
 
 
+class Finding(View):
+    """Something in Redis or at the broker that does not agree with the rest."""
+
+    kind: str
+    session: str | None = None
+    what: str
+    mended: bool = False
+    #: What can be done about it, where it was not mended.
+    way: str | None = None
+
+
+class FsckView(View):
+    """What one call of an audit looked at, and what it found."""
+
+    items: list[Finding]
+    #: How much was found, and how much of it is left; `items` holds the first thousand.
+    found: int = 0
+    left: int = 0
+    keys: int = 0
+    sessions: int = 0
+    #: Where the next call goes on; none where that was all.
+    next: str | None = None
+
+
 def position(event_id: str) -> tuple[int, int]:
     """An event id as the two numbers that order it.
 

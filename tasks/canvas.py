@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from celery import Celery, chain, chord, signature
@@ -20,7 +20,9 @@ from app import decide
 from app.keys import SessionRef
 from app.program import Program, block_of
 from app.records import Hint
+from app.transitions import Standing
 from tasks.celery_app import PRIORITIES
+from tasks.strays import standing
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,19 @@ class Canvas:
                 return {queue: _depth(channel, queue) for queue in queues}
         except OperationalError:
             return {}
+
+    def strays(
+        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+    ) -> Sequence[Standing]:
+        """Every queue with messages of ours; those for sessions that are gone are dropped if asked.
+
+        A broker that cannot be asked is taken for empty.
+        """
+        try:
+            with self._celery.connection_for_read() as connection:
+                return list(standing(connection.default_channel, gone, drop=drop))
+        except OperationalError:
+            return []
 
     def build(
         self, ref: SessionRef, program: Program, hints: Sequence[Hint]

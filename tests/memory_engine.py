@@ -31,7 +31,9 @@ from app.views import (
     AgentView,
     Event,
     ExportView,
+    Finding,
     FleetView,
+    FsckView,
     LedgerEntry,
     Limit,
     Overdue,
@@ -359,6 +361,11 @@ class MemoryEngine:
     def agents(self) -> list[AgentView]:
         self.ping()
         return [AgentView(name="claude", kind="command", command="claude -p", usable_at=["local"])]
+
+    def fsck(self, *, cursor: str | None = None, repair: bool = False) -> FsckView:
+        lost = Finding(kind="hint_lost", session="0a0a0a0a", what="do is ready", mended=repair)
+        return FsckView(items=[lost], found=1, left=0 if repair else 1, keys=9, sessions=1,
+                        next=None if cursor else "7")  # fmt: skip
 
     def ping(self) -> None:
         if self.away:

@@ -10,6 +10,7 @@ from app.program import Program
 from app.records import Hint
 from app.settings import Settings
 from app.store import Store, connect
+from app.transitions import Standing
 from leadhand.documents import LoopDocument
 
 
@@ -21,6 +22,11 @@ class NobodyThere:
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return {}
+
+    def strays(
+        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+    ) -> Sequence[Standing]:
+        return []
 
 
 def silent_engine(

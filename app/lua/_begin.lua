@@ -20,6 +20,8 @@ local answer = {hints = {}, grants = {}, abort = {}, called = {}}
 local released = {}           -- addresses made ready by this transition, in order
 local rooms = {steps = {}, turns = {}}
 local freed = {}              -- queues in whose window a slot came free
+-- What has not come to rest.
+local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
 local keep_s                  -- set when the session ends: how long its keys are kept
 
 local function session()
@@ -49,6 +51,14 @@ local function save(room, address)
   rooms[room][address].dirty = true
 end
 
+-- What is written of a session that has ended or was stopped goes when the rest of it goes.
+local function keep_no_longer()
+  local left = redis.call('PTTL', K.session)
+  for _, key in pairs(left > 0 and K or {}) do
+    if redis.call('PTTL', key) == -1 then redis.call('PEXPIRE', key, left) end
+  end
+end
+
 local function flush()
   for room, kept in pairs(rooms) do
     for address, one in pairs(kept) do
@@ -59,6 +69,8 @@ local function flush()
   if keep_s then
     for _, key in pairs(K) do redis.call('EXPIRE', key, keep_s) end
     redis.call('EXPIRE', GLOBAL .. 'id:' .. A.session, keep_s)
+  elseif not AT_WORK[S.status] then
+    keep_no_longer()
   end
 end
 
@@ -89,8 +101,7 @@ local function owe(verb, child)
   redis.call('ZADD', G.errands, now, verb .. whom)
 end
 
--- Whether a child session is still at work: what its parent says of itself holds for the whole tree.
-local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
+-- Whether a child session is still at work: what a parent says of itself holds for the whole tree.
 local function status_of(child)
   return redis.call('HGET', BASE:sub(1, -#A.session - 2) .. child .. ':session', 'status')
 end

@@ -16,6 +16,7 @@ for _, address in ipairs(redis.call('ZRANGE', K.parked, 0, -1)) do
 end
 redis.call('ZREM', G.errands, 'forget|' .. A.member, 'delete|' .. A.member)
 owner_rests()
+if S.parent ~= '' then redis.call('SREM', cjson.decode(S.parent).base .. 'children', A.session) end
 for _, key in pairs(K) do redis.call('DEL', key) end
 redis.call('DEL', GLOBAL .. 'id:' .. A.session)
 redis.call('ZREM', G.sessions, A.session)

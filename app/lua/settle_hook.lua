@@ -16,9 +16,6 @@ redis.call('ZREM', G.hooks, line)
 if A.arrived then return reply('arrived') end
 warn('the webhook ' .. delivery.event .. ' to ' .. A.host .. ' was given up after '
   .. delivery.tries .. ' tries: ' .. A.why)
--- The session may have ended long ago: what is noted now goes when the rest goes.
-local left = redis.call('PTTL', K.session)
-if left > 0 then redis.call('PEXPIRE', K.warnings, left) end
 emit('webhook.given_up', '', {event = delivery.event, delivery = A.delivery, why = A.why,
   tries = delivery.tries})
 flush()

@@ -33,6 +33,7 @@ _COMMANDS = {
     "worker": "leadhand.cli.servers",
     "api": "leadhand.cli.servers",
     "doctor": "leadhand.cli.doctor",
+    "fsck": "leadhand.cli.fsck",
     "token": "leadhand.cli.token",
 }
 

@@ -43,6 +43,14 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
+    # Deadlines of keys
+    Fault(
+        "what is written of a stopped session is kept for ever",
+        "_begin",
+        "  elseif not AT_WORK[S.status] then\n    keep_no_longer()\n",
+        "",
+        "test_answer_to_a_stopped_session_is_kept_no_longer_than_the_rest",
+    ),
     # Fences and nonces
     Fault(
         "settle takes any attempt's word",

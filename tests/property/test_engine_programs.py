@@ -532,6 +532,17 @@ def test_judge_that_fails_is_not_granted_to_its_own_settler(bench: Bench):
 # Windows
 
 
+def test_answer_to_a_stopped_session_is_kept_no_longer_than_the_rest(bench: Bench):
+    drive = bench.start(program(step("ask", "human"), step("then")))
+    fence = drive.park(drive.take("ask")).fence
+    drive.control("stop")
+    drive.run("answer", {"address": "ask", "fence": fence, "word": "succeeded", "by": "me"},
+              outcome='{"word": "succeeded"}')  # fmt: skip
+    keys = bench.redis.keys(bench.store.keys.base(drive.ref) + "*")
+    assert bench.store.keys.part(drive.ref, "out") in keys
+    assert all(bench.redis.ttl(key) > 0 for key in keys)
+
+
 def test_next_attempt_is_told_what_the_one_before_it_failed_with(bench: Bench):
     drive = bench.start(program(step("w", retries=3)))
     first = drive.take("w")

@@ -12,8 +12,8 @@ from tests.property.simulation import Simulation
 STEPS = 40
 
 
-def walk(bench: Bench, seed: int) -> None:
-    """A random program, forty random things done to it, and its end."""
+def walk(bench: Bench, seed: int, *, after: Callable[[], object] = lambda: None) -> None:
+    """A random program, forty random things done to it (and `after` each of them), and its end."""
     random = Random(seed)
     choose = random.choice
     sim = Simulation(
@@ -42,11 +42,13 @@ def walk(bench: Bench, seed: int) -> None:
     }
     for act in random.choices(list(acts), list(acts.values()), k=STEPS):
         act()
+        after()
     if random.random() < 0.3:
         sim.control(choose(("exit", "abort")), choose)
         sim.holder(choose)
         sim.repeat(choose, last=3)
     sim.bring_to_its_end()
+    after()
 
 
 def restart(sim: Simulation, choose: Choose) -> None:

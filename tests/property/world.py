@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from app.engine import About, Engine
 from app.keys import SessionRef
@@ -14,6 +14,7 @@ from app.records import Answer, Grant, Hint
 from app.settings import Settings
 from app.store import Store, connect
 from app.sweeping import sweep
+from app.transitions import Standing
 
 DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
 CHECK = Step(id="check", action=Action.CHECK, folder=True)
@@ -42,6 +43,11 @@ class World:
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, 0)
+
+    def strays(
+        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+    ) -> Sequence[Standing]:
+        return []
 
     def worker(self, place: str, *roots: str) -> None:
         """Let a worker tell of itself."""

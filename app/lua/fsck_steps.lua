@@ -1,0 +1,69 @@
+-- The audit looks at steps of one session: their records against the lists that they stand in.
+-- A: addresses, repair
+-- Returns: looked(found) | gone
+if not session() then return reply('gone') end
+local LISTS = {ready = {live = true}, running = {live = true, running = true},
+  parked = {live = true, parked = true}}
+local queued
+
+local function in_line(address)
+  if not queued then
+    queued = {}
+    for _, line in ipairs(redis.call('ZRANGE', K.waiting, 0, -1)) do queued[line:match('<%d+<(.*)$')] = true end
+  end
+  return queued[address]
+end
+
+local function look_at_lists(address, state)
+  for _, list in ipairs({'live', 'running', 'parked'}) do
+    local should = (LISTS[state] or {})[list]
+    local is = redis.call('ZSCORE', K[list], address)
+    if should and not is then
+      found('step_unlisted', A.session, address .. ' is ' .. state .. ', and not among the ' .. list,
+        function() redis.call('ZADD', K[list], 0, address) end)
+    elseif is and not should then
+      found('step_stray', A.session, address .. ' is ' .. state .. ', and among the ' .. list,
+        function() redis.call('ZREM', K[list], address) end)
+    end
+  end
+end
+
+local function look_at_times(address, step)
+  local due = step.state == 'running' and step.lease or step.state == 'parked' and step.parked.until_ms
+  if due and not redis.call('ZSCORE', G.leases, member(address)) then
+    found('lease_lost', A.session, address .. ' is ' .. step.state .. ', and nobody looks at it again',
+      function() redis.call('ZADD', G.leases, due, member(address)) end)
+  end
+  local waits = step.state == 'ready' and S.status == 'active'
+  if waits and not redis.call('ZSCORE', G.ready, member(address)) and not in_line(address) then
+    found('hint_lost', A.session, address .. ' is ready, and no worker is told of it',
+      function() redis.call('ZADD', G.ready, now, member(address)) end)
+  end
+end
+
+local function has_ticket(name, who)
+  for _, line in ipairs(line_of(name, -1)) do
+    if ticket_of(line) == who then return true end
+  end
+end
+
+local function look_at_tickets(address, step)
+  for _, name in ipairs(step.waits or {}) do
+    if not has_ticket(name, member(address)) then
+      return found('ticket_lost', A.session, address .. ' waits for ' .. name .. ' outside its line',
+        function() drop_tickets(address) save('steps', address) end)
+    end
+  end
+end
+
+local before = #answer.found
+for _, address in ipairs(A.addresses) do
+  local step = load('steps', address)
+  look_at_lists(address, step and step.state or 'nowhere')
+  if step then
+    look_at_times(address, step)
+    look_at_tickets(address, step)
+  end
+end
+if A.repair and #answer.found > before then flush() end
+return reply('looked')

@@ -1,0 +1,79 @@
+"""Looks through the broker's queues for messages to sessions that are gone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from app.transitions import Standing
+from tasks.celery_app import PRIORITIES
+
+#: How many messages are read at once, and of one list at all.
+BATCH, MOST = 200, 10_000
+#: What the names of our tasks begin with; others' messages may stand at the same broker.
+OURS = "leadhand."
+
+Gone = Callable[[Sequence[str]], set[str]]
+
+
+def standing(channel: Any, gone: Gone, *, drop: bool) -> Iterator[Standing]:
+    """Every queue with messages of ours, and how many are for nobody; those are dropped if asked.
+
+    Works on Redis alone: no other broker lets one look into a queue.
+    """
+    if not hasattr(channel, "_q_for_pri"):
+        return
+    for queue in _queues(channel):
+        depth = strays = 0
+        for priority in PRIORITIES:
+            name = channel._q_for_pri(queue, priority)
+            ours, lost = _of(channel.client, name, gone, drop=drop)
+            depth, strays = depth + ours, strays + lost
+        if depth:
+            yield Standing(queue, depth, strays)
+
+
+def _queues(channel: Any) -> list[str]:
+    """Queues that are bound to an exchange of their own name, as those of tasks are."""
+    head, _, _ = channel.keyprefix_queue.partition("%s")
+    found = set()
+    for key in channel.client.scan_iter(match=f"{head}*", count=BATCH):
+        exchange = _text(key)[len(head) :]
+        for binding in channel.client.smembers(key):
+            queue = _text(binding).split(channel.sep)[-1]
+            if queue == exchange:
+                found.add(queue)
+    return sorted(found)
+
+
+def _of(client: Any, name: str, gone: Gone, *, drop: bool) -> tuple[int, int]:
+    ours = lost = start = 0
+    while start < MOST:
+        rows = client.lrange(name, start, start + BATCH - 1)
+        if not rows:
+            break
+        told = [(row, session) for row in rows if (session := _session_of(row)) is not None]
+        nobody = gone(sorted({session for _, session in told}))
+        strays = [row for row, session in told if session in nobody]
+        dropped = sum(int(client.lrem(name, 1, row)) for row in strays) if drop else 0
+        ours, lost, start = ours + len(told), lost + len(strays), start + len(rows) - dropped
+    return ours, lost
+
+
+def _session_of(row: bytes | str) -> str | None:
+    """The session that a message is for; None where it is not one of ours."""
+    try:
+        message = json.loads(row)
+        if not str(message["headers"]["task"]).startswith(OURS):
+            return None
+        arguments = json.loads(base64.b64decode(message["body"]))[0]
+        return str(arguments[0])
+    except (ValueError, KeyError, TypeError, IndexError, binascii.Error):
+        return None
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name

@@ -1,0 +1,280 @@
+"""The audit: silent about whatever the scripts do, and a mess of each kind is named and mended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import pytest
+from redis import Redis
+
+from app.fsck import Fsck
+from app.keys import SessionRef
+from app.transitions import Standing
+from app.views import FsckView
+from leadhand.audits import joined
+from leadhand.views import Finding
+from leadhand.views import FsckView as Found
+from tests.property.driving import Bench
+from tests.property.test_children import family
+from tests.property.walking import walk
+from tests.property.world import LOOP, World
+from tests.silent_engine import silent_engine
+
+SEEDS = range(16)
+#: What may be found of a parent whose children are no more than their status.
+OF_PARENTS = ("child_stray", "turn_stuck", "stop_stuck")
+
+
+def audit(look: Callable[..., FsckView], *, repair: bool = False) -> Found:
+    found: Found | None = None
+    while found is None or found.next is not None:
+        page = look(cursor=found.next if found else None, repair=repair)
+        found = joined(found, Found.model_validate(page.model_dump()))
+    return found
+
+
+def of_a_made_up_child(finding: Finding) -> bool:
+    """The simulation's children are made up, and nobody runs its errands."""
+    return str(finding.session).startswith("of ") or finding.kind in OF_PARENTS
+
+
+@pytest.mark.timeout(120)
+def test_nothing_is_found_in_whatever_the_scripts_leave(bench: Bench, redis_url: str) -> None:
+    engine = silent_engine(redis_url, clock=bench.clock)
+
+    acts = count()
+
+    def clean() -> None:
+        if next(acts) % 4:
+            return
+        engine.registry.forget_facts()
+        found = audit(engine.fsck)
+        assert [f for f in found.items if not of_a_made_up_child(f)] == [], seed
+
+    for seed in SEEDS:
+        walk(bench, seed, after=clean)
+
+
+class Mess:
+    """Sessions of every kind on one server, and hands that may do what no script does."""
+
+    def __init__(self, url: str) -> None:
+        self.world = World(url)
+        self.redis = Redis.from_url(url, decode_responses=True)
+        self.engine = self.world.engine
+        self.store = self.engine.store
+        self.parent, self.child = family(self.world)
+        self.runs = self.world.session("/runs")
+        self.world.grant(self.runs, "loop~1[1]/do")
+        self.waits = self.world.session("/runs")
+        assert self.world.claim(self.waits, "loop~1[1]/do").why == "lock"
+        self.ready = self.world.session("/ready")
+        self.ended = self.world.session("/ended")
+        self.engine.control(self.ended.id, "abort")
+
+    def key(self, ref: SessionRef, part: str) -> str:
+        return self.store.keys.part(ref, part)
+
+    def everywhere(self, part: str) -> str:
+        return self.store.keys.everywhere(part)
+
+    def change(self, ref: SessionRef, part: str, field: str, **change: object) -> None:
+        record = json.loads(str(self.redis.hget(self.key(ref, part), field)))
+        record = {k: v for k, v in {**record, **change}.items() if v is not None}
+        self.redis.hset(self.key(ref, part), field, json.dumps(record))
+
+
+DO = "loop~1[1]/do"
+MESSES: dict[str, Callable[[Mess], object]] = {
+    "hint_lost": lambda m: m.redis.zrem(m.everywhere("ready"), m.ready.member + DO),
+    "lease_lost": lambda m: m.redis.zrem(m.everywhere("leases"), m.runs.member + DO),
+    "lease_lost of a parked step": lambda m: m.redis.zrem(
+        m.everywhere("leases"), m.parent.member + "kid"
+    ),
+    "lease_lost of a session": lambda m: (
+        m.redis.hset(m.key(m.runs, "session"), "until", 9_000_000),
+        m.redis.zrem(m.everywhere("leases"), m.runs.member),
+    ),
+    "leases_stray of a session": lambda m: (
+        m.redis.hdel(m.key(m.runs, "session"), "until"),
+        m.redis.zadd(m.everywhere("leases"), {m.runs.member: 9e15}),
+    ),
+    "step_unlisted": lambda m: m.redis.zrem(m.key(m.runs, "running"), DO),
+    "step_unlisted in live": lambda m: m.redis.zrem(m.key(m.parent, "live"), "kid"),
+    "step_stray": lambda m: m.redis.zadd(m.key(m.ready, "running"), {DO: 0}),
+    "step_stray without a record": lambda m: m.redis.zadd(m.key(m.ready, "live"), {"no~1/x": 0}),
+    "ticket_lost": lambda m: m.redis.delete(m.everywhere("tickets")),
+    "index_lost": lambda m: m.redis.zrem(m.everywhere("status:active"), m.ready.id),
+    "index_stray in two lists": lambda m: m.redis.zadd(
+        m.everywhere("status:failed"), {m.runs.id: 1}
+    ),
+    "index_lost among all": lambda m: m.redis.zrem(m.everywhere("sessions"), m.ready.id),
+    "index_stray": lambda m: m.redis.zadd(m.everywhere("status:active"), {"00000000": 1}),
+    "index_stray among all": lambda m: m.redis.zadd(m.everywhere("sessions"), {"00000000": 1}),
+    "index_stray of a token": lambda m: m.redis.sadd(m.everywhere("owned:t"), m.ended.id),
+    "index_stray of a program": lambda m: m.redis.sadd(m.everywhere("users:x"), m.ready.id),
+    "id_lost": lambda m: m.redis.delete(m.everywhere(f"id:{m.ready.id}")),
+    "user_unlisted": lambda m: m.redis.srem(m.everywhere(f"users:{LOOP.hash}"), m.ready.id),
+    "deadline_missing": lambda m: m.redis.persist(m.key(m.ended, "steps")),
+    "deadline_missing for good": lambda m: m.redis.zrem(
+        m.everywhere("errands"), f"forget|{m.ended.member}"
+    ),
+    "deadline_missing of a key": lambda m: m.redis.set(m.everywhere("idem:k"), "x|y"),
+    "deadline_missing of a day": lambda m: m.redis.hset(m.everywhere("spent:t:1"), "steps", 1),
+    "deadline_wrong": lambda m: m.redis.expire(m.key(m.runs, "steps"), 1000),
+    "child_stray": lambda m: m.redis.sadd(m.key(m.parent, "children"), "00000000"),
+    "child_unlisted": lambda m: m.redis.delete(m.key(m.parent, "children")),
+    "child_orphaned": lambda m: (
+        m.redis.hset(m.key(m.parent, "session"), "status", "completed"),
+        m.redis.zadd(m.everywhere("status:completed"), {m.parent.id: 1}),
+    ),
+    "turn_stray": lambda m: m.redis.zadd(m.key(m.ready, "open"), {"loop~7": 0}),
+    "slot_stray": lambda m: m.redis.zadd(m.key(m.ready, "hinted"), {"agents@here<loop~1[1]/x": 0}),
+    "line_stuck": lambda m: (
+        m.redis.zrem(m.key(m.ready, "hinted"), f"agents@here<{DO}"),
+        m.redis.zadd(m.key(m.ready, "waiting"), {f"agents@here<000000000001<{DO}": 0}),
+    ),
+    "hold_stray": lambda m: m.redis.sadd(m.key(m.ready, "holding"), f"key:x<{m.ready.member}{DO}"),
+    "hold_unlisted": lambda m: m.redis.delete(m.key(m.runs, "holding")),
+    "holder_dead": lambda m: m.redis.zadd(
+        m.everywhere("holds"), {f"key:x<{m.ended.member}{DO}": 0}
+    ),
+    "ticket_stray": lambda m: m.redis.zadd(
+        m.everywhere("tickets"), {f"key:x<{'1':0>14}<{m.ready.member}{DO}": 0}
+    ),
+    "ticket_stray that was called": lambda m: m.redis.hset(
+        m.everywhere("called"), "key:x<1<a|a|b", 1
+    ),
+    "ticket_stray that is noted": lambda m: m.redis.hset(
+        m.everywhere("waits"), f"{m.ready.member}{DO}", "[]"
+    ),
+    "leases_stray": lambda m: m.redis.zadd(m.everywhere("leases"), {f"{m.ready.member}{DO}": 9e15}),
+    "leases_stray of nobody": lambda m: m.redis.zadd(m.everywhere("leases"), {"0|0|x": 9e15}),
+    "ready_stray": lambda m: m.redis.zadd(m.everywhere("ready"), {f"{m.runs.member}{DO}": 9e15}),
+    "errands_stray": lambda m: m.redis.zadd(m.everywhere("errands"), {"stop|0|0|": 9e15}),
+    "hooks_stray": lambda m: m.redis.zadd(m.everywhere("hooks"), {f"{m.ready.member}x": 9e15}),
+    "webhook_lost": lambda m: m.redis.hset(m.key(m.ready, "hooks"), "x", "{}"),
+    "program_unused": lambda m: m.redis.hset(m.everywhere("program:x"), "document", "{}"),
+    "key_stray": lambda m: m.redis.set("lh:{0}:0:steps", "x"),
+    "key_stray of an id": lambda m: m.redis.set("lh:id:00000000", "00000000"),
+    "key_unknown": lambda m: m.redis.set("lh:nothing-of-ours", "x"),
+    "key_unknown of a session": lambda m: m.redis.set(m.key(m.ready, "odd"), "x"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def mess(store_url: str) -> Mess:
+    return Mess(store_url)
+
+
+def test_sessions_of_every_kind_are_found_sound(mess: Mess) -> None:
+    found = audit(mess.engine.fsck)
+    assert found.items == []
+    assert found.sessions == 6
+
+
+@pytest.mark.parametrize("name", MESSES)
+def test_a_mess_is_named_and_mended_and_gone(mess: Mess, name: str) -> None:
+    kind = name.split()[0]
+    before = set(mess.redis.keys("lh:{*")) - {mess.key(mess.ready, "waiting")}
+    MESSES[name](mess)
+    found = audit(mess.engine.fsck)
+    assert kind in {finding.kind for finding in found.items}, found
+    assert found.left == found.found > 0
+    mended = audit(mess.engine.fsck, repair=True)
+    assert kind in {finding.kind for finding in mended.items}
+    assert mended.left == 0
+    assert audit(mess.engine.fsck, repair=True).items == []
+    assert before <= set(mess.redis.keys())
+
+
+def test_what_was_mended_runs_to_its_end(mess: Mess) -> None:
+    for name in ("hint_lost", "lease_lost", "index_lost", "step_stray", "user_unlisted"):
+        MESSES[name](mess)
+    audit(mess.engine.fsck, repair=True)
+    mess.world.later(60_000)
+    for iteration in (1, 2):
+        mess.world.turn(mess.ready, iteration, ("retry", "accept")[iteration - 1])
+    assert mess.engine.session(mess.ready.id).status == "completed"
+    assert mess.engine.session(mess.runs.id).counters.attempts_lost == 1
+    assert audit(mess.engine.fsck).items == []
+
+
+def test_an_orphan_is_ended(mess: Mess) -> None:
+    MESSES["child_orphaned"](mess)
+    audit(mess.engine.fsck, repair=True)
+    mess.world.later(1_000)
+    assert mess.engine.session(mess.child.id).status == "aborted"
+
+
+def test_a_turn_that_should_have_closed_closes(mess: Mess) -> None:
+    mess.change(
+        mess.ready, "turns", "", state="closing", verdict="abort", reason={"code": "aborted"}
+    )
+    for part in ("live", "hinted"):
+        mess.redis.delete(mess.key(mess.ready, part))
+    mess.redis.zrem(mess.everywhere("ready"), mess.ready.member + DO)
+    mess.redis.hset(mess.key(mess.ready, "session"), "status", "aborting")
+    mess.change(mess.ready, "steps", DO, state="cancelled")
+    assert "turn_stuck" in {f.kind for f in audit(mess.engine.fsck, repair=True).items}
+    assert mess.engine.session(mess.ready.id).status == "aborted"
+
+
+def test_what_no_script_can_mend_says_what_somebody_can(mess: Mess) -> None:
+    mess.redis.zadd(mess.everywhere("holds"), {
+        f"folder:here:/runs<{mess.ready.member}loop~1": 0,
+    })  # fmt: skip
+    mess.redis.sadd(mess.key(mess.ready, "holding"), f"folder:here:/runs<{mess.ready.member}loop~1")
+    mess.redis.delete(mess.everywhere(f"program:{LOOP.hash}"))
+    found = audit(mess.engine.fsck, repair=True)
+    ways = {finding.kind: finding.way for finding in found.items}
+    assert str(ways["owner_double"]).startswith("two work in one folder; stop one of them")
+    assert str(ways["program_lost"]).startswith("nothing can go on with it: leadhand abort")
+    assert found.left > 0
+
+
+def test_a_session_that_nothing_goes_on_with_is_named(mess: Mess) -> None:
+    mess.redis.delete(mess.key(mess.ready, "live"), mess.key(mess.ready, "hinted"))
+    mess.redis.zrem(mess.everywhere("ready"), mess.ready.member + DO)
+    mess.change(mess.ready, "steps", DO, state="succeeded")
+    found = {f.kind: f for f in audit(mess.engine.fsck, repair=True).items}
+    assert found["session_stuck"].way == (
+        f"nothing will go on with it: leadhand abort {mess.ready.id}"
+    )
+    mess.engine.control(mess.ready.id, "abort")
+    assert audit(mess.engine.fsck).items == []
+
+
+class Broker:
+    """Queues with messages for two sessions, one of which is gone."""
+
+    def __init__(self, mess: Mess) -> None:
+        self.sessions = [mess.ready.id, "00000000"]
+
+    def publish(self, *_: object) -> None: ...
+
+    def depths(self, queues: Sequence[str]) -> dict[str, int]:
+        return dict.fromkeys(queues, 2)
+
+    def strays(self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool) -> list[Standing]:
+        lost = gone(self.sessions)
+        standing = Standing("agents@far", len(self.sessions), len(lost))
+        if drop:
+            self.sessions = [one for one in self.sessions if one not in lost]
+        return [standing]
+
+
+def test_queues_that_nobody_takes_from_are_named_and_lost_messages_dropped(mess: Mess) -> None:
+    look = Fsck(mess.store, mess.engine.transitions, Broker(mess), mess.engine.workers).look
+    found = audit(look, repair=True)
+    assert [(f.kind, f.mended) for f in found.items] == [
+        ("message_stray", True), ("queue_unconsumed", False),
+    ]  # fmt: skip
+    assert [f.kind for f in audit(look).items] == ["queue_unconsumed"]
+
+
+def test_what_has_ended_is_sound(mess: Mess) -> None:
+    mess.world.turn(mess.ready, 1, "accept")
+    assert audit(mess.engine.fsck).items == []
