@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.engine import About
 from app.errors import StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from leadhand.client import Client
-from leadhand.errors import ApiAway, ControlRefused, LeadhandError
+from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
 from tests.chaos.load import Wanted
 from tests.chaos.stack import Stack
 
@@ -91,7 +92,7 @@ class Driver:
         wanted.cwd.mkdir(parents=True, exist_ok=True)
         key = f"chaos {wanted.number}"
         if wanted.document is not None:
-            session = self._client(one).submit(wanted.document, key).id
+            session = self._admitted(one, wanted.document, key)
             if wanted.number % 5 == 0:  # the same key again, at the other API
                 again = self._client(one, 1).submit(wanted.document, key).id
                 if again != session:
@@ -104,6 +105,17 @@ class Driver:
         while True:
             with suppress(StoreAway):
                 return self._stack.engine.start(wanted.program, about, key=key).session
+
+    def _admitted(self, one: Driven, document: dict[str, Any], key: str) -> str:
+        """Submitted, once there is a worker at its place: a drained one is gone for a moment."""
+        give_up = time.monotonic() + 60
+        while True:
+            try:
+                return self._client(one).submit(document, key).id
+            except RequestInvalid as refused:
+                if "no worker is there" not in str(refused) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.5)
 
     # Steering
 
