@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -32,20 +32,15 @@ log = logging.getLogger(__name__)
 #: A sticky stretch goes on for at most so many steps, or so many seconds.
 STRETCH_STEPS = 50
 STRETCH_S = 1.0
-#: How many quick steps one settle hands to its worker: one, for a second would wait unheld.
-TAKE = 1
+#: How many quick steps one worker process has in hand. Those that wait for the one before them are
+#: held meanwhile, and handed back where that one is slow.
+TAKE = 4
 #: Seconds between tries while the store is away.
 AGAIN_S = 0.5
 
 T = TypeVar("T")
 
 _FALSY = (None, False, "", 0, "false", "no", "0")
-
-
-class _Held(NamedTuple):
-    grant: Grant
-    #: When the call that granted it was first sent, on the monotonic clock.
-    sent: float
 
 
 class _Settled(NamedTuple):
@@ -83,7 +78,7 @@ class Attempts:
             if answer.word != "granted":
                 log.info("claim refused", extra={"why": answer.why})
                 return None
-        return self._stretch(ref, _Held(answer.grants[0], sent))
+        return self._stretch(ref, self._heart.keep(ref, answer.grants[0], sent=sent))
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell other workers of ready steps; the sweep does it where this cannot."""
@@ -101,48 +96,61 @@ class Attempts:
             log.info("claim not made", extra={"why": str(error)})
             return None
 
-    def _stretch(self, ref: SessionRef, first: _Held) -> list[Hint]:
+    def _stretch(self, ref: SessionRef, first: Lease) -> list[Hint]:
         begun, steps = time.monotonic(), 0
         todo, hints = deque([first]), list[Hint]()
         while todo:
-            held = todo.popleft()
+            lease = todo.popleft()
             steps += 1
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
-            attempt = str(held.grant.attempt)
-            with (
-                about(session=ref.id, step=held.grant.address, attempt=attempt),
-                tracing.step(ref.id, held.grant.address, attempt=held.grant.attempt),
-            ):
-                settled = self._carry_out(ref, held, take)
+            settled = self._in_turn(ref, lease, take)
             if settled is not None:
                 hints += settled.answer.hints
-                todo.extend(_Held(grant, settled.sent) for grant in settled.answer.grants)
+                todo.extend(self._kept(ref, settled))
         return hints
 
-    def _carry_out(self, ref: SessionRef, held: _Held, take: int) -> _Settled | None:
+    def _kept(self, ref: SessionRef, settled: _Settled) -> list[Lease]:
+        """What a settle granted, kept from now on: one may wait for the one before it."""
+        grants = settled.answer.grants
+        return [self._heart.keep(ref, grant, sent=settled.sent) for grant in grants]
+
+    def _in_turn(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
+        """Carry out one granted step, unless it had to wait too long and was handed back."""
+        address, number = lease.grant.address, lease.grant.attempt
+        try:
+            if not self._heart.begin(lease):
+                return None
+            with (
+                about(session=ref.id, step=address, attempt=str(number)),
+                tracing.step(ref.id, address, attempt=number),
+            ):
+                if lease.ended.is_set():  # it was told to end while it waited for the one before it
+                    return self._hand_back(ref, lease.grant, lease, None) if lease.ours else None
+                return self._carry_out(ref, lease, take)
+        finally:
+            self._heart.let_go(lease)
+
+    def _carry_out(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
         """The body and its settle; None where the step is no longer ours."""
-        if time.monotonic() - held.sent > self._engine.settings.lease_s:
-            return None  # the grant came back older than its lease: somebody else has the step
-        with self._heart.hold(ref, held.grant, sent=held.sent) as lease:
-            try:
-                work = _patiently(lambda: self._engine.work(ref, held.grant), lease)
-            except ReferenceUnresolved as error:
-                return self._settle_unread(ref, held.grant, str(error), lease)
-            except SpecForeign as error:
-                return self._refuse(ref, held.grant, str(error), lease)
-            if work is None:
-                return None
-            moved = self._waits_for_another_lock(work, lease)
-            if moved is not None:
-                return moved
-            _tell_of_its_begin(work)
-            outcome = self._outcome(work, lease)
-            if outcome is None:
-                return None
-            if _was_ended(outcome, lease):
-                return self._hand_back(ref, held.grant, lease, outcome.usage)
-            return self._settle(work, outcome, lease, take)
+        try:
+            work = _patiently(lambda: self._engine.work(ref, lease.grant), lease)
+        except ReferenceUnresolved as error:
+            return self._settle_unread(ref, lease.grant, str(error), lease)
+        except SpecForeign as error:
+            return self._refuse(ref, lease.grant, str(error), lease)
+        if work is None:
+            return None
+        moved = self._waits_for_another_lock(work, lease)
+        if moved is not None:
+            return moved
+        _tell_of_its_begin(work)
+        outcome = self._outcome(work, lease)
+        if outcome is None:
+            return None
+        if _was_ended(outcome, lease):
+            return self._hand_back(ref, lease.grant, lease, outcome.usage)
+        return self._settle(work, outcome, lease, take)
 
     def _waits_for_another_lock(self, work: Work, lease: Lease) -> _Settled | None:
         """Two names of one folder are one lock: the attempt, handed back to wait for that one."""
@@ -247,7 +255,7 @@ class Attempts:
 
 def _nonces() -> Iterator[str]:
     """Words that no other process uses, nor this one twice. They are no secrets."""
-    mine = uuid.uuid4().hex
+    mine = secrets.token_hex(6)
     return (f"{mine}-{number}" for number in count(1))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal
 
 from app.engine import Engine
@@ -20,6 +19,8 @@ log = logging.getLogger(__name__)
 #: How many beats fit into a lease, and the longest time between two: stop is heard that soon.
 BEATS = 3
 BEAT_S = 2.0
+#: Seconds that a granted step may wait for the one before it in the same process.
+WAIT_S = 1.0
 #: How often the thread looks at its attempts, in seconds.
 TICK_S = 0.2
 
@@ -37,6 +38,9 @@ class Lease:
         #: When the call that last extended the lease was first sent, on the monotonic clock.
         self.good = sent
         self.due = sent
+        #: When it was granted, and whether its body has begun.
+        self.since = sent
+        self.begun = False
         #: What the body told of its cost so far, in millionths of a dollar.
         self.spent_micros = 0
 
@@ -70,19 +74,25 @@ class Heart:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    @contextmanager
-    def hold(self, ref: SessionRef, grant: Grant, *, sent: float) -> Iterator[Lease]:
-        """Keep the lease for as long as the block runs."""
+    def keep(self, ref: SessionRef, grant: Grant, *, sent: float) -> Lease:
+        """Keep the lease of a grant from now on; who does not begin it soon has it handed back."""
         lease = Lease(ref, grant, sent=sent)
         lease.due = sent + self._every_s
         with self._lock:
             self._held.add(lease)
             self._start()
-        try:
-            yield lease
-        finally:
-            with self._lock:
-                self._held.discard(lease)
+        return lease
+
+    def begin(self, lease: Lease) -> bool:
+        """Whether it is still ours to begin: neither handed back meanwhile nor too old."""
+        with self._lock:
+            lease.begun = lease in self._held
+        return lease.begun and time.monotonic() - lease.good <= self._lease_s
+
+    def let_go(self, lease: Lease) -> None:
+        """Nothing more is to be done for this lease."""
+        with self._lock:
+            self._held.discard(lease)
 
     def _start(self) -> None:
         """Two threads: the one that fences talks to nobody, so that nothing can hold it up."""
@@ -113,8 +123,26 @@ class Heart:
 
     def _beat_where_due(self, lease: Lease) -> None:
         now = time.monotonic()
-        if now >= lease.due:
+        if not lease.begun and now - lease.since > WAIT_S:
+            self._hand_back(lease)
+        elif now >= lease.due:
             self._beat(lease, now)
+
+    def _hand_back(self, lease: Lease) -> None:
+        """A quick step that waits behind one that is slow goes to somebody else."""
+        with self._lock:
+            if lease.begun or lease not in self._held:
+                return
+            self._held.discard(lease)
+            lease.end("lost")
+        # In a thread of its own: telling others may take as long as their broker does.
+        threading.Thread(target=self._release, args=(lease,), name="hand back", daemon=True).start()
+
+    def _release(self, lease: Lease) -> None:
+        try:
+            self._engine.release(lease.ref, lease.grant, why="waited")
+        except LeadhandError as error:  # the sweep finds it when its lease is over
+            log.warning("not handed back", extra=_ids(lease) | {"why": str(error)})
 
     def _overdue_to_drain(self, now: float) -> bool:
         if not self._draining():

@@ -90,6 +90,22 @@ local function grant(address, nonce)
   return terms(address, step)
 end
 
+-- A settler who takes more than was released goes on with the quick steps that stand in line for a
+-- slot of its own queue: they are not hinted, so nobody else comes for them.
+local function take_from_line(take)
+  local queue = queue_of(route(path_of(A.address)))
+  local low, high = range_of(queue .. '<')
+  while #take > 0 do
+    local line = redis.call('ZRANGEBYLEX', K.waiting, low, high, 'LIMIT', 0, 1)[1]
+    local address = line and line:match('<%d+<(.*)$')
+    if not address or not route(path_of(address)).quick then return end
+    redis.call('ZREM', K.waiting, line)
+    if load('steps', address).state == 'ready' and not early(load('steps', address)) then
+      table.insert(answer.grants, grant(address, table.remove(take, 1)))
+    end
+  end
+end
+
 -- What this transition released: quick steps go to the caller while it takes them, the rest is offered.
 local function dispatch()
   end_if_spent()
@@ -109,5 +125,6 @@ local function dispatch()
       end
     end
   end
+  if #take > 0 then take_from_line(take) end
   ring_if_waiting()
 end

@@ -627,6 +627,18 @@ FAULTS = [
         " and route(path_of(address)).quick then",
         " then",
     ),
+    Fault(
+        "the settler is granted any step that stands in line",
+        "_ready",
+        "if not address or not route(path_of(address)).quick then return end",
+        "if not address then return end",
+    ),
+    Fault(
+        "the settler is granted from the line what waits for its time",
+        "_ready",
+        "if load('steps', address).state == 'ready' and not early(load('steps', address)) then",
+        "if true then",
+    ),
     # Ends
     Fault(
         "an ended session stays for ever", "_session", "  keep_s = S.retention + 24 * 3600\n", ""

@@ -51,6 +51,7 @@ class Simulation:
         self.drive: Drive = bench.start(program, window=window, place=place, budget=budget)
         self.model = Model(program, bench.clock.now, budget or {})
         self.window, self.place = window, place
+        self.hinted_before: set[str] = set()
         self.hints: list[str] = self.drive.hinted
         self.grants: list[Grant] = []
         self.calls: list[Call] = []
@@ -421,8 +422,16 @@ class Simulation:
                 s.address for s in self.model.released
                 if s is not step and s.state == "ready" and self._quick(s)
             } if self.model.status == "active" else set()  # fmt: skip
-            assert set(granted) <= quick
-            assert len(granted) == min(len(quick), len(arguments["take"]))
+            for address in set(granted) - quick:  # from the line for a slot of the window
+                other = self.model.steps[address]
+                assert other is not step
+                assert other.state == "ready"
+                assert self._quick(other)
+                assert (other.due or 0) <= self.bench.clock.now
+                assert self._queue(other) == self._queue(step)
+                assert address not in self.hinted_before
+            assert len(granted) >= min(len(quick), len(arguments["take"]))
+            assert len(granted) <= len(arguments["take"])
             for address, (_, nonce) in granted.items():
                 self.model.grant(self.model.steps[address], nonce, LEASE_MS)
             step.granted = granted
@@ -444,6 +453,7 @@ class Simulation:
         self._check_told(seen)
         self._check_sets(seen)
         self._check_ready(seen)
+        self.hinted_before = {entry.split("<", 1)[1] for entry in seen["hinted"]}
 
     def _read(self) -> dict[str, Any]:
         key, store = self.drive.key, self.bench.store
