@@ -208,7 +208,7 @@ class LoopDocument(_Loop):
     @field_validator("cwd")
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
-        return _absolute(value)
+        return absolute(value)
 
 
 class PhaseDocument(_Loop):
@@ -266,7 +266,7 @@ class WorkflowDocument(Document):
     @field_validator("cwd")
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
-        return _absolute(value)
+        return absolute(value)
 
     @field_validator("phases")
     @classmethod
@@ -285,10 +285,8 @@ class WorkflowDocument(Document):
         return value
 
 
-AnyDocument = Annotated[LoopDocument | WorkflowDocument, Field(discriminator="kind")]
-
-
-def _absolute(value: str | None) -> str | None:
+def absolute(value: str | None, *, name: str = "cwd") -> str | None:
+    """The folder as it is given. Raises ValueError for one that leads nowhere by itself."""
     if value is not None and ("\0" in value or not PurePosixPath(value).is_absolute()):
-        raise ValueError(f"cwd is {value!r}; give an absolute path")
+        raise ValueError(f"{name} is {value!r}; give an absolute path")
     return value

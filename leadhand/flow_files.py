@@ -1,0 +1,190 @@
+"""Reads flows and commands from their files, and says of a bad one where it is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from leadhand.flow_documents import (
+    FieldFaulty,
+    FlowDefinition,
+    FlowMalformed,
+    Message,
+    Messages,
+    Written,
+)
+
+#: The longest file that is read.
+LONGEST_FILE = 4 * 1024 * 1024
+#: Where commands are: a folder beside that of the flows.
+COMMANDS = "commands"
+
+
+class FlowInvalid(ValueError):
+    """A file says what cannot be run: the file, the path in it, the way out."""
+
+    def __init__(self, file: str, path: str, message: str) -> None:
+        super().__init__(file, path, message)
+        self.file = file
+        self.path = path
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.told}"
+
+    @property
+    def told(self) -> str:
+        """The same without the file."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class _CommandFile(Written):
+    """A named list of messages; `items` is what other tools call it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    description: str = ""
+    messages: Annotated[tuple[Message, ...], Field(min_length=1, max_length=100)]
+
+
+#: What no flow can be called: it is a word of the API.
+RESERVED = "validate"
+_STEM = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+_STRING: TypeAdapter[str] = TypeAdapter(str)
+
+
+def is_name(stem: str) -> bool:
+    """Whether a file of this stem can be a flow."""
+    return _STEM.match(stem) is not None and stem != RESERVED
+
+
+def read_flow(file: Path) -> FlowDefinition:
+    """The flow that a file holds. Raises FlowInvalid."""
+    return flow_in(_json(file), file.name)
+
+
+def flow_in(given: JsonValue, file: str) -> FlowDefinition:
+    """The flow that a value is. Raises FlowInvalid."""
+    try:
+        return FlowDefinition.model_validate(given)
+    except ValidationError as error:
+        raise _invalid(error, given, file) from None
+
+
+def read_command(flows: Path, name: str) -> Messages | None:
+    """A command's messages; None where there is no such file. Raises FlowInvalid."""
+    folder = flows.parent / COMMANDS
+    text, data = folder / f"{name}.md", folder / f"{name}.json"
+    if data.is_file():
+        return _command_in(_json(data), f"{COMMANDS}/{data.name}")
+    if not text.is_file():
+        return None
+    said = _text(text).strip()
+    if not said:
+        raise FlowInvalid(f"{COMMANDS}/{text.name}", "", "it is empty; write what is to be said")
+    return (Message(role="user", content=(said,)),)
+
+
+def fault_of(error: ValidationError, given: JsonValue) -> tuple[str, str]:
+    """The first thing that is wrong: its path in what was given, and a sentence."""
+    return _fault(error.errors(include_url=False)[0], given)
+
+
+def _fault(first: ErrorDetails, given: JsonValue) -> tuple[str, str]:
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, FlowMalformed):
+        return cause.fault
+    path = path_of(first["loc"], given)
+    if isinstance(cause, FieldFaulty):
+        return f"{path}.{cause.field}".removeprefix("."), cause.message
+    return path, _sentence(first)
+
+
+def faults_of(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
+    """All that is wrong, in the order in which it stands."""
+    return [_fault(one, given) for one in error.errors(include_url=False)]
+
+
+def path_of(where: Sequence[int | str], given: JsonValue) -> str:
+    """Where something stands, without the types that were tried on the way.
+
+    >>> given = {"steps": [{"type": "startLoop", "steps": [{"type": "break"}]}]}
+    >>> path_of(("steps", 0, "startLoop", "steps", 0, "break", "breakOn"), given)
+    'steps[0].steps[0].breakOn'
+    """
+    path, here = "", given
+    for part in where:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            here = here[part] if isinstance(here, list) and part < len(here) else None
+        elif not (isinstance(here, dict) and here.get("type") == part and part not in here):
+            path += f".{part}" if path else part
+            here = here.get(part) if isinstance(here, dict) else None
+    return path
+
+
+def _command_in(given: JsonValue, file: str) -> Messages:
+    if isinstance(given, dict):
+        names = {"Description": "description", "items": "messages"}
+        given = {names.get(name, name): value for name, value in given.items()}
+    try:
+        return _CommandFile.model_validate(given).messages
+    except ValidationError as error:
+        raise _invalid(error, given, file) from None
+
+
+def _invalid(error: ValidationError, given: JsonValue, file: str) -> FlowInvalid:
+    path, message = fault_of(error, given)
+    return FlowInvalid(file, path, message)
+
+
+def _json(file: Path) -> JsonValue:
+    text = _text(file)
+    try:
+        found: JsonValue = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise FlowInvalid(file.name, "", f"it is no JSON: {error}; mend it there") from None
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > LONGEST_FILE:
+            raise FlowInvalid(file.name, "", f"it is longer than {LONGEST_FILE} bytes; cut it")
+        return _STRING.validate_python(file.read_bytes())
+    except OSError as error:
+        raise FlowInvalid(file.name, "", f"it cannot be read: {error.strerror}") from None
+    except ValidationError:
+        raise FlowInvalid(file.name, "", "it is no UTF-8; save it as UTF-8") from None
+
+
+_SENTENCES = {
+    "missing": "it is missing; add this field",
+    "extra_forbidden": "there is no such field; leave it out, or mend its name",
+    "union_tag_not_found": "`type` is missing; say what kind of step it is",
+    "string_too_short": "it is empty; give a text",
+    "too_short": "it is empty; give at least one",
+}
+
+
+def _sentence(error: ErrorDetails) -> str:
+    kind = error["type"]
+    if kind == "union_tag_invalid":
+        about = error["ctx"]
+        return f"type is {about['tag']!r}; give one of {about['expected_tags']}"
+    if kind == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    if kind in _SENTENCES:
+        return _SENTENCES[kind]
+    return f"it is {_shown(error['input'])}; {error['msg'].replace('Input should', 'it should')}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:80] + "…"

@@ -1,0 +1,178 @@
+"""How the steps of a flow lie in one another, and what of it does not fit together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from leadhand.flow_documents import FlowDefinition, FlowStep, StartLoop
+
+#: A whole line that stands for what an earlier step came to.
+STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
+#: Anywhere in a text: what the run was given.
+INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
+
+
+class Fault(NamedTuple):
+    """What is wrong with a flow: where in the file, what, and the way out."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A step where it stands: its path in the file, its number from 1, and of how many."""
+
+    step: FlowStep
+    path: str
+    index: int
+    total: int
+    #: What is in it: a loop's body, or what an `if` runs on yes; then what it runs on no.
+    body: tuple[Placed, ...] = ()
+    otherwise: tuple[Placed, ...] = ()
+
+
+def arranged(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, ...]:
+    """The steps with flat loops nested like the others. What is not paired is left out."""
+    return _List(steps, path).arranged
+
+
+def faults(flow: FlowDefinition) -> Iterator[Fault]:
+    """All that keeps the steps from being run, in the order in which they stand."""
+    found = _List(flow.steps, "steps")
+    yield from found.faults
+    yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())
+
+
+@dataclass
+class _Open:
+    """A flat loop that waits for its end."""
+
+    at: int
+    step: StartLoop
+    body: list[Placed] = field(default_factory=list)
+
+
+class _List:
+    """One list of steps, arranged."""
+
+    def __init__(self, steps: tuple[FlowStep, ...], path: str) -> None:
+        self.faults: list[Fault] = []
+        self._steps = steps
+        self._path = path
+        self._done: list[Placed] = []
+        self._open: list[_Open] = []
+        for at, step in enumerate(steps):
+            self._take(at, step)
+        for loop in self._open:
+            message = "this loop does not end; write its endLoop, or give it `steps`"
+            self._complain(loop.at, message)
+        self.arranged = tuple(self._done)
+
+    def _take(self, at: int, step: FlowStep) -> None:
+        if step.type == "endLoop":
+            self._close(at)
+        elif step.type == "startLoop" and step.steps is None:
+            self._open.append(_Open(at, step))
+        else:
+            self._put(self._placed(at, step))
+
+    def _close(self, at: int) -> None:
+        if not self._open:
+            message = "there is no open loop that it ends; leave it out"
+            self._complain(at, f"{message} (a startLoop with `steps` needs no endLoop)")
+            return
+        loop = self._open.pop()
+        if not loop.body:
+            self._complain(loop.at, "the loop is empty; put steps between it and its endLoop")
+        total = len(self._steps)
+        self._put(Placed(loop.step, self._at(loop.at), loop.at + 1, total, tuple(loop.body)))
+
+    def _placed(self, at: int, step: FlowStep) -> Placed:
+        path = self._at(at)
+        body: tuple[Placed, ...] = ()
+        otherwise: tuple[Placed, ...] = ()
+        if step.type == "startLoop":
+            if not step.steps:
+                self._complain(at, "the loop is empty; put steps into it")
+            body = self._inner(step.steps or (), f"{path}.steps")
+        elif step.type == "if":
+            body = self._inner(step.then, f"{path}.then")
+            otherwise = self._inner(step.otherwise, f"{path}.else")
+        return Placed(step, path, at + 1, len(self._steps), body, otherwise)
+
+    def _inner(self, steps: tuple[FlowStep, ...], path: str) -> tuple[Placed, ...]:
+        inner = _List(steps, path)
+        self.faults += inner.faults
+        return inner.arranged
+
+    def _put(self, placed: Placed) -> None:
+        (self._open[-1].body if self._open else self._done).append(placed)
+
+    def _complain(self, at: int, message: str) -> None:
+        self.faults.append(Fault(self._at(at), message))
+
+    def _at(self, at: int) -> str:
+        return f"{self._path}[{at}]"
+
+
+def _faults_in(
+    placed: tuple[Placed, ...],
+    *,
+    in_loop: bool,
+    inputs: Mapping[str, str | None],
+    above: frozenset[str],
+) -> Iterator[Fault]:
+    """`above` are the labels that can be seen; those of this list are added as they come."""
+    seen = set(above)
+    for one in placed:
+        step = one.step
+        if step.type in ("break", "continue") and not in_loop:
+            message = f"a {step.type} stands outside a loop; put it into one, or leave it out"
+            yield Fault(one.path, message)
+        yield from _faults_of_texts(one, inputs, seen)
+        inner = in_loop or step.type == "startLoop"
+        for body in (one.body, one.otherwise):
+            yield from _faults_in(body, in_loop=inner, inputs=inputs, above=frozenset(seen))
+        if step.label is not None:
+            seen.add(step.label)
+        if step.type == "if":
+            # Its branches stand in the same block as what follows it.
+            seen |= {p.step.label for p in (*one.body, *one.otherwise) if p.step.label}
+
+
+def _faults_of_texts(
+    one: Placed, inputs: Mapping[str, str | None], seen: set[str]
+) -> Iterator[Fault]:
+    for where, text in _texts(one):
+        for name in INPUT_REFERENCE.findall(text):
+            if name not in inputs:
+                known = ", ".join(sorted(inputs)) or "none"
+                message = f"it asks for the input {name!r}; the flow's `inputs` are: {known}"
+                yield Fault(where, f"{message}. Add it there")
+        label = STEP_REFERENCE.match(text)
+        if label is not None and label.group(1) not in seen:
+            message = f"no step with the label {label.group(1)!r} can be seen from here"
+            yield Fault(where, f"{message}; it must stand before, in this list or one around it")
+    command = getattr(one.step, "command", None)
+    if command is not None and INPUT_REFERENCE.search(command):
+        message = "inputs are not put into shell commands; pass them to an agent, or use a file"
+        yield Fault(f"{one.path}.command", message)
+
+
+def _texts(one: Placed) -> Iterator[tuple[str, str]]:
+    """What agents and people are told, with where it stands."""
+    if one.step.type == "llm":
+        for number, message in enumerate(one.step.messages):
+            for line, text in enumerate(message.content):
+                yield f"{one.path}.messages[{number}].content[{line}]", text
+    question = getattr(one.step, "question", None)
+    if question is not None:
+        yield f"{one.path}.question", question
+    if one.step.type == "subflow":
+        for name, text in one.step.inputs.items():
+            yield f"{one.path}.inputs.{name}", text

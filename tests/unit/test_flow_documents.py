@@ -1,0 +1,163 @@
+"""What a flow's file may say, and what its author is told of what it may not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadhand.flow_documents import FlowDefinition
+from leadhand.flow_files import FlowInvalid, flow_in, read_command, read_flow
+from leadhand.flow_structure import arranged
+from tests.flows import ask, llm, loop
+
+ROOT = Path(__file__).resolve().parents[2]
+START: dict[str, Any] = {"type": "startLoop"}
+END: dict[str, Any] = {"type": "endLoop"}
+
+
+def wrong(*steps: dict[str, Any], **more: Any) -> FlowInvalid:
+    with pytest.raises(FlowInvalid) as error:
+        flow_in({"steps": list(steps), **more}, "x.json")
+    return error.value
+
+
+def paths(flow: FlowDefinition) -> list[Any]:
+    def within(placed: Any) -> list[Any]:
+        return [(one.path, one.index, one.total, within(one.body)) for one in placed]
+
+    return within(arranged(flow.steps))
+
+
+def test_flat_loops_lie_in_one_another_as_nested_ones_do() -> None:
+    steps: list[Any] = [START, llm(), START, llm(), ask(), END, ask(), END]
+    flat = flow_in({"steps": steps}, "x.json")
+    assert paths(flat) == [
+        ("steps[0]", 1, 8, [
+            ("steps[1]", 2, 8, []),
+            ("steps[2]", 3, 8, [("steps[3]", 4, 8, []), ("steps[4]", 5, 8, [])]),
+            ("steps[6]", 7, 8, []),
+        ])
+    ]  # fmt: skip
+    nested = flow_in({"steps": [loop(llm(), loop(llm(), ask()), ask())]}, "x.json")
+    assert paths(nested) == [
+        ("steps[0]", 1, 1, [
+            ("steps[0].steps[0]", 1, 3, []),
+            ("steps[0].steps[1]", 2, 3, [("steps[0].steps[1].steps[0]", 1, 2, []),
+                                        ("steps[0].steps[1].steps[1]", 2, 2, [])]),
+            ("steps[0].steps[2]", 3, 3, []),
+        ])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "path", "said"),
+    [
+        ([START, llm()], "steps[0]", "does not end"),
+        ([llm(), END], "steps[1]", "no open loop"),
+        ([loop(llm()), END], "steps[1]", "no open loop"),
+        ([START, END], "steps[0]", "the loop is empty"),
+        ([loop()], "steps[0]", "the loop is empty"),
+        ([llm(), ask()], "steps[1]", "a break stands outside a loop"),
+        ([loop(llm()), ask("continue")], "steps[1]", "a continue stands outside a loop"),
+        (
+            [{"type": "if", "command": "x", "then": [ask()]}],
+            "steps[0].then[0]",
+            "outside a loop",
+        ),
+        ([loop(ask(on="maybe"))], "steps[0].steps[0].breakOn", "'yes' or 'no'"),
+        ([loop(llm(), maxIterations=0)], "steps[0].maxIterations", "1 to 10000"),
+        ([loop(llm(), maxIterations=True)], "steps[0].maxIterations", "valid integer"),
+        ([llm(surprise=1)], "steps[0].surprise", "no such field"),
+        ([llm(" ")], "steps[0].messages[0].content[0]", "it is empty"),
+        ([llm(messages=[])], "steps[0].messages", "at least one"),
+        ([{"type": "frobnicate"}], "steps[0]", "type is 'frobnicate'; give one of 'llm'"),
+        ([{"label": "x"}], "steps[0]", "`type` is missing"),
+        ([loop({"type": "break", "breakOn": "no"})], "steps[0].steps[0].agentType", "is missing"),
+        (
+            [loop({"type": "break", "breakOn": "no", "agentType": "a", "identifier": "i"})],
+            "steps[0].steps[0].question",
+            "is missing",
+        ),
+        ([loop(ask(command="true"))], "steps[0].steps[0].command", "a script or an agent"),
+        ([llm("${inputs.x}")], "steps[0].messages[0].content[0]", "asks for the input 'x'"),
+        ([llm("${steps.x}")], "steps[0].messages[0].content[0]", "no step with the label 'x'"),
+        (
+            [loop(llm(label="in")), llm("${steps.in}")],
+            "steps[1].messages[0].content[0]",
+            "must stand before",
+        ),
+        (
+            [loop({"type": "break", "breakOn": "yes", "command": "echo ${inputs.x}"})],
+            "steps[0].steps[0].command",
+            "not put into shell commands",
+        ),
+        ([llm(working_folder="../x")], "steps[0].working_folder", "beneath the run's own"),
+        ([{"type": "subflow", "flowNames": ["a", "a"]}], "steps[0].flowNames", "stands twice"),
+        ([{"type": "command", "agentType": "a", "identifier": "i", "commandName": "../x"}],
+         "steps[0].commandName", "pattern"),
+        ([llm(identifier="a|b")], "steps[0].identifier", "pattern"),
+        ([{"type": "human", "question": "?", "agentType": "a"}], "steps[0].identifier", "missing"),
+        ([{"type": "wait", "seconds": 0}], "steps[0].seconds", "greater than 0"),
+    ],
+)  # fmt: skip
+def test_an_author_is_told_the_place_and_the_way_out(
+    steps: list[dict[str, Any]], path: str, said: str
+) -> None:
+    error = wrong(*steps)
+    assert (error.file, error.path) == ("x.json", path)
+    assert said in error.message
+
+
+def test_the_seeds_own_form_is_a_flow() -> None:
+    steps: list[Any] = [
+        {"type": "startLoop", "label": "outer"},
+        {"type": "llm", "agentType": "planning_agent", "identifier": "main",
+         "messages": [{"role": "user", "content": ["Plan.", "Then stop."]}]},
+        {"type": "break", "agentType": "planning_agent", "identifier": "main",
+         "question": "Done?", "breakOn": "yes"},
+        {"type": "endLoop"},
+    ]  # fmt: skip
+    assert len(flow_in({"steps": steps}, "x.json").steps) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "it is no JSON"),
+        ("[]", "valid dictionary"),
+        ("{}", "steps: it is missing"),
+        (b"\xff\xfe", "it is no UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_flow_says_so(tmp_path: Path, text: Any, said: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(FlowInvalid, match=said) as error:
+        read_flow(file)
+    assert str(error.value).startswith("x.json: ")
+
+
+def test_a_command_is_a_list_of_messages_or_one_text(tmp_path: Path) -> None:
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands/plan.md").write_text("Plan it.\nTwice.\n")
+    items = {"Description": "d", "items": [{"type": "message", "role": "user", "content": ["a"]}]}
+    (tmp_path / "commands/old.json").write_text(json.dumps(items))
+    (tmp_path / "commands/bad.json").write_text('{"messages": [{"role": "robot"}]}')
+    flows = tmp_path / "flows"
+    plan = read_command(flows, "plan")
+    assert plan is not None
+    assert plan[0].content == ("Plan it.\nTwice.",)
+    old = read_command(flows, "old")
+    assert old is not None
+    assert [m.content for m in old] == [("a",)]
+    assert read_command(flows, "absent") is None
+    with pytest.raises(FlowInvalid, match=r"commands/bad.json: messages\[0\].role"):
+        read_command(flows, "bad")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples/flows/flows").glob("*.json")))
+def test_every_example_is_a_flow(file: Path) -> None:
+    assert read_flow(file).steps
