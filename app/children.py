@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from app.outcomes import Outcome
 from app.reasons import Reason, ReasonCode
 from app.states import SessionStatus
@@ -20,8 +22,9 @@ def outcome_of_child(child: str, fields: Mapping[str, str]) -> Outcome:
     """The waiting step's outcome: done where the child was, else failed with the child's reason."""
     status = fields["status"]
     text = f"child session {child} is {status}"
+    value: dict[str, JsonValue] = {"session": child, "status": status}
     if status == SessionStatus.COMPLETED:
-        return Outcome(word="succeeded", text=text, value={"session": child, "status": status})
+        return Outcome(word="succeeded", text=text, value=value)
     beneath = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
     reason = Reason(code=ReasonCode.FAILED_STEP, text=text, beneath=beneath)
-    return Outcome(word="failed", text=text, reason=reason, retryable=False)
+    return Outcome(word="failed", text=text, value=value, reason=reason, retryable=False)

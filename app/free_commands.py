@@ -8,6 +8,7 @@ from pydantic import BaseModel, JsonValue
 
 from app.references import parse
 from leadhand.documents import Checker, Doer
+from leadhand.flow_documents import Decision
 
 
 def free_commands(document: BaseModel) -> Iterator[str]:
@@ -49,16 +50,26 @@ def _is_fetched(written: JsonValue, field: str) -> bool:
 
 
 def _within(value: object, path: str) -> Iterator[str]:
-    if isinstance(value, (Doer, Checker)):
+    if isinstance(value, (Doer, Checker, Decision)):
         yield from (
-            f"{path}{name}" for name in ("command", "callable") if getattr(value, name) is not None
+            f"{path}{name}"
+            for name in ("command", "callable")
+            if getattr(value, name, None) is not None
         )
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _within(getattr(value, name), f"{path}{name}.")
-    elif isinstance(value, (list, tuple)):
-        for number, item in enumerate(value):
-            yield from _within(item, f"{path}{number}.")
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _within(item, f"{path}{name}.")
+    if not isinstance(value, (Doer, Checker)):
+        for name, part in _parts(value):
+            yield from _within(part, f"{path}{name}.")
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What lies in a value, by the names that it goes by in a document."""
+    match value:
+        case BaseModel():
+            for name, field in type(value).model_fields.items():
+                yield field.alias or name, getattr(value, name)
+        case list() | tuple():
+            yield from ((str(number), item) for number, item in enumerate(value))
+        case dict():
+            yield from value.items()
+        case _:
+            return

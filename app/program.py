@@ -76,6 +76,21 @@ class Given(Frozen):
     verdict: Literal["accept", "retry"]
 
 
+class Origin(Frozen):
+    """Where in a flow's file a node comes from; several nodes may come from one step of it."""
+
+    #: Such as `steps[2].steps[0]`.
+    path: str
+    #: The type that the step has there.
+    kind: str
+    #: Which of how many steps of its list it is, from 1.
+    index: Annotated[int, Field(ge=1)]
+    total: Annotated[int, Field(ge=1)]
+    #: Who is spoken to, and in which conversation.
+    agent: str | None = None
+    identifier: str | None = None
+
+
 class Step(Frozen):
     """The smallest thing that a worker carries out."""
 
@@ -107,6 +122,7 @@ class Step(Frozen):
     inputs: dict[str, JsonValue] = {}
     #: A reference to a list, or a list: one item of the step runs for each element.
     for_each: str | tuple[JsonValue, ...] | None = None
+    origin: Origin | None = None
 
 
 class Loop(Frozen):
@@ -123,6 +139,7 @@ class Loop(Frozen):
     #: The step in the body whose text is the loop's result.
     result: NodeId | None = None
     label: str | None = None
+    origin: Origin | None = None
 
 
 Node = Annotated[Step | Loop, Field(discriminator="kind")]

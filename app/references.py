@@ -104,10 +104,12 @@ def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
 def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:
     """What a reference to a step gives: its value where it has one, else the outcome itself.
 
-    Of a step that was skipped, nothing.
+    Of a step that was skipped, nothing; `succeeded` is whether it did.
     """
     if outcome is None or outcome.get("word") == "skipped":
         return None
+    if keys == ("succeeded",):
+        return outcome.get("word") == "succeeded"
     value = outcome.get("value")
     if value is None or (keys and not (isinstance(value, dict) and keys[0] in value)):
         value = dict(outcome) if value is None or keys else value

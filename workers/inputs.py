@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from app.outcomes import Outcome
 from app.verdicts import Check
@@ -75,6 +75,14 @@ class DoerInputs(Inputs):
     verify: tuple[str, ...] = ()
     previous: Annotated[Previous | None, BeforeValidator(_something)] = None
     prior: tuple[Prior, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _line_by_line(cls, value: object) -> object:
+        """Where some of the task is what earlier steps came to, it is given as `lines`."""
+        if not isinstance(value, dict) or not isinstance(value.get("lines"), list):
+            return value
+        return {**value, "task": "\n".join(str(_as_text(line)) for line in value["lines"])}
 
 
 class PastIteration(Inputs):

@@ -7,16 +7,16 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.children import gone, outcome_of_child
-from app.engine import AnyDocument, Engine, Work
+from app.engine import Engine, Work
 from app.errors import InvalidDocument, LeadhandError, StoreAway
 from app.free_commands import fetched_commands
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import Reason, ReasonCode
-from leadhand.documents import AnyDocument as DocumentUnion
+from leadhand.any_document import AnyDocument
 
-_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(DocumentUnion)
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 #: How often a step that waits for a child looks at it, should the child's word get lost.
 LOOK_MS = 60_000
 

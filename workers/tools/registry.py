@@ -14,6 +14,7 @@ from workers.agents.hearing import TEXT_LIMIT
 from workers.body_task import BodyTask
 from workers.endings import failed
 from workers.inputs import ToolInputs
+from workers.tools import flow_tools
 
 Tool = Callable[[dict[str, JsonValue]], JsonValue]
 
@@ -21,13 +22,17 @@ Tool = Callable[[dict[str, JsonValue]], JsonValue]
 def use(task: BodyTask) -> Outcome:
     """What the named tool makes of its arguments."""
     given = ToolInputs.model_validate(task.inputs)
+    step = flow_tools.STEPS.get(given.tool)
+    if step is not None:
+        return step(given.arguments)
     tool = TOOLS.get(given.tool)
     if tool is None:
         known = ", ".join(sorted(TOOLS))
         text = f"ToolNotFound: tool {given.tool!r} is not known here; known are {known}"
         return failed(ReasonCode.FAILED_STEP, text)
     value = tool(given.arguments)
-    text = "" if value is None else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "" if value is None else text
     return Outcome(word="succeeded", value=value, text=cut(text, TEXT_LIMIT))
 
 

@@ -1,0 +1,356 @@
+"""Flows: steps of agents in order, in conversations, with loops, breaks, ifs and subflows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from app.errors import InvalidDocument
+from app.frontends.flow_children import agent_of, child_document
+from app.frontends.flow_names import conversation, node_id
+from app.frontends.flow_texts import Texts
+from app.keys import lock_name
+from app.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
+from app.references import literal
+from leadhand.documents import AGENT_TIMEOUT_S
+from leadhand.flow_documents import (
+    BreakStep,
+    CheckStep,
+    CommandStep,
+    ContinueStep,
+    Decision,
+    FlowDocument,
+    HumanStep,
+    IfStep,
+    LlmStep,
+    Message,
+    ResetStep,
+    StartLoop,
+    SubflowStep,
+    ToolStep,
+    WaitStep,
+)
+from leadhand.flow_structure import Placed, arranged
+
+#: How often an agent is asked in all where nobody says otherwise.
+ATTEMPTS = 5
+#: Steps that only add up or forget.
+QUICK_TIMEOUT_S = 60.0
+#: Who is spoken to by a step, where somebody is.
+_Speaks = LlmStep | CommandStep | Decision | HumanStep | ResetStep
+
+
+def compile_flow(document: FlowDocument) -> Program:
+    """The steps in sequence. Raises InvalidDocument for what it needs and does not bring."""
+    if not document.steps:
+        raise InvalidDocument("steps", [], "there are no steps to run; write some")
+    block = _Block(document, Texts(_given(document)))
+    block.take_all(arranged(document.steps))
+    return Program(name=document.name, body=tuple(block.nodes))
+
+
+def _given(document: FlowDocument) -> dict[str, str]:
+    given = {}
+    for name, text in document.inputs.items():
+        if text is None:
+            raise InvalidDocument(f"inputs.{name}", None, "a run must be given it; add it")
+        given[name] = text
+    return given
+
+
+@dataclass
+class _Block:
+    """One list of steps as nodes, those of its ifs among them."""
+
+    document: FlowDocument
+    texts: Texts
+    nodes: list[Node] = field(default_factory=list)
+    #: What all that is added now is given.
+    given: Given | None = None
+    #: The agent step that stands before: what a check judges.
+    work: str | None = None
+    prefix: str = ""
+
+    def take_all(self, placed: tuple[Placed, ...]) -> None:
+        for one in placed:
+            node = self._take(one)
+            if one.step.label is not None:
+                self.texts = self.texts.knowing(one.step.label, node)
+
+    def _take(self, one: Placed) -> str:
+        """Add what a step comes to; the node that says what came of it."""
+        match one.step:
+            case LlmStep() | CommandStep():
+                return self._tell(one, one.step)
+            case IfStep():
+                return self._if(one, one.step)
+            case BreakStep() | ContinueStep():
+                return self._break(one, one.step)
+            case StartLoop():
+                return self._loop(one, one.step)
+            case SubflowStep():
+                return self._subflows(one, one.step)
+            case HumanStep():
+                return self._human(one, one.step)
+            case CheckStep():
+                return self._check(one, one.step)
+            case _:
+                return self._plain(one)
+
+    def _tell(self, one: Placed, step: LlmStep | CommandStep) -> str:
+        messages = step.messages if isinstance(step, LlmStep) else self._command(one, step)
+        name, before = self._name(one), ""
+        for number, message in enumerate(messages, 1):
+            id_ = self._free(name if number == len(messages) else f"{name}-{number}")
+            self._agent(one, id_, step, self.texts.lines(message.content), after=before)
+            before = id_
+        return before
+
+    def _agent(
+        self,
+        one: Placed,
+        id_: str,
+        step: LlmStep | CommandStep | HumanStep,
+        lines: list[JsonValue],
+        *,
+        after: str,
+    ) -> None:
+        """An agent is told something; not where what it was told before has failed."""
+        assert step.agent_type is not None
+        agent = agent_of(self.document, step.agent_type)
+        model = None if isinstance(step, HumanStep) else step.model
+        node = Step(
+            id=id_,
+            action=Action.AGENT,
+            when=f"${{{after}:succeeded}}" if after and step.continue_on_failure else None,
+            timeout_s=AGENT_TIMEOUT_S if isinstance(step, HumanStep) else step.timeout_seconds,
+            folder=True,
+            retry=self._retry,
+            limits=_limits(agent, model),
+            inputs={"lines": lines, "doer": {"agent": agent}, **_known(model=model)},
+        )
+        self._speak(one, node, step)
+        self.work = id_
+
+    def _if(self, one: Placed, step: IfStep) -> str:
+        id_ = self._decide(one, step, on="yes", action=Action.DECIDE)
+        outer, prefix, work = self.given, self.prefix, self.work
+        branches: tuple[tuple[tuple[Placed, ...], Literal["accept", "retry"], str], ...] = (
+            (one.body, "accept", "then"), (one.otherwise, "retry", "else"),
+        )  # fmt: skip
+        for body, verdict, word in branches:
+            self.given = Given(node=id_, verdict=verdict)
+            self.prefix = f"{id_}-{word}-"
+            self.take_all(body)
+            # A branch that was passed over did no work that a later check could judge.
+            self.given, self.prefix, self.work = outer, prefix, work
+        return id_
+
+    def _break(self, one: Placed, step: BreakStep | ContinueStep) -> str:
+        if isinstance(step, BreakStep):
+            return self._decide(one, step, on=step.break_on)
+        return self._decide(one, step, on=step.continue_on, ends="iteration")
+
+    def _decide(
+        self,
+        one: Placed,
+        step: Decision,
+        *,
+        on: str,
+        action: Action = Action.BREAK,
+        ends: Literal["loop", "iteration"] = "loop",
+    ) -> str:
+        id_ = self._free(self._name(one))
+        agent = agent_of(self.document, step.agent_type) if step.agent_type else None
+        who = _known(script=step.command, agent=agent, model=step.model)
+        if step.question is not None:
+            who["question"] = self.texts.line(step.question)
+        node = Step(
+            id=id_,
+            action=action,
+            ends=ends,
+            timeout_s=step.timeout_seconds,
+            folder=True,
+            queue="agents" if agent else "",
+            retry=self._retry if agent else RetryPolicy(),
+            limits=_limits(agent, step.model),
+            inputs={**who, "break_on": on},
+        )
+        if agent:
+            self._speak(one, node, step)
+        else:
+            self._add(one, node)
+        return id_
+
+    def _loop(self, one: Placed, step: StartLoop) -> str:
+        inner = _Block(self.document, self.texts)
+        inner.take_all(one.body)
+        id_ = self._free(self._name(one))
+        most = step.max_iterations
+        self._add(
+            one, Loop(id=id_, body=tuple(inner.nodes), max_iterations=most, result=inner.work)
+        )
+        return id_
+
+    def _subflows(self, one: Placed, step: SubflowStep) -> str:
+        name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
+        children = []
+        for flow in step.flow_names:
+            id_ = self._free(f"{name}-{flow}".replace(".", "-")[:60])
+            document = child_document(self.document, flow, step.inputs, self.texts)
+            child = Step(
+                id=id_,
+                action=Action.CHILD,
+                needs=before,
+                critical=False,
+                label=flow,
+                inputs={"document": document},
+            )
+            self._add(one, child)
+            children.append(id_)
+        ended: list[JsonValue] = [f"${{{id_}:}}" for id_ in children]
+        return self._tool(one, "flow.tally", {"ended": ended}, id_=name, needs=tuple(children))
+
+    def _human(self, one: Placed, step: HumanStep) -> str:
+        name = self._name(one)
+        ask = self._free(f"{name}-ask" if step.agent_type else name)
+        question = self.texts.line(step.question)
+        node = Step(
+            id=ask,
+            action=Action.HUMAN,
+            timeout_s=step.timeout_seconds,
+            inputs={"question": question},
+        )
+        self._add(one, node)
+        if step.agent_type is None:
+            return ask
+        id_ = self._free(name)
+        self._agent(one, id_, step, [f"${{{ask}:text}}"], after=ask)
+        return id_
+
+    def _check(self, one: Placed, step: CheckStep) -> str:
+        name, checker = self._name(one), step.checker
+        agent = agent_of(self.document, checker.agent) if checker.agent else None
+        told = checker.model_copy(update={"agent": agent, "name": checker.name or name})
+        node = Step(
+            id=self._free(f"{name}-said"),
+            action=Action.CHECK,
+            timeout_s=checker.timeout_s,
+            folder=True,
+            limits=_limits(agent, checker.model),
+            inputs={
+                "checker": _literals(told.model_dump(exclude_none=True)),
+                "work": f"${{{self.work}:text}}" if self.work else None,
+            },
+        )
+        self._add(one, node)
+        said = self.nodes[-1].id
+        arguments: dict[str, JsonValue] = {
+            "verdict": f"${{{said}:verdict}}", "text": f"${{{said}:text}}",
+        }  # fmt: skip
+        return self._tool(one, "flow.require", arguments, id_=name)
+
+    def _plain(self, one: Placed) -> str:
+        id_ = self._free(self._name(one))
+        match one.step:
+            case WaitStep() as step:
+                self._add(one, Step(id=id_, action=Action.WAIT, inputs={"seconds": step.seconds}))
+            case ToolStep() as step:
+                given: dict[str, JsonValue] = {
+                    "tool": literal(step.tool), "arguments": self.texts.within(step.arguments),
+                }  # fmt: skip
+                timeout_s = step.timeout_seconds
+                self._add(one, Step(id=id_, action=Action.TOOL, timeout_s=timeout_s, inputs=given))
+            case ResetStep() as step:
+                thread = self._conversation(step)
+                node = _quick(id_, "flow.forget", {"conversation": literal(thread)})
+                self._speak(one, node, step)
+            case _:
+                raise AssertionError(one.step.type)
+        return id_
+
+    def _tool(
+        self,
+        one: Placed,
+        tool: str,
+        arguments: Mapping[str, JsonValue],
+        *,
+        id_: str,
+        needs: tuple[str, ...] | None = None,
+    ) -> str:
+        """A quick step of our own."""
+        free = self._free(id_)
+        self._add(one, _quick(free, tool, arguments).model_copy(update={"needs": needs}))
+        return free
+
+    def _speak(self, one: Placed, node: Step, step: _Speaks) -> None:
+        """Add a step that is part of a conversation."""
+        self._add(one, node.model_copy(update={"conversation": self._conversation(step)}))
+
+    def _add(self, one: Placed, node: Node) -> None:
+        """Put a node into the block with what all nodes of a flow have."""
+        step = one.step
+        type_ = getattr(step, "agent_type", None)
+        origin = Origin(
+            path=one.path,
+            kind=step.type,
+            index=one.index,
+            total=one.total,
+            agent=agent_of(self.document, type_) if type_ else None,
+            identifier=getattr(step, "identifier", None),
+        )
+        label = node.label or step.label or step.type
+        more: dict[str, object] = {"given": self.given, "label": label, "origin": origin}
+        if isinstance(node, Step):
+            more["critical"] = node.critical and not getattr(step, "continue_on_failure", False)
+            folder = getattr(step, "working_folder", None)
+            more["inputs"] = {**node.inputs, **_known(working_folder=folder)}
+        self.nodes.append(node.model_copy(update=more))
+
+    @property
+    def _retry(self) -> RetryPolicy:
+        return RetryPolicy(retries=(self.document.attempts or ATTEMPTS) - 1)
+
+    def _conversation(self, step: _Speaks) -> str:
+        assert step.agent_type is not None
+        assert step.identifier is not None
+        agent = agent_of(self.document, step.agent_type)
+        return conversation(agent, step.agent_type, step.identifier)
+
+    def _name(self, one: Placed) -> str:
+        return node_id(one.step.label, one.step.type, one.index, prefix=self.prefix)
+
+    def _free(self, id_: str) -> str:
+        """The id, or the first one like it that no other node of the block has."""
+        taken = {node.id for node in self.nodes}
+        numbered = (f"{id_[:58]}-{n}" for n in range(2, len(taken) + 3))
+        return id_ if id_ not in taken else next(n for n in numbered if n not in taken)
+
+    def _command(self, one: Placed, step: CommandStep) -> tuple[Message, ...]:
+        messages = self.document.commands.get(step.command_name)
+        if messages is None:
+            hint = "there is no such command; write commands/NAME.json or .md beside the flows"
+            raise InvalidDocument(f"{one.path}.commandName", step.command_name, hint)
+        return messages
+
+
+def _quick(id_: str, tool: str, arguments: Mapping[str, JsonValue]) -> Step:
+    inputs: dict[str, JsonValue] = {"tool": tool, "arguments": dict(arguments)}
+    return Step(id=id_, action=Action.TOOL, quick=True, timeout_s=QUICK_TIMEOUT_S, inputs=inputs)
+
+
+def _limits(agent: str | None, model: str | None) -> tuple[str, ...]:
+    named = (("agent", agent), ("model", model))
+    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
+
+
+def _known(**texts: str | None) -> dict[str, JsonValue]:
+    """Those that are there, as literals."""
+    return {name: literal(text) for name, text in texts.items() if text is not None}
+
+
+def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

@@ -1,0 +1,146 @@
+"""Subflows: the flows that a flow brings along, each the document of a child session.
+
+They are taken along when a session is made, so that a flow which runs is never another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.errors import InvalidDocument
+from app.frontends.flow_texts import Texts
+from app.references import literal
+from leadhand.flow_documents import (
+    CheckStep,
+    CommandStep,
+    FlowDefinition,
+    FlowDocument,
+    SubflowStep,
+)
+from leadhand.flow_structure import Placed, arranged
+
+
+class Asked(NamedTuple):
+    """A step that asks an agent: which one of agents.toml that is, and as which model."""
+
+    path: str
+    by: str
+    agent: str
+    model: str | None
+
+    @property
+    def field(self) -> str:
+        return f"{self.path}.{self.by}"
+
+    @property
+    def model_field(self) -> str:
+        return f"{self.path}.model"
+
+
+def agent_of(flow: FlowDefinition, type_: str) -> str:
+    """The agent of agents.toml that a flow's agentType stands for."""
+    return flow.agents.get(type_) or flow.agents.get("*") or type_
+
+
+def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
+    """Every step, outer before inner, in the order written."""
+    yield from _within(arranged(flow.steps))
+
+
+def asked(document: FlowDocument) -> Iterator[Asked]:
+    """Every agent that is asked, in subflows too."""
+    for path, flow in (("", document), *_subflows(document)):
+        for one in steps_of(flow):
+            type_, model = getattr(one.step, "agent_type", None), getattr(one.step, "model", None)
+            if type_ is not None:
+                yield Asked(f"{path}{one.path}", "agentType", agent_of(flow, type_), model)
+            checker = one.step.checker if isinstance(one.step, CheckStep) else None
+            if checker is not None and checker.agent is not None:
+                agent = agent_of(flow, checker.agent)
+                yield Asked(f"{path}{one.path}.checker", "agent", agent, checker.model)
+
+
+def child_document(
+    document: FlowDocument, name: str, inputs: Mapping[str, str], texts: Texts
+) -> dict[str, JsonValue]:
+    """What a child session is made of, for a step's inputs: all literal but what it is given.
+
+    Raises InvalidDocument for a flow that is not there, or inputs that it does not have.
+    """
+    flow = document.flows.get(name)
+    if flow is None:
+        hint = "there is no such flow; `leadhand flows` lists those that are"
+        raise InvalidDocument("flowNames", name, hint)
+    _check_inputs(name, flow, inputs)
+    child = {
+        **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
+        "kind": "flow",
+        "name": name,
+        "agents": {**flow.agents, **document.agents},
+        "attempts": flow.attempts or document.attempts,
+        **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
+        **_bundle(document, flow),
+    }
+    found = _literals(child)
+    assert isinstance(found, dict)
+    given = {key: texts.line(text) for key, text in inputs.items()}
+    kept = {key: literal(text) for key, text in flow.inputs.items() if text is not None}
+    found["inputs"] = {**kept, **given}
+    return found
+
+
+def _check_inputs(name: str, flow: FlowDefinition, given: Mapping[str, str]) -> None:
+    known = ", ".join(sorted(flow.inputs)) or "none"
+    for key in given:
+        if key not in flow.inputs:
+            raise InvalidDocument(f"inputs.{key}", given[key], f"{name!r} has the inputs: {known}")
+    for key, text in flow.inputs.items():
+        if text is None and key not in given:
+            raise InvalidDocument(f"inputs.{key}", None, f"{name!r} must be given it; add it")
+
+
+def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:
+    """Of what the document brings along, the part that one of its subflows needs."""
+    flows = dict[str, FlowDefinition]()
+    left = [flow]
+    while left:
+        for step in (one.step for one in steps_of(left.pop())):
+            for name in step.flow_names if isinstance(step, SubflowStep) else ():
+                if name not in flows and name in document.flows:
+                    flows[name] = document.flows[name]
+                    left.append(flows[name])
+    needed = {
+        one.step.command_name
+        for part in (flow, *flows.values())
+        for one in steps_of(part)
+        if isinstance(one.step, CommandStep)
+    }
+    commands = {name: messages for name, messages in document.commands.items() if name in needed}
+    bundled = document.model_copy(update={"flows": flows, "commands": commands})
+    return bundled.model_dump(mode="json", include={"flows", "commands"}, exclude_none=True)
+
+
+def _subflows(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
+    for name, flow in document.flows.items():
+        agents = {**flow.agents, **document.agents}
+        yield f"flows.{name}.", flow.model_copy(update={"agents": agents})
+
+
+def _within(placed: tuple[Placed, ...]) -> Iterator[Placed]:
+    for one in placed:
+        yield one
+        yield from _within(one.body)
+        yield from _within(one.otherwise)
+
+
+def _literals(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return literal(value)
+    if isinstance(value, list):
+        return [_literals(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _literals(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,37 @@
+"""Pure: what the nodes of a flow and its conversations are called."""
+
+from __future__ import annotations
+
+import re
+
+from app.references import RESERVED
+
+#: Names that mean something of their own to those who draw a session.
+_TAKEN = RESERVED | {"do", "judge"}
+_LONGEST = 64
+
+
+def node_id(label: str | None, kind: str, index: int, *, prefix: str = "") -> str:
+    """A node is called as its label is, or else by its kind and number.
+
+    >>> node_id("Write the plan", "llm", 1), node_id(None, "llm", 3), node_id(None, "startLoop", 1)
+    ('Write-the-plan', 'llm3', 'loop1')
+    >>> node_id("do", "llm", 2), node_id("42", "llm", 2)
+    ('llm2', 'llm2')
+    >>> node_id(None, "llm", 1, prefix="if2-then-")
+    'if2-then-llm1'
+    """
+    word = "loop" if kind == "startLoop" else kind
+    own = re.sub(r"[^A-Za-z0-9_-]+", "-", label or "").strip("-")[:40]
+    if re.match(r"[A-Za-z]", own) and own not in _TAKEN:
+        return own
+    return f"{prefix}{word}{index}"[-_LONGEST:].lstrip("-0123456789")
+
+
+def conversation(agent: str, type_: str, identifier: str) -> str:
+    """What the thread of an agent is kept under: two agentTypes of one agent have two.
+
+    >>> conversation("claude", "claude", "main"), conversation("claude", "planner", "main")
+    ('claude|main', 'claude:planner|main')
+    """
+    return f"{agent}|{identifier}" if agent == type_ else f"{agent}:{type_}|{identifier}"
