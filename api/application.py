@@ -13,6 +13,7 @@ from api import (
     description,
     events,
     fleet,
+    flows,
     health,
     limits,
     problems,
@@ -26,6 +27,7 @@ from api.fanout import Fanout
 from api.port import Engine
 from app.errors import SessionUnknown
 from app.settings import Settings
+from leadhand.flow_files import RESERVED
 
 #: Event streams that one process serves at once, unless it is told how many threads it has.
 STREAMS = 48
@@ -37,6 +39,12 @@ class Session(BaseConverter):
     """What stands where a session's id would; `bulk` is for all of them."""
 
     regex = "(?!bulk$)[^/]+"
+
+
+class Flow(BaseConverter):
+    """What stands where a flow's name would; `validate` is for those that are being written."""
+
+    regex = f"(?!{RESERVED}$)[^/]+"
 
 
 class Api(Flask):
@@ -56,6 +64,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     # A path with too many slashes is unknown; there is nothing to be sent on to.
     flask.url_map.merge_slashes = False
     flask.url_map.converters["session"] = Session
+    flask.url_map.converters["flow"] = Flow
     request_log.install(flask)
     auth.install(flask, settings, engine)
     problems.install(flask)
@@ -65,6 +74,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(workers.blueprint(engine))
     flask.register_blueprint(agents.blueprint(engine))
     flask.register_blueprint(fleet.blueprint(engine))
+    flask.register_blueprint(flows.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(tokens.blueprint(engine, settings))
     flask.register_blueprint(health.blueprint(engine))

@@ -23,7 +23,8 @@ from api.refusals import invalid, malformed, wrong_media_type
 from app.bulk import BulkVerb
 from app.engine import Seen
 from app.filters import SessionFilter
-from leadhand.documents import AnyDocument, Budget
+from leadhand.any_document import AnyDocument
+from leadhand.documents import Budget
 from leadhand.etags import seen_in
 from leadhand.problems import FieldProblem
 
@@ -149,6 +150,18 @@ class Bulk(Body):
     force: bool = False
     #: The `next` of the call before: go on behind where it ended.
     cursor: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+
+class Answers(Body):
+    #: What the person says.
+    text: Annotated[str, Field(min_length=1, max_length=200_000)]
+    #: The step that asked; needed only where several wait.
+    address: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+
+
+def value() -> JsonValue:
+    """The body, whatever JSON it is. Raises Refused."""
+    return _json()
 
 
 def document() -> AnyDocument:

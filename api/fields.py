@@ -30,7 +30,7 @@ _SECRET_VALUE = re.compile(
 _IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
 _SUBJECT = re.compile(r"^(Input|String|Tuple|List|Dictionary) should")
-_KINDS = "'loop', 'workflow'"
+_KINDS = "'loop', 'workflow', 'flow'"
 _HINTS = {
     "missing": "add this field",
     "extra_forbidden": "leave it out, or mend its name",
@@ -91,7 +91,7 @@ def _shown_scalar(value: str | float | None, field: str) -> str:
 def _field_problem(detail: ErrorDetails, given: JsonValue, place: Place) -> FieldProblem:
     kind = detail["type"]
     if kind.startswith("union_tag"):
-        return _untold_kind(detail, place=place)
+        return _untold_kind(detail, given, place=place)
     field = _path(detail["loc"], given)
     value = None if kind == "missing" else shortened(detail["input"], field=field)
     message, _, hint = _message(detail).partition("; ")
@@ -106,10 +106,11 @@ def _field_problem(detail: ErrorDetails, given: JsonValue, place: Place) -> Fiel
     )
 
 
-def _untold_kind(detail: ErrorDetails, *, place: Place) -> FieldProblem:
+def _untold_kind(detail: ErrorDetails, given: JsonValue, *, place: Place) -> FieldProblem:
     """The document does not say what it is, or it says what we do not know."""
     about = detail.get("ctx", {})
-    field = str(about.get("discriminator", "")).strip("'")
+    told_by = str(about.get("discriminator", "")).strip("'")
+    field = f"{_path(detail['loc'], given)}.{told_by}".removeprefix(".")
     hint = f"give one of {about.get('expected_tags', _KINDS)}"
     if detail["type"] == "union_tag_not_found":
         return FieldProblem(field=field, message="it is missing", hint=hint, place=place)
@@ -166,6 +167,8 @@ def _path(where: Sequence[int | str], given: JsonValue) -> str:
     for part in where:
         if here is not None and not isinstance(here, (dict, list)):
             break
+        if isinstance(here, dict) and here.get("type") == part and part not in here:
+            continue  # which kind of step it is
         if isinstance(part, str) and not _IDENTIFIER.match(part) and not _holds(here, part):
             break
         path.append(str(part))

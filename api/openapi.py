@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 
 from flask import Flask
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import DefsRef, GenerateJsonSchema
 from werkzeug.routing import Rule
 
 from api.operations import JSON, OPERATIONS, Operation, Says
@@ -121,12 +121,35 @@ class Shapes:
         models = {m.__name__: m for model, _ in asked for m in _models_in(model)}
         self.schemas: Schema = {
             name: as_accepted(name, as_meant(schema, models.get(name)))
-            for name, schema in sorted(definitions.items())
+            for name, schema in sorted(_with_flows_left_open(definitions, found).items())
         }
 
     def of(self, model: object) -> Schema:
         """The schema of a model, by reference."""
         return dict(self._found[repr(model)])
+
+
+def _with_flows_left_open(
+    definitions: Mapping[DefsRef, Schema], asked: Mapping[Any, Any]
+) -> dict[str, Schema]:
+    """The steps of flows have a schema of their own, which is published with the package."""
+    step = {"type": "object", "description": "A step, as `leadhand/flow.schema.json` has it."}
+    for model, schema in definitions.items():
+        if model.startswith("Flow") and "steps" in schema.get("properties", {}):
+            schema["properties"]["steps"]["items"] = step
+            for part in ("agents", "inputs", "commands", "flows"):
+                schema["properties"][part] = {"type": "object"}
+    needed, left = set[str](), _named_in(asked)
+    while left:
+        name = left.pop()
+        if name not in needed:
+            needed.add(name)
+            left |= _named_in(definitions[DefsRef(name)])
+    return {str(model): found for model, found in definitions.items() if model in needed}
+
+
+def _named_in(schema: object) -> set[str]:
+    return set(re.findall(r"#/components/schemas/([\w.-]+)", str(schema)))
 
 
 def _operation(one: Operation, rule: Rule, shapes: Shapes, made: Schema) -> Schema:

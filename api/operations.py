@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from api import bodies
 from api.answers import JSON_LINES
@@ -20,6 +20,8 @@ from app.views import (
     Event,
     ExportView,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Limit,
@@ -30,7 +32,8 @@ from app.views import (
     StepView,
     WorkerView,
 )
-from leadhand.documents import AnyDocument
+from leadhand.any_document import AnyDocument
+from leadhand.flow_documents import FlowRun
 
 JSON = "application/json"
 
@@ -143,6 +146,21 @@ OPERATIONS: tuple[Operation, ...] = (
               (gives(SessionView, "The session, at its new place.", 202, headers=("ETag",)),),
               body=bodies.Rehome, body_required=True, headers=("If-Match",),
               refuses=(409, 412)),
+    Operation("sessions.answers", "POST", "Answer a question that a session asks of a person",
+              (_SESSION,), body=bodies.Answers, body_required=True, refuses=(409,)),
+    Operation("flows.listed", "GET", "List the flows of the catalog, the broken ones too",
+              (gives(Page[FlowView], "All of them, by name."),)),
+    Operation("flows.one", "GET", "Show a flow of the catalog",
+              (gives(FlowView, "The flow as its file is now."),)),
+    Operation(
+        "flows.run", "POST", "Run a flow of the catalog",
+        (gives(SessionView, "The session, new or known by its key.", 202,
+               headers=("Location", "ETag")),),
+        body=FlowRun, headers=("Idempotency-Key",), refuses=(409, 429), makes="session",
+    ),
+    Operation("flows.validate", "POST", "Check a flow that is being written",
+              (gives(FlowCheckView, "Whether it could be run here now, and all that is wrong."),),
+              body=JsonValue, body_required=True),
     Operation("workers.listed", "GET", "List the worker hosts",
               (gives(Page[WorkerView], "Those that told of themselves lately."),)),
     Operation("agents.listed", "GET", "List the agents",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
+from pydantic import JsonValue
+
 from app.capabilities import Caller
 from app.engine import Seen, SeenLimit
 from app.filters import SessionFilter
@@ -15,6 +17,8 @@ from app.views import (
     Event,
     ExportView,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Limit,
@@ -27,7 +31,9 @@ from app.views import (
     WorkerView,
 )
 from app.watching import Lately
-from leadhand.documents import AnyDocument, Budget
+from leadhand.any_document import AnyDocument
+from leadhand.documents import Budget
+from leadhand.flow_documents import FlowRun
 
 Verb = Literal["stop", "resume", "exit", "abort"]
 
@@ -58,6 +64,23 @@ class Engine(Protocol):
         idempotency_key: str | None = None,
         owner: Owner | None = None,
     ) -> Submitted: ...
+
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted: ...
+
+    def flows(self) -> list[FlowView]: ...
+
+    def flow(self, name: str) -> FlowView: ...
+
+    def check_flow(self, given: JsonValue) -> FlowCheckView: ...
+
+    def give(self, session: str, text: str, *, address: str | None = None) -> SessionView: ...
 
     def session(self, session: str) -> SessionView: ...
 

@@ -11,8 +11,11 @@ from api.fields import shortened
 from api.refusals import RETRY_AFTER_S, Refused, forbidden, invalid, problem
 from api.request_log import request_id
 from app.errors import (
+    AnswerUnwanted,
     CapabilityRefused,
     ControlRefused,
+    FlowDisabled,
+    FlowUnknown,
     IdempotencyConflict,
     InvalidDocument,
     LeadhandError,
@@ -115,6 +118,12 @@ def _of_token(error: LeadhandError) -> Refused | None:
 
 def _of_document(error: LeadhandError) -> Refused | None:
     match error:
+        case FlowUnknown():
+            return Refused(problem(Kind.FLOW_UNKNOWN, 404, str(error)))
+        case FlowDisabled():
+            return Refused(problem(Kind.FLOW_DISABLED, 409, str(error), hint="mend the file"))
+        case AnswerUnwanted():
+            return Refused(problem(Kind.ANSWER_UNWANTED, 409, str(error)))
         case IdempotencyConflict():
             told = problem(Kind.IDEMPOTENCY_CONFLICT, 422, str(error), hint="use a new key")
             return Refused(told.model_copy(update={"field": "Idempotency-Key"}))

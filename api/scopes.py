@@ -23,6 +23,11 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.exit": Scope.CONTROL,
     "sessions.abort": Scope.CONTROL,
     "sessions.rehome": Scope.CONTROL,
+    "sessions.answers": Scope.CONTROL,
+    "flows.listed": Scope.READ,
+    "flows.one": Scope.READ,
+    "flows.run": Scope.SUBMIT,  # what its file runs is the operator's word
+    "flows.validate": Scope.SUBMIT,
     "sessions.delete": Scope.CONTROL,
     "sessions.bulk": Scope.CONTROL,
     "sessions.export": Scope.READ,

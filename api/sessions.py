@@ -82,6 +82,12 @@ class Sessions:
     def abort(self, session: str) -> Response:
         return self._control(session, "abort", reason=bodies.body(bodies.Abort).reason)
 
+    def answers(self, session: str) -> Response:
+        asked = bodies.body(bodies.Answers)
+        bodies.query(NoQuery)
+        view = self._engine.give(session, asked.text, address=asked.address)
+        return session_answer(view, 202)
+
     def rehome(self, session: str) -> Response:
         asked = bodies.body(bodies.Rehome)
         bodies.query(NoQuery)
@@ -128,6 +134,7 @@ def blueprint(engine: Engine) -> Blueprint:
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
     for verb in (
         sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,
+        sessions.answers,
     ):  # fmt: skip
         routes.add_url_rule(f"/<session>/{verb.__name__}", verb.__name__, verb, methods=["POST"])
     return routes

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from app.addresses import PORTS, destination, refusal
 from app.agents_here import AgentsThere
 from app.errors import InvalidDocument
+from app.frontends.flow_children import asked
 from app.settings import Settings
 from app.views import WorkerView
+from leadhand.any_document import AnyDocument
 from leadhand.documents import (
     Checker,
     LoopDocument,
@@ -21,6 +23,7 @@ from leadhand.documents import (
     Webhook,
     WorkflowDocument,
 )
+from leadhand.flow_documents import FlowDocument
 
 #: A shell's own words, which are found on no path.
 _BUILTINS = frozenset(shlex.split(
@@ -37,9 +40,7 @@ class Where(NamedTuple):
     folder: str
 
 
-def admit(
-    document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
-) -> Where:
+def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
     """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
     if document.webhook is not None:
         admit_webhook(document.webhook, settings)
@@ -51,6 +52,9 @@ def admit(
     folder = _folder(document.cwd, settings, local=place == settings.place)
     check_roots(document.cwd, place, here)
     agents = AgentsThere(here)
+    if isinstance(document, FlowDocument):
+        _check_asked(document, agents)
+        return Where(place, str(folder or document.cwd or ""))
     for where, loop in _loops(document):
         doer = _doer(where, document, loop, agents)
         for number, checker in enumerate(loop.checkers):
@@ -58,6 +62,17 @@ def admit(
             _check_judge(field, checker, loop, doer or agents.default(), agents)
             _check_command(field, checker, folder)
     return Where(place, str(folder or document.cwd or ""))
+
+
+def _check_asked(document: FlowDocument, agents: AgentsThere) -> None:
+    for one in asked(document):
+        try:
+            agents.check(one.field, one.agent, model_field=one.model_field, model=one.model)
+        except InvalidDocument as error:
+            if error.field != one.field:
+                raise
+            hint = f"{error.hint}, or let the flow's `agents` lead to another"
+            raise InvalidDocument(error.field, error.value, hint) from None
 
 
 def admit_webhook(webhook: Webhook, settings: Settings) -> None:
@@ -81,9 +96,7 @@ def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None
         raise InvalidDocument("cwd", cwd, f"at {place!r} working folders must lie beneath {roots}")
 
 
-def _place(
-    document: LoopDocument | WorkflowDocument, settings: Settings, workers: Sequence[WorkerView]
-) -> str:
+def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:
     """The place that is named, else one whose roots hold the folder, our own before others.
 
     Without a folder any place will do: an empty name.

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from app import decide
+from app.answering import give_answer
+from app.catalog import Catalog
 from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
 from app.errors import SpecForeign, StoreAway
@@ -29,15 +31,15 @@ from app.settings import Settings
 from app.signing import fetched_order
 from app.steering import Control, Seen, SeenLimit, Steering
 from app.store import Store
-from app.submitting import About, AnyDocument, Submitting
+from app.submitting import About, Submitting
 from app.tokens import Tokens
 from app.transitions import Carrier, Transitions
+from app.views import SessionView
 from app.watching import Watch
 from app.widths import expansion
 
 __all__ = [
     "About",
-    "AnyDocument",
     "Carrier",
     "Control",
     "Engine",
@@ -63,16 +65,17 @@ class Work(NamedTuple):
     @property
     def locks_another(self) -> Path | None:
         """The folder's real path, where the session's lock is that of another path."""
-        if self.cwd is None or not self.step.folder or not self.facts.folder:
+        if self.facts.cwd is None or not self.step.folder or not self.facts.folder:
             return None
-        real = self.cwd.resolve()
+        real = Path(self.facts.cwd).resolve()
         held = lock_name(f"folder:{self.facts.place}:{real}")
         return real if held != self.facts.folder else None
 
     @property
     def cwd(self) -> Path | None:
-        """The working folder, where the session has one."""
-        return Path(self.facts.cwd) if self.facts.cwd else None
+        """The working folder, where the session has one; a step may work beneath it."""
+        beneath = str(self.inputs.get("working_folder") or "")
+        return Path(self.facts.cwd, beneath) if self.facts.cwd else None
 
 
 class Engine:
@@ -86,6 +89,7 @@ class Engine:
         self.transitions = Transitions(store, carrier, self.registry)
         self.transitions.errand = self.run_errand
         self.program = self.registry.program
+        self.catalog = Catalog(settings.flows)
         self.reader = Reader(store, self.program)
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
@@ -106,15 +110,19 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.agents = self.reader.agents
+        self.flows = self.catalog.flows
+        self.flow = self.catalog.flow
         self.ping = self.store.ping
 
     def _write(self) -> None:
         """What clients ask for, the same way."""
         submitting = Submitting(
-            self.store, self.settings, self.registry, self.transitions, self.workers
+            self.store, self.settings, self.registry, self.transitions, self.workers, self.catalog
         )
         steering = Steering(self.store, self.registry, self.transitions, self.reader)
         self.submit = submitting.submit
+        self.run_flow = submitting.run_flow
+        self.check_flow = submitting.check_flow
         self.start = submitting.start
         self.steering = steering
         self.control = steering.control
@@ -262,6 +270,11 @@ class Engine:
         answer = self.transitions.run("park", work.ref, arguments)
         self.transitions.dispatch(work.ref, answer)
         return answer
+
+    def give(self, session: str, text: str, *, address: str | None = None) -> SessionView:
+        """A person's answer to a question. Raises SessionUnknown, AnswerUnwanted."""
+        give_answer(self, session, text, address)
+        return self.session(session)
 
     def answer(
         self,

@@ -9,6 +9,9 @@ LeadhandError
 ├── LimitUnknown            no limit is set for this key
 ├── IdempotencyConflict     the key was used before, for another body
 ├── InvalidDocument         a field holds what cannot be run
+├── FlowUnknown             no file of the catalog has this name
+├── FlowDisabled            the flow's file is broken
+├── AnswerUnwanted          no step of the session waits for this answer
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             what a session would run was not signed here
@@ -122,6 +125,43 @@ class InvalidDocument(LeadhandError):
 
     def __str__(self) -> str:
         return f"{self.field} is {self.value!r}: {self.hint}"
+
+
+class FlowUnknown(LeadhandError):
+    """No file of the catalog has this name."""
+
+    def __init__(self, name: str, folders: tuple[str, ...]) -> None:
+        super().__init__(name, folders)
+        self.name = name
+        self.folders = folders
+
+    def __str__(self) -> str:
+        hint = "`leadhand flows` lists those that are" if self.folders else "set LEADHAND_FLOWS"
+        return f"flow {self.name!r} is not found; {hint}"
+
+
+class FlowDisabled(LeadhandError):
+    """The flow's file is broken."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+        self.name = name
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"flow {self.name!r} is disabled: {self.why}"
+
+
+class AnswerUnwanted(LeadhandError):
+    """No step of the session waits for this answer."""
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(session, why)
+        self.session = session
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} takes no such answer: {self.why}"
 
 
 class ReferenceUnresolved(LeadhandError):

@@ -48,6 +48,8 @@ class Settings(BaseModel):
     #: Working folders must lie beneath one of these; none given: anywhere.
     roots: tuple[Path, ...] = ()
     agents_files: tuple[Path, ...] = ()
+    #: Folders of flows; where two have a flow of the same name, the first one's is meant.
+    flows: tuple[Path, ...] = ()
     #: Where prompts and whole outputs are written.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
     default_agent: str | None = None
@@ -160,4 +162,8 @@ _PLAIN = {
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
 }
 _HOSTS = "LEADHAND_WEBHOOK_HOSTS"
-_PATHS = {"roots": "LEADHAND_ROOTS", "agents_files": "LEADHAND_AGENTS"}
+_PATHS = {
+    "roots": "LEADHAND_ROOTS",
+    "agents_files": "LEADHAND_AGENTS",
+    "flows": "LEADHAND_FLOWS",
+}

@@ -8,11 +8,13 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from app import decide
 from app.admission import admit
+from app.catalog import Catalog, hash_of
 from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
+from app.flow_sources import Source, run_of
 from app.frontends import compile_document
 from app.keys import SessionRef, lock_name
 from app.program import Program, turns_around
@@ -22,10 +24,11 @@ from app.settings import Settings
 from app.store import Store
 from app.tokens import DAY_MS, Owner
 from app.transitions import Transitions
-from app.views import Submitted, WorkerView
-from leadhand.documents import Budget, LoopDocument, WorkflowDocument
-
-AnyDocument = LoopDocument | WorkflowDocument
+from app.views import FlowCheckView, FlowFaultView, Submitted, WorkerView
+from leadhand.any_document import AnyDocument
+from leadhand.documents import Budget
+from leadhand.flow_documents import FlowDocument, FlowRun
+from leadhand.flow_files import faults_of
 
 #: How often a new session id is drawn before giving up; eight hex digits collide rarely.
 DRAWS = 20
@@ -50,6 +53,18 @@ class About(NamedTuple):
     rings: str = ""
     #: What the session may use, as far as its document says.
     budget: Budget = Budget()
+    #: Of a flow of the catalog: which one, as of when, and how it was run (JSON).
+    source: str = ""
+
+
+class Asker(NamedTuple):
+    """Who asks for a session: by which key, from which step, in whose name."""
+
+    body: str = ""
+    key: str | None = None
+    parent: Mapping[str, JsonValue] | None = None
+    root: str | None = None
+    owner: Owner | None = None
 
 
 class Submitting:
@@ -62,12 +77,14 @@ class Submitting:
         registry: Registry,
         transitions: Transitions,
         workers: Callable[[], list[WorkerView]],
+        catalog: Catalog,
     ) -> None:
         self._store = store
         self._settings = settings
         self._registry = registry
         self._transitions = transitions
         self._workers = workers
+        self._catalog = catalog
 
     def submit(
         self,
@@ -83,18 +100,66 @@ class Submitting:
         Raises InvalidDocument for what cannot run here, IdempotencyConflict for a key that was
         used with another body, QuotaPassed where its owner has no room for it.
         """
-        hook = document.webhook or (owner.webhook if owner is not None else None)
         # As the caller wrote it: what a later version fills in makes no other body of it.
         body = hashlib.sha256(document.model_dump_json(exclude_unset=True).encode()).hexdigest()
         known = self._known(owner, idempotency_key, body)
         if known is not None:
             return known
+        asker = Asker(body, idempotency_key, parent, root, owner)
+        return self._create(document, asker)
+
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted:
+        """Run a flow of the catalog; the same key again finds the session, whatever the file is.
+
+        Raises FlowUnknown, FlowDisabled, and what submit does.
+        """
+        said = f"flow {name} {run.model_dump_json(exclude_unset=True)}"
+        body = hashlib.sha256(said.encode()).hexdigest()
+        known = self._known(owner, idempotency_key, body)
+        if known is not None:
+            return known
+        document = self._catalog.document(name)
+        source = Source(flow=name, hash=hash_of(document), inputs=run.inputs, agents=run.agents)
+        asker = Asker(body, idempotency_key, owner=owner)
+        return self._create(run_of(document, run), asker, source=source.model_dump_json())
+
+    def check_flow(self, given: JsonValue) -> FlowCheckView:
+        """Whether a flow could be run here now, and all that keeps it from that."""
+        try:
+            document = FlowDocument.model_validate(given)
+        except ValidationError as error:
+            faults = [FlowFaultView(path=p, message=m) for p, m in faults_of(error, given)]
+            return FlowCheckView(valid=False, faults=faults)
+        try:
+            asked_for = {name: text or "" for name, text in document.inputs.items()}
+            whole = self._whole(document.model_copy(update={"inputs": asked_for}))
+            admit(whole, self._settings, self._workers())
+            compile_document(whole)
+        except InvalidDocument as error:
+            fault = FlowFaultView(path=error.field, message=f"it is {error.value!r}; {error.hint}")
+            return FlowCheckView(valid=False, faults=[fault])
+        return FlowCheckView(valid=True)
+
+    def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
+        owner = asker.owner
+        hook = document.webhook or (owner.webhook if owner is not None else None)
+        label = document.label or ""
+        if isinstance(document, FlowDocument):
+            document = self._whole(document)
+            label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._workers())
         program = compile_document(document)
         about = About(
             kind=document.kind,
             name=program.name,
-            label=document.label or "",
+            label=label,
             cwd=document.cwd or "",
             place=where.place,
             folder=where.folder,
@@ -102,12 +167,16 @@ class Submitting:
             webhook=hook.model_dump_json() if hook else "",
             rings=",".join(hook.events) if hook else "",
             budget=document.budget,
+            source=source,
         )
-        key = idempotency_key
-        return self.start(
-            program, about, body=body, key=key, parent=parent, root=root, owner=owner,
-            size=len(document.model_dump_json().encode()),
-        )  # fmt: skip
+        size = len(document.model_dump_json().encode())
+        return self.start(program, about, size=size, **asker._asdict())
+
+    def _whole(self, document: FlowDocument) -> FlowDocument:
+        """A flow with all that it needs of other files, and of the settings."""
+        attempts = document.attempts or self._settings.attempts
+        whole = self._catalog.completed(document)
+        return whole.model_copy(update={"attempts": attempts})
 
     def _known(self, owner: Owner | None, key: str | None, body: str) -> Submitted | None:
         """What was submitted with this key before, whatever could be submitted now."""

@@ -226,6 +226,42 @@ class AgentView(View):
     why_not: dict[str, str] = {}
 
 
+class FlowInput(View):
+    """What a run of a flow can be given; it must be where there is no default."""
+
+    name: str
+    default: str | None = None
+
+
+class FlowView(View):
+    """A flow of the catalog, as its file is now."""
+
+    name: str
+    description: str = ""
+    disabled: bool = False
+    #: Why: the file, the path in it, the way out.
+    error: str | None = None
+    inputs: list[FlowInput] = []
+    #: Of what it says, and of all that it needs of other files.
+    hash: str = ""
+    #: What the file says; only where one flow is asked for.
+    definition: dict[str, JsonValue] | None = None
+
+
+class FlowFaultView(View):
+    """What is wrong with a flow, and where in it."""
+
+    path: str
+    message: str
+
+
+class FlowCheckView(View):
+    """Whether a flow could be run here now."""
+
+    valid: bool
+    faults: list[FlowFaultView] = []
+
+
 class WorkerView(View):
     """A worker host that told of itself lately."""
 

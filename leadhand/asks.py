@@ -5,14 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand import limits, tokens
-from leadhand.documents import Budget, LoopDocument, Webhook, WorkflowDocument
+from leadhand.any_document import AnyDocument
+from leadhand.documents import Budget, Webhook
 from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
 from leadhand.etags import etag
+from leadhand.flow_documents import FlowRun
 from leadhand.limits import LimitView
 from leadhand.paths import session_path
 from leadhand.tokens import NewToken, Quotas, TokenView
@@ -23,6 +26,8 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Page,
@@ -35,9 +40,10 @@ from leadhand.views import (
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-Document = LoopDocument | WorkflowDocument | Mapping[str, Any]
+Document = AnyDocument | Mapping[str, Any]
 BulkVerb = Literal["stop", "resume", "abort", "delete"]
 SESSIONS = "/v1/sessions"
+FLOWS = "/v1/flows"
 
 #: Where each verb leads: a repeated call that finds the session there was carried out before.
 _LEADS_TO = {
@@ -161,6 +167,36 @@ def resumed(
     given = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
     limits = given.model_dump(exclude_none=True)
     return {"max_iterations": max_iterations, "budget": limits}
+
+
+def answer(id_: str, text: str, address: str | None) -> Ask[SessionView]:
+    content = _JSON.dump_json(_given(text=text, address=address))
+    return _reads(SessionView, Call("POST", session_path(id_, "answers"), content=content))
+
+
+def flows() -> Ask[list[FlowView]]:
+    return _items(Page[FlowView], Call("GET", FLOWS))
+
+
+def flow(name: str) -> Ask[FlowView]:
+    return _reads(FlowView, Call("GET", f"{FLOWS}/{quote(name, safe='')}"))
+
+
+def run_flow(
+    name: str, run: FlowRun | Mapping[str, Any], idempotency_key: str | None
+) -> Ask[SessionView]:
+    key = idempotency_key or uuid.uuid4().hex
+    fields = run.model_dump(mode="json", exclude_unset=True) if isinstance(run, FlowRun) else run
+    path = f"{FLOWS}/{quote(name, safe='')}/runs"
+    content = _JSON.dump_json(dict(fields))
+    return _reads(
+        SessionView, Call("POST", path, headers={"Idempotency-Key": key}, content=content)
+    )
+
+
+def check_flow(definition: Any) -> Ask[FlowCheckView]:
+    call = Call("POST", f"{FLOWS}/validate", content=_JSON.dump_json(definition))
+    return _reads(FlowCheckView, call)
 
 
 def rehome(id_: str, place: str, seen: SessionView | None) -> Steer:

@@ -16,6 +16,7 @@ from leadhand.audits import joined
 from leadhand.client import address, next_look_s
 from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
+from leadhand.flow_documents import NO_WISHES, FlowRun
 from leadhand.following import BEGINNING, follow_async
 from leadhand.limits import LimitView
 from leadhand.tokens import NewToken, Quotas, TokenView
@@ -26,6 +27,8 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Page,
@@ -190,6 +193,31 @@ class AsyncClient:
     ) -> SessionView:
         """End a session by force."""
         return await self._steer(asks.control(session, "abort", seen, reason=reason))
+
+    async def flows(self) -> list[FlowView]:
+        """The flows of the catalog, the broken ones with what is wrong with them."""
+        return await self._ask(asks.flows())
+
+    async def flow(self, name: str) -> FlowView:
+        """One of them, with what its file says. Raises FlowUnknown."""
+        return await self._ask(asks.flow(name))
+
+    async def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+    ) -> SessionView:
+        """Run a flow of the catalog. The same key with the same wishes is the same session."""
+        return await self._ask(asks.run_flow(name, run, idempotency_key))
+
+    async def check_flow(self, definition: Any) -> FlowCheckView:
+        """Whether a flow that is being written could be run, and all that is wrong with it."""
+        return await self._ask(asks.check_flow(definition))
+
+    async def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
+        """Answer what a session asks of a person. Raises AnswerUnwanted."""
+        return await self._ask(asks.answer(session, text, address))
 
     async def rehome(
         self, session: str, place: str, *, seen: SessionView | None = None

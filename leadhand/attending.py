@@ -8,8 +8,9 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Protocol
 
+from leadhand.any_document import AnyDocument
 from leadhand.client import Client
-from leadhand.documents import LoopDocument, WorkflowDocument
+from leadhand.documents import WorkflowDocument
 from leadhand.errors import ControlRefused
 from leadhand.views import Event, ResultView, SessionView
 
@@ -43,7 +44,7 @@ class Interrupted(KeyboardInterrupt):
 
 def run_to_end(
     client: Client,
-    document: LoopDocument | WorkflowDocument,
+    document: AnyDocument,
     *,
     say: Callable[[str], None],
     audience: Audience | None = None,

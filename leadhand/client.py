@@ -13,6 +13,7 @@ from leadhand.asks import Ask, BulkVerb, Document, SessionsWanted, Steer
 from leadhand.audits import joined
 from leadhand.documents import Budget, Webhook
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns, WaitTimedOut
+from leadhand.flow_documents import NO_WISHES, FlowRun
 from leadhand.following import BEGINNING, follow
 from leadhand.limits import LimitView
 from leadhand.settings import ClientSettings
@@ -24,6 +25,8 @@ from leadhand.views import (
     Event,
     ExportView,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Page,
@@ -177,6 +180,31 @@ class Client:
     ) -> SessionView:
         """End a session by force."""
         return self._steer(asks.control(session, "abort", seen, reason=reason))
+
+    def flows(self) -> list[FlowView]:
+        """The flows of the catalog, the broken ones with what is wrong with them."""
+        return self._ask(asks.flows())
+
+    def flow(self, name: str) -> FlowView:
+        """One of them, with what its file says. Raises FlowUnknown."""
+        return self._ask(asks.flow(name))
+
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+    ) -> SessionView:
+        """Run a flow of the catalog. The same key with the same wishes is the same session."""
+        return self._ask(asks.run_flow(name, run, idempotency_key))
+
+    def check_flow(self, definition: Any) -> FlowCheckView:
+        """Whether a flow that is being written could be run, and all that is wrong with it."""
+        return self._ask(asks.check_flow(definition))
+
+    def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
+        """Answer what a session asks of a person. Raises AnswerUnwanted."""
+        return self._ask(asks.answer(session, text, address))
 
     def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
         """Bind a session to another place, with all that waits in it."""

@@ -13,6 +13,9 @@ LeadhandError
     ├── SessionUnknown      404: no session has this id
     ├── SessionStillRuns    409: the call needs a session that has ended
     ├── ControlRefused      409: the verb does not fit the session's status
+    ├── FlowUnknown         404: no flow of the catalog has this name
+    ├── FlowDisabled        409: the flow's file is broken
+    ├── AnswerUnwanted      409: no step of the session waits for this answer
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's sessions have used what they may
     ├── SessionChanged      412: the session is no longer what the caller saw
@@ -123,6 +126,18 @@ class ControlRefused(Refused):
     """The verb does not fit the session's status."""
 
 
+class FlowUnknown(Refused):
+    """No flow of the catalog has this name."""
+
+
+class FlowDisabled(Refused):
+    """The flow's file is broken; what it says names the place in it."""
+
+
+class AnswerUnwanted(Refused):
+    """No step of the session waits for this answer, or another answer was first."""
+
+
 class TokenUnknown(Refused):
     """No token has this id."""
 
@@ -159,6 +174,9 @@ _BY_KIND: dict[Kind, type[Refused]] = {
     Kind.SESSION_UNKNOWN: SessionUnknown,
     Kind.SESSION_STILL_RUNS: SessionStillRuns,
     Kind.CONTROL_REFUSED: ControlRefused,
+    Kind.FLOW_UNKNOWN: FlowUnknown,
+    Kind.FLOW_DISABLED: FlowDisabled,
+    Kind.ANSWER_UNWANTED: AnswerUnwanted,
     Kind.TOKEN_UNKNOWN: TokenUnknown,
     Kind.QUOTA_PASSED: QuotaPassed,
     Kind.SESSION_CHANGED: SessionChanged,

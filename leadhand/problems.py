@@ -28,6 +28,12 @@ class Kind(StrEnum):
     SESSION_STILL_RUNS = "session-still-runs"
     #: The verb does not fit the session's status.
     CONTROL_REFUSED = "control-refused"
+    #: No flow of the catalog has this name.
+    FLOW_UNKNOWN = "flow-unknown"
+    #: The flow's file is broken.
+    FLOW_DISABLED = "flow-disabled"
+    #: No step of the session waits for this answer.
+    ANSWER_UNWANTED = "answer-unwanted"
     #: No token has this id.
     TOKEN_UNKNOWN = "token-unknown"  # noqa: S105 - the name of a problem
     #: The token's sessions have used what they may.

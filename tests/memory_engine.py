@@ -6,12 +6,16 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+from pydantic import JsonValue
+
 from api.port import Verb
 from app.capabilities import Caller
 from app.cursors import number_of
 from app.engine import Seen, SeenLimit
 from app.errors import (
+    AnswerUnwanted,
     ControlRefused,
+    FlowUnknown,
     IdempotencyConflict,
     InvalidDocument,
     LimitChanged,
@@ -33,6 +37,8 @@ from app.views import (
     ExportView,
     Finding,
     FleetView,
+    FlowCheckView,
+    FlowView,
     FsckView,
     LedgerEntry,
     Limit,
@@ -47,8 +53,10 @@ from app.views import (
     WorkerView,
 )
 from app.watching import Lately
-from leadhand.documents import AnyDocument, Budget
+from leadhand.any_document import AnyDocument
+from leadhand.documents import Budget
 from leadhand.etags import etag
+from leadhand.flow_documents import FlowDocument, FlowRun
 from leadhand.views import position
 
 AT = "2026-11-21T12:00:00Z"
@@ -254,6 +262,36 @@ class MemoryEngine:
     def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool:
         self._compare_limit(key, seen)
         return self._limits.pop(key, None) is not None
+
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+    ) -> Submitted:
+        self.flow(name)
+        document = FlowDocument(name=name, label=run.title, cwd=run.working_folder, steps=())
+        return self.submit(document, idempotency_key=idempotency_key, owner=owner)
+
+    def flows(self) -> list[FlowView]:
+        self.ping()
+        return [FlowView(name="review", description="Writes and reviews.")]
+
+    def flow(self, name: str) -> FlowView:
+        if name != "review":
+            raise FlowUnknown(name, ("flows",))
+        return self.flows()[0]
+
+    def check_flow(self, given: JsonValue) -> FlowCheckView:
+        return FlowCheckView(valid=isinstance(given, dict) and "steps" in given)
+
+    def give(self, session: str, text: str, *, address: str | None = None) -> SessionView:
+        view = self.session(session)
+        if view.status != "waiting":
+            raise AnswerUnwanted(session, "none of its steps waits for a person")
+        return view
 
     def session(self, session: str) -> SessionView:
         self.ping()

@@ -1,0 +1,46 @@
+"""Which flow of the catalog a session was made of, as of when, and how it was run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from app.errors import InvalidDocument
+from leadhand.flow_documents import FlowDocument, FlowRun
+
+
+class Source(BaseModel):
+    """What a session keeps of it, so that it can be told when the file is another one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    flow: str
+    hash: str
+    inputs: dict[str, str] = {}
+    agents: dict[str, str] = {}
+
+
+def run_of(document: FlowDocument, run: FlowRun) -> FlowDocument:
+    """A flow of the catalog as it is to be run. Raises InvalidDocument for inputs it has not."""
+    _check_known(document, run.inputs)
+    return document.model_copy(
+        update={
+            "inputs": {**document.inputs, **run.inputs},
+            "agents": {**document.agents, **run.agents},
+            "cwd": run.working_folder,
+            "label": run.title,
+            "priority": run.priority,
+            "place": run.place,
+            "webhook": run.webhook,
+            "budget": document.budget.model_copy(update=run.budget.model_dump(exclude_none=True)),
+        }
+    )
+
+
+def _check_known(document: FlowDocument, inputs: Mapping[str, str]) -> None:
+    for name, text in inputs.items():
+        if name not in document.inputs:
+            known = ", ".join(sorted(document.inputs)) or "none"
+            hint = f"flow {document.name!r} has no such input; its inputs are: {known}"
+            raise InvalidDocument(f"inputs.{name}", text, hint)

@@ -1,0 +1,126 @@
+"""Flows on disk: read anew as they change, and a broken one disturbs no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.catalog import Catalog
+from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from tests.flows import flow, llm
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "commands").mkdir()
+    return tmp_path / "flows"
+
+
+def write(folder: Path, name: str, *steps: dict[str, Any], **more: Any) -> None:
+    (folder / f"{name}.json").write_text(json.dumps({"steps": steps, **more}))
+
+
+def runs(*names: str) -> dict[str, Any]:
+    return {"type": "subflow", "flowNames": list(names)}
+
+
+def command(name: str) -> dict[str, Any]:
+    return {"type": "command", "agentType": "a", "identifier": "i", "commandName": name}
+
+
+def test_no_folder_means_no_flows(tmp_path: Path) -> None:
+    assert Catalog((tmp_path / "absent",)).flows() == []
+    with pytest.raises(FlowUnknown):
+        Catalog(()).flow("x")
+
+
+def test_a_broken_file_is_listed_as_disabled_and_disturbs_no_other(folder: Path) -> None:
+    write(folder, "good", llm(), description="a good one")
+    (folder / "broken.json").write_text("{")
+    (folder / "odd name.json").write_text("{}")
+    (folder / "notes.txt").write_text("no flow")
+    (folder / "folder.json").mkdir()
+    found = {flow.name: flow for flow in Catalog((folder,)).flows()}
+    assert {name: flow.disabled for name, flow in found.items()} == {
+        "good": False, "broken": True, "odd name": True, "folder": True,
+    }  # fmt: skip
+    assert found["good"].description == "a good one"
+    assert str(found["broken"].error).startswith("broken.json: it is no JSON")
+    with pytest.raises(FlowDisabled, match="no JSON"):
+        Catalog((folder,)).document("broken")
+
+
+def test_a_changed_file_is_read_anew(folder: Path) -> None:
+    catalog = Catalog((folder,))
+    write(folder, "x", llm(), description="one")
+    first = catalog.flow("x")
+    write(folder, "x", llm(), description="two")
+    second = catalog.flow("x")
+    assert (first.description, second.description) == ("one", "two")
+    assert first.hash != second.hash
+    (folder / "x.json").write_text("[]")
+    assert catalog.flow("x").disabled
+    (folder / "x.json").unlink()
+    with pytest.raises(FlowUnknown):
+        catalog.flow("x")
+
+
+def test_the_hash_tells_of_what_a_flow_needs_too(folder: Path) -> None:
+    catalog = Catalog((folder,))
+    write(folder, "outer", runs("inner"), command("c"))
+    write(folder, "inner", llm())
+    said = folder.parent / "commands/c.md"
+    said.write_text("say")
+    seen = [catalog.one("outer").hash, catalog.one("outer").hash]
+    assert seen[0] == seen[1] != ""
+    said.write_text("say more")
+    seen.append(catalog.one("outer").hash)
+    write(folder, "inner", llm("other"))
+    seen.append(catalog.one("outer").hash)
+    assert len(set(seen)) == 3
+
+
+def test_what_a_flow_needs_and_is_not_there_disables_it(folder: Path) -> None:
+    catalog = Catalog((folder,))
+    write(folder, "outer", llm(), runs("inner"))
+    assert "steps[1].flowNames: 'inner': there is no such flow" in str(catalog.flow("outer").error)
+    write(folder, "inner", command("c"))
+    assert "inner: steps[0].commandName: 'c'" in str(catalog.flow("outer").error)
+    (folder.parent / "commands/c.json").write_text("{}")
+    assert "commands/c.json: messages: it is missing" in str(catalog.flow("outer").error)
+    (folder.parent / "commands/c.json").unlink()
+    (folder.parent / "commands/c.md").write_text("say")
+    assert not catalog.flow("outer").disabled
+    (folder / "inner.json").write_text("[]")
+    assert "it is disabled: inner.json" in str(catalog.flow("outer").error)
+
+
+def test_flows_that_run_each_other_are_refused(folder: Path) -> None:
+    write(folder, "a", runs("b"))
+    write(folder, "b", runs("c"))
+    write(folder, "c", runs("a"))
+    assert "a -> b -> c -> a" in str(Catalog((folder,)).flow("a").error)
+
+
+def test_the_first_folder_is_meant(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other/flows"
+    other.mkdir(parents=True)
+    write(folder, "x", llm(), description="first")
+    write(other, "x", llm(), description="second")
+    write(other, "y", llm())
+    found = Catalog((folder, other)).flows()
+    assert [(f.name, f.description) for f in found] == [("x", "first"), ("y", "")]
+
+
+def test_a_document_is_completed_with_what_it_does_not_bring(folder: Path) -> None:
+    write(folder, "inner", llm("the catalog's"))
+    catalog = Catalog((folder,))
+    brought = {"inner": {"steps": [llm("its own")]}}
+    assert "its own" in catalog.completed(flow(runs("inner"), flows=brought)).model_dump_json()
+    assert "the catalog's" in catalog.completed(flow(runs("inner"))).model_dump_json()
+    with pytest.raises(InvalidDocument, match="circle: test -> test"):
+        catalog.completed(flow(runs("test")))

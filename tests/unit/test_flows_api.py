@@ -1,0 +1,120 @@
+"""Flows over HTTP: what is answered, refused and needed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from api import create_app
+from app.settings import Settings
+from leadhand.problems import Kind
+from tests.flows import ask, llm
+from tests.memory_engine import MemoryEngine
+
+TOKEN = "the operator's own"
+
+
+@pytest.fixture
+def engine() -> MemoryEngine:
+    return MemoryEngine()
+
+
+@pytest.fixture
+def client(engine: MemoryEngine) -> FlaskClient:
+    client = create_app(Settings(api_token=TOKEN, secret="s"), engine).test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
+    return client
+
+
+def said(answer: TestResponse) -> Any:
+    return json.loads(answer.data)
+
+
+def token(engine: MemoryEngine, *scopes: str) -> dict[str, str]:
+    made = engine.tokens.create("t", scopes=frozenset(scopes))  # type: ignore[arg-type]
+    return {"Authorization": f"Bearer {made.token}"}
+
+
+def test_flows_are_listed_and_shown(client: FlaskClient) -> None:
+    (listed,) = said(client.get("/v1/flows"))["items"]
+    assert listed["name"] == "review"
+    assert said(client.get("/v1/flows/review"))["description"] == "Writes and reviews."
+    unknown = client.get("/v1/flows/other")
+    assert (unknown.status_code, said(unknown)["type"]) == (404, Kind.FLOW_UNKNOWN.uri)
+
+
+def test_a_run_answers_with_its_session(client: FlaskClient) -> None:
+    wishes = {"working_folder": "/w", "title": "mine", "inputs": {"a": "b"}}
+    answer = client.post("/v1/flows/review/runs", json=wishes)
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == f"/v1/sessions/{said(answer)['id']}"
+    key = {"Idempotency-Key": "k"}
+    first = client.post("/v1/flows/review/runs", json={}, headers=key)
+    again = client.post("/v1/flows/review/runs", json={}, headers=key)
+    assert said(first)["id"] == said(again)["id"]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "field"),
+    [
+        ({"working_folder": "here"}, "working_folder"),
+        ({"inputs": {"a": 1}}, "inputs.a"),
+        ({"surprise": 1}, "surprise"),
+        ({"agents": {"x": "no such|name"}}, "agents.x"),
+    ],
+)
+def test_a_run_that_cannot_be_says_which_wish(
+    client: FlaskClient, wishes: dict[str, object], field: str
+) -> None:
+    answer = client.post("/v1/flows/review/runs", json=wishes)
+    assert (answer.status_code, said(answer)["field"]) == (422, field)
+
+
+def test_a_flow_is_checked_without_being_run(client: FlaskClient) -> None:
+    assert said(client.post("/v1/flows/validate", json={"steps": []}))["valid"]
+    assert not said(client.post("/v1/flows/validate", json={}))["valid"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "field", "said"),
+    [
+        ([llm(surprise=1)], "steps.0.surprise", "no such field"),
+        ([{"label": "x"}], "steps.0.type", "it is missing"),
+        ([{"type": "frob"}], "steps.0.type", "not known"),
+        ([{"type": "startLoop", "steps": [llm(identifier="")]}], "steps.0.steps.0.identifier", ""),
+        ([ask()], "", "steps[0]: a break stands outside a loop"),
+    ],
+)
+def test_a_flow_as_a_document_is_refused_where_it_is_wrong(
+    client: FlaskClient, steps: object, field: str, said: str
+) -> None:
+    answer = client.post("/v1/sessions", json={"kind": "flow", "steps": steps})
+    problem = json.loads(answer.data)
+    assert (answer.status_code, problem["field"]) == (422, field)
+    assert said in problem["errors"][0]["message"]
+
+
+def test_a_flow_with_commands_of_its_own_needs_the_right_to_run_any(
+    client: FlaskClient, engine: MemoryEngine
+) -> None:
+    script = {"type": "if", "command": "rm -rf /", "then": [llm()], "else": [llm()]}
+    document = {"kind": "flow", "steps": [script]}
+    poor = token(engine, "submit")
+    refused = client.post("/v1/sessions", json=document, headers=poor)
+    assert (refused.status_code, said(refused)["field"]) == (403, "steps.0.command")
+    assert client.post("/v1/flows/review/runs", json={}, headers=poor).status_code == 202
+
+
+def test_an_answer_that_nobody_waits_for_is_refused(
+    client: FlaskClient, engine: MemoryEngine
+) -> None:
+    engine.put("00000a11", "active")
+    engine.put("00000b22", "waiting")
+    no = client.post("/v1/sessions/00000a11/answers", json={"text": "42"})
+    assert (no.status_code, said(no)["type"]) == (409, Kind.ANSWER_UNWANTED.uri)
+    assert client.post("/v1/sessions/00000b22/answers", json={"text": "42"}).status_code == 202
+    assert said(client.post("/v1/sessions/00000b22/answers", json={}))["field"] == "text"
