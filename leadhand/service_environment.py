@@ -35,6 +35,8 @@ class Stack(NamedTuple):
     api_port: int
     supervisor_pid: int
     agents_files: tuple[Path, ...] = ()
+    #: Where flows are looked for.
+    flows: tuple[Path, ...] = ()
 
     @property
     def api_url(self) -> str:
@@ -64,6 +66,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_PLACE": base.get("LEADHAND_PLACE") or "local",
         "LEADHAND_SPILL": str(stack.home / "spill"),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
+        "LEADHAND_FLOWS": base.get("LEADHAND_FLOWS") or ":".join(map(str, stack.flows)),
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }

@@ -143,6 +143,7 @@ class Supervisor:
             api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
             agents_files=agents_files(cwd),
+            flows=(cwd / "flows",),
         )
 
     def _start_redis(self) -> str:

@@ -12,6 +12,9 @@ import click
 _COMMANDS = {
     "spawn": "leadhand.cli.spawn",
     "workflow": "leadhand.cli.workflow",
+    "flow": "leadhand.cli.flow",
+    "flows": "leadhand.cli.flows",
+    "answer": "leadhand.cli.answer",
     "exit": "leadhand.cli.exit",
     "ls": "leadhand.cli.ls",
     "show": "leadhand.cli.show",

@@ -57,6 +57,16 @@ def workflow_summary(result: ResultView) -> Iterator[str]:
     yield from next_steps(result)
 
 
+def flow_summary(result: ResultView) -> Iterator[str]:
+    """Lines on how a flow ended and what to do next."""
+    why = plain(result.exit_reason) or _why(
+        accepted=result.status == "completed", reason=result.reason
+    )
+    yield f"session {result.session_id}: {result.status}" + (f": {why}" if why else "")
+    yield from _warnings(result)
+    yield from next_steps(result)
+
+
 def next_steps(result: ResultView) -> Iterator[str]:
     """What a user may want to do with a session that is not done."""
     if result.status in ("failed", "stopped"):

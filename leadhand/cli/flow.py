@@ -1,0 +1,140 @@
+"""`leadhand flow`: run a flow of the catalog, or check one that is being written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.budgets import budget_options, taken_budget
+
+if TYPE_CHECKING:
+    from leadhand.flow_documents import FlowRun
+    from leadhand.views import ResultView, SessionView
+
+
+@click.group("flow")
+def flow_command() -> None:
+    """Flows: steps of agents from `flows/NAME.json`."""
+
+
+@flow_command.command("run")
+@click.argument("name")
+@click.option("--cwd", metavar="DIR", help="The folder to work in; this one unless given.")
+@click.option("--title", metavar="TEXT", help="What people call the session (Flow: NAME).")
+@click.option("--input", "inputs", metavar="KEY=TEXT", multiple=True, help="An input of the flow.")
+@click.option(
+    "--agent",
+    "agents",
+    metavar="[TYPE=]NAME",
+    multiple=True,
+    help="Let this agent work wherever the flow says TYPE, or everywhere.",
+)
+@budget_options
+@click.option("--place", metavar="PLACE", help="Where to work, of several places with workers.")
+@click.option("--detach", is_flag=True, help="Print the session's id and leave it running.")
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def flow_run_command(*, name: str, detach: bool, as_json: bool, **given: Any) -> int:
+    """Run the flow NAME to its end."""
+    from leadhand.cli.connecting import connected
+
+    run = _run(**given)
+    with connected() as client:
+        session = client.run_flow(name, run)
+        if detach:
+            _show_detached(session, as_json=as_json)
+            return 0
+        from leadhand.attending import Interrupted, attend
+        from leadhand.cli.codes import HALTED, code_of
+        from leadhand.cli.connecting import tell
+        from leadhand.cli.screens import screen_beside_json, screen_for
+
+        audience = screen_beside_json() if as_json else screen_for(sys.stdout)
+        try:
+            result = attend(client, session, say=tell, audience=audience)
+        except Interrupted as interrupted:
+            _show(interrupted.result, as_json=as_json)
+            return HALTED
+    _show(result, as_json=as_json)
+    return code_of(result.status)
+
+
+@flow_command.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def flow_check_command(*, file: Path, as_json: bool) -> int:
+    """Check the flow in FILE, without running anything or asking a service."""
+    from leadhand.cli.tables import echo_json
+    from leadhand.flow_files import FlowInvalid, read_flow
+
+    try:
+        flow = read_flow(file)
+    except FlowInvalid as error:
+        if as_json:
+            echo_json({"valid": False, "faults": [{"path": error.path, "message": error.message}]})
+            return 1
+        raise click.ClickException(f"{file}: {error.told}") from None
+    if as_json:
+        echo_json({"valid": True, "faults": []})
+    else:
+        click.echo(f"{file}: {len(flow.steps)} steps, nothing is wrong with them")
+    return 0
+
+
+def _run(
+    *,
+    cwd: str | None,
+    title: str | None,
+    inputs: tuple[str, ...],
+    agents: tuple[str, ...],
+    place: str | None,
+    **limits: Any,
+) -> FlowRun:
+    from pydantic import ValidationError
+
+    from leadhand.complaints import complaint
+    from leadhand.flow_documents import FlowRun
+
+    given = {
+        "working_folder": str(Path(cwd or ".").resolve()),
+        "title": title,
+        "inputs": dict(_pairs(inputs, "--input")),
+        "agents": dict(_pairs((a if "=" in a else f"*={a}" for a in agents), "--agent")),
+        "place": place,
+        "budget": taken_budget(limits),
+    }
+    try:
+        return FlowRun.model_validate({k: v for k, v in given.items() if v})
+    except ValidationError as error:
+        raise click.ClickException(complaint(error)) from None
+
+
+def _pairs(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise click.ClickException(f"{option} is {text!r}; give it as KEY=TEXT")
+        yield key, value
+
+
+def _show_detached(session: SessionView, *, as_json: bool) -> None:
+    from leadhand.cli.tables import echo_json
+
+    if as_json:
+        echo_json(session)
+    else:
+        click.echo(session.id)
+
+
+def _show(result: ResultView, *, as_json: bool) -> None:
+    from leadhand.cli.summaries import flow_summary
+    from leadhand.cli.tables import echo_json
+
+    if as_json:
+        echo_json(result)
+        return
+    for line in flow_summary(result):
+        click.echo(line)
