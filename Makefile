@@ -14,7 +14,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo check test test-fast faults bench chaos fmt docs lock clean
+.PHONY: help setup setup-dev agents demo check test test-fast faults bench chaos fmt docs lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,19 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing leadhand itself from this folder"
 	@$(PIP) install --quiet --no-deps -e .
 	@touch $@
+
+agents: $(VENV)/agents.stamp ## the real claude and codex for the tests, where npm is found
+
+# Of their own set-up only Claude's is run, which puts its program in its place. Without npm, or without a registry, the tests
+# that need them are skipped and say so.
+$(VENV)/agents.stamp: tests/agents/package.json tests/agents/package-lock.json | $(BIN)/python
+	@if command -v npm >/dev/null && command -v node >/dev/null; then \
+	  echo "agents: installing what tests/agents/package-lock.json names into $(VENV)/agents"; \
+	  mkdir -p $(VENV)/agents && cp tests/agents/package.json tests/agents/package-lock.json $(VENV)/agents/ \
+	  && npm ci --prefix $(VENV)/agents --ignore-scripts --no-audit --no-fund --loglevel=error \
+	  && node $(VENV)/agents/node_modules/@anthropic-ai/claude-code/install.cjs && touch $@ \
+	  || echo "agents: npm could not install them; their tests will be skipped"; \
+	else echo "agents: npm is not here; the tests that run the real claude and codex will be skipped"; fi
 
 demo: setup ## a whole run with nothing but this folder (AGENT=claude for a real agent)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENT="$(AGENT)" sh examples/demo.sh
@@ -81,7 +94,7 @@ dead-code:
 locks:
 	$(PY) scripts/lock.py --check
 
-test: setup-dev ## every test, in WORKERS processes, with branch coverage
+test: setup-dev agents ## every test, in WORKERS processes, with branch coverage
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 test-fast: setup-dev ## the tests that need no worker: unit, property and doctests

@@ -9,6 +9,21 @@ import pytest
 import redis
 
 from leadhand.redis_server import RedisServer
+from tests.real_agents import versions, why_missing
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which real agents were run, or why none was."""
+    ran = [
+        report
+        for word in ("passed", "failed")
+        for report in terminalreporter.stats.get(word, [])
+        if "test_real_agents" in report.nodeid
+    ]
+    if ran:
+        terminalreporter.write_line(f"real agents: {versions()} were run in {len(ran)} tests")
+    elif any("test_real_agents" in r.nodeid for r in terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(f"real agents: none was run: {why_missing()}")
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,8 @@ class Hearing:
         if not isinstance(event, dict):
             return
         agent = self._agent
-        self._answer = _text(agent, "answer", event) or self._answer
+        answer = _text(agent, "answer", event)
+        self._answer = self._answer if answer is None else answer
         self._failed = _text(agent, "failed", event) or self._failed
         self._hear_busy(event)
         thread = _text(agent, "thread", event)

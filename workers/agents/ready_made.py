@@ -8,6 +8,15 @@ from workers.agents.entries import Agent, Told
 
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
+#: What a server answers that is overloaded, or that lost its way to the model.
+_LATER = (429, 500, 502, 503, 504, 529)
+#: How Codex words that; it tells no number.
+_CODEX_LATER = (
+    "exceeded retry limit, last status: 429 Too Many Requests",
+    "stream disconnected before completion: stream closed before response.completed",
+    "We’re currently experiencing high demand, which may cause temporary errors.",  # noqa: RUF001
+)
+
 _CLAUDE = Agent(
     command=("claude", "-p", "--output-format", "stream-json", "--verbose"),
     # Nobody is there to be asked: what a doer needs is allowed, a checker looks and runs.
@@ -29,6 +38,7 @@ _CLAUDE = Agent(
     output="lines",
     answer="[type=result].result",
     failed="[type=result][is_error=true].result",
+    busy=tuple(f"[type=result][is_error=true][api_error_status={code}]" for code in _LATER),
     thread="session_id",
     usage=Told(
         cost_usd=("[type=result].total_cost_usd",),
@@ -63,6 +73,7 @@ _CODEX = Agent(
     output="lines",
     answer="[type=item.completed].item[type=agent_message].text",
     failed="[type=turn.failed].error.message",
+    busy=tuple(f"[type=turn.failed].error[message={said}]" for said in _CODEX_LATER),
     thread="[type=thread.started].thread_id",
     usage=Told(
         of="conversation",

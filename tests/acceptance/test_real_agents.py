@@ -1,0 +1,302 @@
+"""The real claude and codex, real workers, and a model that answers as each test says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action, Loop, Program, Step
+from app.submitting import About
+from tests import real_agents
+from tests.integration.fleet import RUNS, Fleet
+from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
+from tests.waiting import wait_until
+from workers.agents.ready_made import READY_MADE
+
+MISSING = real_agents.why_missing()
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.timeout(150),
+    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
+]
+
+#: Who asks in which dialect.
+WHO = {"/v1/messages": "claude", "/v1/responses": "codex", "/v1/chat/completions": "small"}
+CODEX = """
+model = "scripted"
+model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+AGENTS = """
+[agents.small]
+model = {{name = "small", base_url = "{url}/v1", key_env = "SMALL_KEY"}}
+prices = {{input_usd = 2, output_usd = 10}}
+"""
+
+
+class World:
+    """A fleet whose agents ask a model of the test's."""
+
+    def __init__(self, folder: Path, model: ModelServer, fleet: Fleet) -> None:
+        self.folder, self.model, self.fleet = folder, model, fleet
+        self.engine = fleet.engine
+        (folder / "codex").mkdir()
+        (folder / "codex" / "config.toml").write_text(CODEX.format(url=model.url))
+        (folder / "agents.toml").write_text(AGENTS.format(url=model.url))
+        fleet.env |= {
+            "PATH": f"{real_agents.BIN}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": "sk-ant-of-the-test-0123456789",
+            "CLAUDE_CONFIG_DIR": str(folder / "claude"),
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "CODEX_HOME": str(folder / "codex"),
+            "OPENAI_API_KEY": "sk-of-the-test-0123456789",
+            "SMALL_KEY": "sk-small-of-the-test-0123456789",
+            "LEADHAND_CONCURRENCY": "3",
+            "LEADHAND_AGENTS": str(folder / "agents.toml"),
+        }
+
+    def scripted(self, answer: Callable[[Asked], Reply]) -> None:
+        """Answer what agents ask on their own account too, which is not what the test is about."""
+        self.model.answer = lambda asked: answer(asked) if _is_of_ours(asked) else Say("yes")
+
+    def run(self, *body: Step | Loop) -> str:
+        """Start a session of a program that works in the fleet's folder."""
+        folder = str(self.folder)
+        place = self.engine.settings.place
+        about = About("loop", "test", cwd=folder, folder=folder, place=place)
+        return self.engine.start(Program(body=body), about).session
+
+    def ended(self, session: str, timeout: float = 90) -> str:
+        wait_until(lambda: self.engine.session(session).status not in RUNS, timeout=timeout)
+        return self.engine.session(session).status
+
+    def outcome(self, session: str, address: str) -> Outcome:
+        kept = self.engine.store.outcomes(SessionRef(session, session))
+        return Outcome.model_validate_json(kept[address])
+
+    def answer(self, session: str, address: str) -> None:
+        """Answer the question of a step that waits for somebody."""
+        ref = SessionRef(session, session)
+        wait_until(lambda: self.parked(session, address) is not None, timeout=60)
+        fence = self.parked(session, address)
+        assert fence is not None
+        self.engine.answer(ref, address, Outcome(word="succeeded"), fence=fence, by="the test")
+
+    def parked(self, session: str, address: str) -> int | None:
+        record = self.engine.store.steps(SessionRef(session, session), [address]).get(address)
+        return record.fence if record is not None and record.state == "parked" else None
+
+
+def _is_of_ours(asked: Asked) -> bool:
+    return asked.path != "/v1/messages" or "Bash" in asked.tools
+
+
+@pytest.fixture
+def world(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[World]:
+    with model_server(lambda asked: Say("unscripted")) as model:
+        fleet = Fleet(tmp_path, store_url, broker_url, lease_s=6)
+        try:
+            yield World(tmp_path, model, fleet)
+        finally:
+            fleet.close()
+
+
+def agent_step(name: str, task: str, agent: str, **more: object) -> Step:
+    given = {"inputs": {"task": task, "doer": {"agent": agent}}, "timeout_s": 100}
+    return Step.model_validate({"id": name, "action": "agent", **given, **more})
+
+
+def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> None:
+    judged = Counter[str]()
+
+    def answer(asked: Asked) -> Reply:
+        if "You are the checker" in asked.prompt:
+            judged[asked.path] += 1
+            good = judged[asked.path] == 2
+            return Say("Good.\nACCEPT" if good else "Once more.\nRETRY", 500, 20)
+        return Say("It is written.") if asked.results else Use("echo turn >> made.txt")
+
+    world.scripted(answer)
+    world.fleet.worker("one")
+    sessions = {}
+    for agent in real_agents.PROGRAMS:
+        (world.folder / f"work of {agent}").mkdir()
+        checker = {"prompt": "Is made.txt there?", "agent": agent}
+        where = {"doer": {"agent": agent}, "cwd": str(world.folder / f"work of {agent}")}
+        sessions[agent] = world.fleet.submitted(checker, **where)
+    for agent, session in sessions.items():
+        result = world.fleet.ended(session, timeout=120)
+        assert (result.verdict, result.iterations) == ("accept", 2), result
+        assert (world.folder / f"work of {agent}/made.txt").read_text() == "turn\nturn\n"
+        assert [entry.verdict for entry in result.history] == ["retry", "accept"]
+        # The tool call and the answer of the doer, and the checker's word.
+        assert [entry.input_tokens for entry in result.history] == [2500, 2500]
+        assert [entry.output_tokens for entry in result.history] == [220, 220]
+        counters = world.engine.session(session).counters
+        assert (counters.input_tokens, counters.output_tokens) == (5000, 440)
+        assert (counters.cost_usd > 0) is (agent == "claude"), "codex tells no cost"
+    told = [asked for asked in world.model.asked if "Checker Feedback" in asked.prompt]
+    assert {WHO[asked.path] for asked in told if "Once more." in asked.prompt} == {
+        "claude",
+        "codex",
+    }
+
+
+TALK = ("The word is heron.", "Keep it.", "Which was the word?", "Do you know a word?")
+
+
+def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
+    world.scripted(lambda asked: Say(f"I heard {asked.prompt.strip()}"))
+    first = world.fleet.worker("one")
+    session = world.run(
+        *(step for agent in WHO.values() for step in _first_words(agent)),
+        Step(id="pause", action=Action.HUMAN, timeout_s=300, inputs={"question": "Go on?"},
+             needs=tuple(f"{agent}.1" for agent in WHO.values())),
+        *(step for agent in WHO.values() for step in _last_words(agent)),
+    )  # fmt: skip
+    wait_until(lambda: world.parked(session, "pause") is not None, timeout=90)
+    world.fleet.kill(first)
+    world.fleet.worker("two")
+    world.answer(session, "pause")
+    assert world.ended(session) == "completed"
+    for path, agent in WHO.items():
+        asked = {
+            a.prompt.strip(): a for a in world.model.asked if a.path == path and _is_of_ours(a)
+        }
+        assert list(asked) == list(TALK)
+        assert asked[TALK[2]].heard(TALK[0])
+        assert asked[TALK[2]].heard(f"I heard {TALK[1]}")
+        assert not asked[TALK[3]].heard("heron"), "another identifier is another talk"
+        outcomes = [world.outcome(session, f"{agent}.{turn}") for turn in range(4)]
+        assert [o.usage.input_tokens for o in outcomes if o.usage] == [1000] * 4, "each its own"
+        assert all(outcome.thread is not None and outcome.thread.id for outcome in outcomes)
+
+
+def _first_words(agent: str) -> list[Step]:
+    talk = f"{agent}|main"
+    return [
+        agent_step(f"{agent}.0", TALK[0], agent, conversation=talk, needs=()),
+        agent_step(f"{agent}.1", TALK[1], agent, conversation=talk, needs=(f"{agent}.0",)),
+    ]
+
+
+def _last_words(agent: str) -> list[Step]:
+    third = agent_step(f"{agent}.2", TALK[2], agent, conversation=f"{agent}|main", needs=("pause",))
+    other = f"{agent}|other"
+    return [
+        third,
+        agent_step(f"{agent}.3", TALK[3], agent, conversation=other, needs=(f"{agent}.2",)),
+    ]
+
+
+def test_agents_decide_when_a_loop_ends(world) -> None:
+    asked_for = Counter[str]()
+
+    def answer(asked: Asked) -> Reply:
+        asked_for[WHO[asked.path]] += 1
+        word = "yes" if asked_for[WHO[asked.path]] == 2 else "no"
+        return Say(f'I think so:\n```json\n{{"answer": "{word}"}}\n```')
+
+    world.scripted(answer)
+    world.fleet.worker("one")
+    turn = Step(id="turn", action=Action.AGENT, inputs={"task": "x", "doer": {"command": "true"}})
+    asks = {"question": "Is it enough?", "break_on": "yes"}
+    session = world.run(*(
+        Loop(id=agent, needs=(), max_iterations=5, body=(turn, Step(
+            id="enough", action=Action.BREAK, inputs={**asks, "agent": agent}, timeout_s=100,
+        )))
+        for agent in WHO.values()
+    ))  # fmt: skip
+    assert world.ended(session) == "completed"
+    assert asked_for == dict.fromkeys(WHO.values(), 2)
+    for agent in WHO.values():
+        usage = world.outcome(session, f"{agent}~1[2]/enough").usage
+        assert usage is not None
+        assert usage.input_tokens == 1000
+
+
+def test_a_model_that_is_busy_is_asked_again_later_and_holds_no_worker(world) -> None:
+    bad: dict[str, Reply] = {"claude": Refuse(429), "codex": Drop(), "small": Refuse(503, "1")}
+    world.scripted(lambda asked: bad.pop(WHO[asked.path], Say("Better now.")))
+    world.fleet.worker("one")
+    session = world.run(*(agent_step(a, "How are you?", a, needs=()) for a in WHO.values()))
+    assert world.ended(session) == "completed"
+    events = [e for e in world.engine.events(session, limit=100) if e.type == "step.retried"]
+    assert {event.address for event in events} == set(WHO.values())
+    assert world.engine.session(session).counters.attempts_failed == 0
+    assert {world.outcome(session, agent).text for agent in WHO.values()} == {"Better now."}
+
+
+def test_a_model_that_will_not_answer_ends_the_step_clearly(world) -> None:
+    world.scripted(lambda asked: Hang() if "hang" in asked.prompt else Refuse(401))
+    world.fleet.worker("one")
+    more = {"needs": (), "critical": False}
+    steps = [
+        agent_step(f"{agent}.{task}", task, agent, **more, timeout_s=8 if task == "hang" else 60)
+        for agent in real_agents.PROGRAMS
+        for task in ("refuse", "hang")
+    ]
+    session = world.run(*steps)
+    assert world.ended(session) == "completed"
+    for agent in real_agents.PROGRAMS:
+        for task, why in (("refuse", "401"), ("hang", "timed out after 8 seconds")):
+            reason = world.outcome(session, f"{agent}.{task}").reason
+            assert reason is not None
+            assert reason.text.startswith(f"agent '{agent}' ")
+            assert why in reason.text
+    assert world.model.left.wait(20), "nobody waits for it any more"
+
+
+def test_a_cost_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
+    world.scripted(lambda asked: Use("sleep 0.1", 200_000, 10))
+    (world.folder / "agents.toml").write_text(_priced_claude())
+    world.fleet.worker("one")
+    session = world.fleet.submitted("true", doer={"agent": "priced"}, budget={"cost_usd": 1.0})
+    result = world.fleet.ended(session, timeout=100)
+    assert result.reason is not None
+    assert result.reason.root.code == "budget", result.reason
+    used = world.engine.session(session).counters.cost_usd
+    assert 1.0 <= used < 20, "it was ended in the middle, and what it had used is counted"
+    wait_until(lambda: not _claudes(world.folder), timeout=20)
+
+
+def _priced_claude() -> str:
+    """The ready-made entry with prices: it tells its tokens while it works, not its cost."""
+    claude = READY_MADE["claude"].model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    prices = {"input_usd": 1.0, "output_usd": 5.0}
+    lines = [f"{key} = {_toml(value)}" for key, value in {**claude, "prices": prices}.items()]
+    return "[agents.priced]\n" + "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _claudes(folder: Path) -> list[psutil.Process]:
+    """The agents that still work in the folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if process.info["cwd"] == str(folder) and "stream-json" in words:
+            found.append(process)
+    return found
