@@ -18,6 +18,7 @@ from app.views import (
     AgentView,
     BulkView,
     Event,
+    ExplainView,
     ExportView,
     FleetView,
     FlowCheckView,
@@ -126,6 +127,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "sessions.ledger", "GET", "List a session's iterations, the oldest first",
         (gives(Page[LedgerEntry], "Some of them."),), query=bodies.PageQuery,
     ),
+    Operation("sessions.explain", "GET", "Say why a session waits or ended, and what to do next",
+              (gives(ExplainView, "Why, down to the root cause, and commands that can be run."),)),
     Operation(
         "sessions.export", "GET", "Take along everything that is kept of a session",
         (Says(200, "Everything as one object, or the ledger alone line by line.",

@@ -15,6 +15,7 @@ from app.tokens import Owner, Tokens
 from app.views import (
     AgentView,
     Event,
+    ExplainView,
     ExportView,
     FleetView,
     FlowCheckView,
@@ -140,6 +141,8 @@ class Engine(Protocol):
     ) -> Limit: ...
 
     def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool: ...
+
+    def explain(self, session: str) -> ExplainView: ...
 
     def fsck(self, *, cursor: str | None = None, repair: bool = False) -> FsckView: ...
 

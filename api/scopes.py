@@ -30,6 +30,7 @@ NEEDED: Mapping[str, Scope] = {
     "flows.validate": Scope.SUBMIT,
     "sessions.delete": Scope.CONTROL,
     "sessions.bulk": Scope.CONTROL,
+    "sessions.explain": Scope.READ,
     "sessions.export": Scope.READ,
     "workers.listed": Scope.READ,
     "agents.listed": Scope.READ,
@@ -52,6 +53,7 @@ BODY_NEEDED: Mapping[str, str] = {
     "sessions.result": "read",
     "sessions.steps": "read",
     "sessions.ledger": "read",
+    "sessions.explain": "read",
     "events.of_session": "read",
     "sessions.exit": "exit",
 }

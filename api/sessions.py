@@ -66,6 +66,10 @@ class Sessions:
         asked = bodies.query(PageQuery)
         return answer(self._engine.ledger(session, limit=asked.limit, cursor=asked.cursor))
 
+    def explain(self, session: str) -> Response:
+        bodies.query(NoQuery)
+        return answer(self._engine.explain(session))
+
     def stop(self, session: str) -> Response:
         bodies.body(bodies.NoBody)
         return self._control(session, "stop")
@@ -130,7 +134,13 @@ def blueprint(engine: Engine) -> Blueprint:
     routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
     routes.add_url_rule("/<session:session>", "one", sessions.one)
     routes.add_url_rule("/<session:session>", "delete", sessions.delete, methods=["DELETE"])
-    for read in (sessions.result, sessions.steps, sessions.ledger, sessions.export):
+    for read in (
+        sessions.result,
+        sessions.steps,
+        sessions.ledger,
+        sessions.explain,
+        sessions.export,
+    ):
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
     for verb in (
         sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,

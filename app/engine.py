@@ -16,6 +16,7 @@ from app.catalog import Catalog
 from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
 from app.errors import SpecForeign, StoreAway
+from app.explaining import Explainer
 from app.fsck import Fsck
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
@@ -94,6 +95,9 @@ class Engine:
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
         self._write()
+        self.explain = Explainer(
+            store, self.program, workers=self.workers, depths=carrier.depths
+        ).explain
         self.fsck = Fsck(store, self.transitions, carrier, self.workers).look
         self.watch = Watch(store, depths=carrier.depths, workers=self.workers)
 

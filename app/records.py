@@ -144,6 +144,10 @@ class StepRecord(BaseModel):
     parked: dict[str, JsonValue] | None = None
     #: The lock that it waits for.
     blocked: str | None = None
+    #: When its turn is where only so many may begin in a minute.
+    slot: float | None = None
+    #: What its last attempt failed with, until the next one ends.
+    failure: str | None = None
     cost_micros: int = 0
     tokens_in: int = 0
     tokens_out: int = 0

@@ -24,6 +24,7 @@ from leadhand.views import (
     AgentView,
     BulkView,
     Event,
+    ExplainView,
     ExportView,
     FleetView,
     FlowCheckView,
@@ -293,6 +294,10 @@ def ping() -> Ask[None]:
 def read_session(answer: Answer) -> SessionView:
     """What a steering call answers."""
     return _parsed(SessionView, answer.checked())
+
+
+def explain(session: str) -> Ask[ExplainView]:
+    return _reads(ExplainView, Call("GET", session_path(session, "explain")))
 
 
 def fsck(*, repair: bool, cursor: str | None) -> Ask[FsckView]:

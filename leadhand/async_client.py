@@ -25,6 +25,7 @@ from leadhand.views import (
     AgentView,
     BulkView,
     Event,
+    ExplainView,
     ExportView,
     FleetView,
     FlowCheckView,
@@ -249,6 +250,10 @@ class AsyncClient:
     async def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return await self._ask(asks.fleet())
+
+    async def explain(self, session: str) -> ExplainView:
+        """Why a session waits or why it ended, and what to do next."""
+        return await self._ask(asks.explain(session))
 
     async def fsck(self, *, repair: bool = False) -> FsckView:
         """Cross-check all that Redis and the broker hold, and mend it if asked."""

@@ -23,6 +23,7 @@ from leadhand.views import (
     AgentView,
     BulkView,
     Event,
+    ExplainView,
     ExportView,
     FleetView,
     FlowCheckView,
@@ -234,6 +235,10 @@ class Client:
     def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return self._ask(asks.fleet())
+
+    def explain(self, session: str) -> ExplainView:
+        """Why a session waits or why it ended, and what to do next."""
+        return self._ask(asks.explain(session))
 
     def fsck(self, *, repair: bool = False) -> FsckView:
         """Cross-check all that Redis and the broker hold, and mend it if asked."""

@@ -285,6 +285,8 @@ class WorkerView(View):
     default_agent: str | None = None
     roots: list[str] = []
     concurrency: int = 0
+    #: The newest form of programs that it can carry out.
+    schema_version: int = 1
     pid: int = 0
     host: str = ""
     seen_at: str | None = None
@@ -357,6 +359,52 @@ class BulkView(View):
     first: list[str] = []
     refusals: list[BulkRefusal] = []
     next: str | None = None
+
+
+class Cause(View):
+    """One link of the chain from an end down to its root cause."""
+
+    code: str
+    text: str = ""
+    at: str | None = None
+
+
+class Wait(View):
+    """Why one step does not go on, or who works on it."""
+
+    session: str = ""
+    address: str = ""
+    label: str = ""
+    state: str = ""
+    #: running, lost, queue, window, no_worker, place_gone, lock, rate, retry, timer, human, child,
+    #: schema, or the session's status.
+    why: str
+    text: str
+    since: str | None = None
+    until: str | None = None
+    queue: str | None = None
+    lock: str | None = None
+    #: Sessions that hold the lock.
+    holders: list[str] = []
+    question: str | None = None
+    child: str | None = None
+    #: What the child waits for.
+    beneath: list[Wait] = []
+    #: Commands that can be run.
+    next: list[str] = []
+
+
+class ExplainView(View):
+    """Why a session waits or why it ended, and what to do next."""
+
+    session: str
+    status: str
+    text: str
+    waits: list[Wait] = []
+    #: Why it ended, the root cause last.
+    causes: list[Cause] = []
+    #: Commands that can be run.
+    next: list[str] = []
 
 
 class Finding(View):

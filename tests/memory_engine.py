@@ -34,6 +34,7 @@ from app.tokens import Owner, Tokens
 from app.views import (
     AgentView,
     Event,
+    ExplainView,
     ExportView,
     Finding,
     FleetView,
@@ -399,6 +400,10 @@ class MemoryEngine:
     def agents(self) -> list[AgentView]:
         self.ping()
         return [AgentView(name="claude", kind="command", command="claude -p", usable_at=["local"])]
+
+    def explain(self, session: str) -> ExplainView:
+        status = self.session(session).status
+        return ExplainView(session=session, status=status, text=f"it is {status}")
 
     def fsck(self, *, cursor: str | None = None, repair: bool = False) -> FsckView:
         lost = Finding(kind="hint_lost", session="0a0a0a0a", what="do is ready", mended=repair)

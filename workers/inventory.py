@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from app.engine import Engine
 from app.errors import StoreAway
 from app.inventories import forgotten, text_of
+from app.program import SCHEMA_VERSION
 from app.views import AgentHere
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Inventory:
             "default_agent": settings.default_agent,
             "roots": [str(root) for root in settings.roots],
             "concurrency": settings.concurrency,
+            "schema_version": SCHEMA_VERSION,
             "pid": os.getpid(),
             "host": socket.gethostname(),
         }

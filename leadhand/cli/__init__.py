@@ -18,6 +18,7 @@ _COMMANDS = {
     "exit": "leadhand.cli.exit",
     "ls": "leadhand.cli.ls",
     "show": "leadhand.cli.show",
+    "explain": "leadhand.cli.explain",
     "watch": "leadhand.cli.watch",
     "wait": "leadhand.cli.wait",
     "logs": "leadhand.cli.logs",

@@ -51,7 +51,7 @@ def running(folder: Path, redis_url: str, **more: str) -> Iterator[str]:
             [sys.executable, "-P", "-m", "api"], cwd=folder, env=env, stderr=log
         )
     try:
-        wait_until(lambda: _alive(f"http://{address}") or process.poll() is not None)
+        wait_until(lambda: _alive(f"http://{address}") or process.poll() is not None, timeout=30)
         assert process.poll() is None, (folder / "log").read_text()
         yield f"http://{address}"
     finally:

@@ -31,6 +31,7 @@ def fsck(capsys, monkeypatch):
     return fsck
 
 
+@pytest.mark.timeout(120)
 def test_a_lost_hint_is_found_and_mended(
     tmp_path: Path, store_url: str, broker_url: str, redis_client, fsck
 ) -> None:

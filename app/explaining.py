@@ -1,0 +1,197 @@
+"""Why a session waits, why it ended, and what to do next: read from Redis when somebody asks."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+
+from pydantic import ValidationError
+
+from app.decide import queue_of
+from app.errors import SessionUnknown
+from app.keys import SessionRef
+from app.pictures import budget_lines
+from app.program import SCHEMA_VERSION, Program
+from app.reasons import Reason, ReasonCode
+from app.records import StepRecord
+from app.states import ENDED, SessionStatus
+from app.store import Store
+from app.views import Cause, ExplainView, Wait, WorkerView
+from app.waits import Around, Holder, wait_of
+from app.watching import Depths
+
+#: How many waiting steps are told of, and how deep the tree is followed.
+STEPS, DEPTH = 20, 5
+
+#: What resume needs to be told where a budget was used up.
+_RAISES = {
+    "cost_usd": "--max-cost",
+    "tokens": "--max-tokens",
+    "steps": "--max-steps",
+    "iterations": "--max-total-iterations",
+    "wall_s": "--max-wall",
+}
+_HEADLINES: Mapping[str, str] = {
+    SessionStatus.STOPPED: "it was stopped, and goes on when it is resumed",
+    SessionStatus.STOPPING: "it is to stop, and waits for what still runs",
+    SessionStatus.EXITING: "somebody inside called exit, and what runs is being ended",
+    SessionStatus.ABORTING: "it is being aborted, and what runs is being killed",
+    SessionStatus.COMPLETED: "it is done",
+}
+
+
+class Explainer:
+    """Looks, and changes nothing. Raises SessionUnknown for ids that are not there."""
+
+    def __init__(
+        self,
+        store: Store,
+        program: Callable[[str], Program],
+        *,
+        workers: Callable[[], list[WorkerView]],
+        depths: Depths,
+    ) -> None:
+        self._store = store
+        self._program = program
+        self._workers = workers
+        self._depths = depths
+
+    def explain(self, session: str) -> ExplainView:
+        """Why a session stands where it stands."""
+        ref = self._store.ref(session)
+        fields = self._store.fields(ref) if ref else {}
+        if ref is None or "status" not in fields:
+            raise SessionUnknown(session)
+        return self._of(ref, fields, DEPTH)
+
+    def _of(self, ref: SessionRef, fields: Mapping[str, str], deeper: int) -> ExplainView:
+        status = fields["status"]
+        reason = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
+        waits = [] if status in ENDED else list(self._waits(ref, fields, deeper))
+        causes = [_cause(link) for link in reason.chain()] if reason else []
+        commands = [*self._ways(ref, fields, reason), *(c for wait in waits for c in wait.next)]
+        return ExplainView(
+            session=ref.id,
+            status=status,
+            text=_headline(status, waits, causes),
+            waits=waits,
+            causes=causes,
+            next=list(dict.fromkeys(commands)),
+        )
+
+    def _waits(self, ref: SessionRef, fields: Mapping[str, str], deeper: int) -> Iterator[Wait]:
+        try:
+            program = self._program(fields["program"])
+        except ValidationError:
+            yield _too_new(ref, fields)
+            return
+        workers = self._workers()
+        if int(fields.get("schema", 1)) > max(
+            (w.schema_version for w in workers), default=SCHEMA_VERSION
+        ):
+            yield _too_new(ref, fields)
+        records = self._store.steps(ref, self._store.members(ref, "live", STEPS))
+        in_line = self._in_line(ref, records)
+        for address, record in sorted(records.items()):
+            step = program.step(address)
+            queue = queue_of(step) + (f"@{fields['place']}" if fields["place"] else "")
+            around = Around(
+                session=ref.id,
+                status=fields["status"],
+                place=fields["place"],
+                queue=queue,
+                now_ms=self._store.now_ms(),
+                workers=workers,
+                depth=self._depths([queue]).get(queue, 0) if record.state == "ready" else 0,
+                holders=self._holders(record.blocked) if record.blocked else (),
+                in_line=address in in_line,
+            )
+            wait = wait_of(address, step.label or step.id, record, around)
+            yield self._with_child(ref, wait, deeper)
+
+    def _in_line(self, ref: SessionRef, records: Mapping[str, StepRecord]) -> set[str]:
+        """The steps that wait for a slot of their session's window."""
+        if not any(record.state == "ready" for record in records.values()):
+            return set()
+        return {line.split("<", 2)[2] for line in self._store.members(ref, "waiting", 1000)}
+
+    def _with_child(self, ref: SessionRef, wait: Wait, deeper: int) -> Wait:
+        """A step that waits for a child, with what that waits for; as deep as somebody reads."""
+        if wait.child is None or deeper == 0:
+            return wait
+        child = SessionRef(wait.child, ref.root)
+        fields = self._store.fields(child)
+        if "status" not in fields:
+            return wait.model_copy(update={"text": f"child session {child.id} is gone"})
+        found = self._of(child, fields, deeper - 1)
+        return wait.model_copy(update={
+            "text": f"child session {child.id} is {found.status}: {found.text}",
+            "beneath": found.waits,
+            "next": list(dict.fromkeys([*wait.next, *found.next])),
+        })  # fmt: skip
+
+    def _holders(self, lock: str) -> list[Holder]:
+        return [self._holder(line) for line in self._store.fleet().holders(lock)[:5]]
+
+    def _holder(self, line: str) -> Holder:
+        session, root, address = line.split("|", 2)
+        ref = SessionRef(session, root)
+        turn = self._store.turns(ref, [address]).get(address)
+        step = self._store.steps(ref, [address]).get(address)
+        return Holder(session, address, turn.since if turn else step.since if step else None)
+
+    def _ways(
+        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
+    ) -> Iterator[str]:
+        """What can be done about the session as a whole."""
+        match fields["status"]:
+            case SessionStatus.STOPPED:
+                yield f"leadhand resume {ref.id}"
+            case SessionStatus.FAILED:
+                yield f"leadhand resume {ref.id}{self._raised(fields, reason)}"
+                yield f"leadhand show {ref.id}"
+                yield f"leadhand logs {ref.id}"
+            case SessionStatus.STOPPING | SessionStatus.EXITING:
+                yield f"leadhand abort {ref.id}"
+            case SessionStatus.COMPLETED | SessionStatus.EXITED | SessionStatus.ABORTED:
+                yield f"leadhand show {ref.id}"
+            case _:
+                return
+
+    def _raised(self, fields: Mapping[str, str], reason: Reason | None) -> str:
+        """The option that raises the limit which was passed."""
+        codes = {link.code for link in reason.chain()} if reason else set()
+        if ReasonCode.BUDGET in codes:
+            lines = budget_lines(fields, self._store.now_ms())
+            passed = [(n, line) for n, line in lines.items() if line.used >= line.limit]
+            return "".join(f" {_RAISES[n]} {line.used + line.limit:g}" for n, line in passed)
+        if ReasonCode.MAX_ITERATIONS in codes:
+            return f" --max-iterations {max(1, int(fields.get('iterations', 1)))}"
+        return ""
+
+
+def _cause(link: Reason) -> Cause:
+    where = link.at or ""
+    return Cause(code=link.code.value, text=link.text, at=where or None)
+
+
+def _headline(status: str, waits: list[Wait], causes: list[Cause]) -> str:
+    if status in _HEADLINES:
+        return _HEADLINES[status]
+    if status in ENDED:
+        root = causes[-1] if causes else None
+        return f"it is {status}: {root.text or root.code}" if root else f"it is {status}"
+    held = [wait for wait in waits if wait.why != "running"]
+    if not waits:
+        return "nothing of it is ready, running or parked; see leadhand fsck"
+    if not held:
+        return "it is at work"
+    first = f"{shlex.join([held[0].address]) if held[0].address else 'it'}: {held[0].text}"
+    return first if len(held) == 1 else f"{first}; and {len(held) - 1} more"
+
+
+def _too_new(ref: SessionRef, fields: Mapping[str, str]) -> Wait:
+    needs = json.loads(fields.get("schema", "0"))
+    text = f"its program needs workers that know schema {needs}; upgrade them"
+    return Wait(session=ref.id, why="schema", text=text, state="ready", next=["leadhand workers"])

@@ -1,0 +1,280 @@
+"""Explain, of sessions that wait for each of their possible reasons, and of some that ended."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import click
+import pytest
+from redis import Redis
+
+from app.engine import About
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
+from app.reasons import Reason, ReasonCode
+from app.views import ExplainView, Wait
+from leadhand.cli import cli
+from leadhand.cli.explain import explanation
+from leadhand.views import ExplainView as Told
+from tests.property.test_children import family
+from tests.property.world import World
+
+DO = "loop~1[1]/do"
+QUEUES = ("agents@here", "checks@here", "tools@here", "agents", "checks", "tools")
+
+
+class Case:
+    """A world with a worker, and hands to bring sessions into every kind of waiting."""
+
+    def __init__(self, url: str) -> None:
+        self.world = World(url)
+        self.engine = self.world.engine
+        self.redis = Redis.from_url(url, decode_responses=True)
+        self.tell("here", QUEUES)
+
+    def tell(self, place: str, queues: tuple[str, ...], **more: object) -> None:
+        told = {"place": place, "queues": queues, "concurrency": 4, "roots": [],
+                "schema_version": SCHEMA_VERSION, "seen_ms": self.world.now, **more}  # fmt: skip
+        self.engine.store.fleet().tell_of_worker(f"at-{place}", json.dumps(told))
+
+    def start(self, *body: Step | Loop) -> SessionRef:
+        about = About(kind="loop", name="x", place="here")
+        id_ = self.engine.start(Program(body=body), about).session
+        return SessionRef(id_, id_)
+
+    def parked(self, action: Literal["human", "wait"], question: str | None = None) -> SessionRef:
+        ref = self.start(Step(id="s", action=Action(action)))
+        work = self.engine.work(ref, self.world.grant(ref, "s"))
+        self.engine.park(work, on=action, wait_ms=60_000, question=question)
+        return ref
+
+
+def queue(case: Case) -> SessionRef:
+    return case.world.session("/queue")
+
+
+def no_worker(case: Case) -> SessionRef:
+    case.tell("here", ("checks@here",))
+    return case.world.session("/no-worker")
+
+
+def place_gone(case: Case) -> SessionRef:
+    ref = case.world.session("/gone")
+    case.engine.store.fleet().forget_worker("at-here")
+    case.tell("there", ("agents@there",))
+    return ref
+
+
+def running(case: Case) -> SessionRef:
+    ref = case.world.session("/running")
+    case.world.grant(ref, DO)
+    return ref
+
+
+def lost(case: Case) -> SessionRef:
+    ref = running(case)
+    case.world.now += 40_000
+    case.tell("here", QUEUES)
+    return ref
+
+
+def lock(case: Case) -> SessionRef:
+    case.world.grant(case.world.session("/shared"), DO)
+    ref = case.world.session("/shared")
+    assert case.world.claim(ref, DO).why == "lock"
+    return ref
+
+
+def limit(case: Case) -> SessionRef:
+    case.engine.limit("key:k", concurrency=1)
+    case.world.grant(case.world.session("/one"), DO)
+    ref = case.world.session("/two")
+    assert case.world.claim(ref, DO).why == "lock"
+    return ref
+
+
+def rate(case: Case) -> SessionRef:
+    case.engine.limit("key:k", per_minute=1)
+    case.world.grant(case.world.session("/one"), DO)
+    ref = case.world.session("/two")
+    assert case.world.claim(ref, DO).why == "rate"
+    return ref
+
+
+def retry(case: Case) -> SessionRef:
+    ref = case.start(Step(id="s", action=Action.AGENT, retry=RetryPolicy(retries=2, backoff_s=9)))
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="no such file\nat line 3")
+    failed = Outcome(word="failed", reason=reason)
+    case.world.settle(ref, case.world.grant(ref, "s"), failed)
+    return ref
+
+
+def timer(case: Case) -> SessionRef:
+    return case.parked("wait")
+
+
+def human(case: Case) -> SessionRef:
+    return case.parked("human", "Ship it?")
+
+
+def child(case: Case) -> SessionRef:
+    parent, kid = family(case.world)
+    case.world.grant(kid, DO)
+    return parent
+
+
+def window(case: Case) -> SessionRef:
+    return case.start(Step(id="s", action=Action.AGENT, for_each=tuple(range(30))))
+
+
+def schema(case: Case) -> SessionRef:
+    ref = case.world.session("/new")
+    case.tell("here", QUEUES, schema_version=SCHEMA_VERSION - 1)
+    return ref
+
+
+def stopping(case: Case) -> SessionRef:
+    ref = running(case)
+    case.engine.control(ref.id, "stop")
+    return ref
+
+
+REASONS: Mapping[Callable[[Case], SessionRef], tuple[str, str]] = {
+    queue: ("queue", "messages stand in agents@here, taken by at-here (4 at once)"),
+    no_worker: ("no_worker", "no worker takes from agents@here"),
+    place_gone: ("place_gone", "leadhand worker --place here"),
+    running: ("running", "attempt 1 by w works on it, until "),
+    lost: ("lost", "is not heard of; the next sweep gives it to another"),
+    lock: ("lock", "folder:here:/shared is held by session "),
+    limit: ("lock", "key:k is held by session "),
+    rate: ("rate", "only so many of its kind may begin in a minute"),
+    retry: ("retry", "attempt 1 failed: no such file; the next one begins at "),
+    timer: ("timer", "it goes on at 1970-01-01T00:17:40.000+00:00"),
+    human: ("human", "a person is asked: Ship it?"),
+    child: ("child", "is active: it is at work"),
+    window: ("window", "others of its session stand before it in agents@here"),
+    schema: ("schema", f"needs workers that know schema {SCHEMA_VERSION}"),
+    stopping: ("running", "attempt 1 by w works on it"),
+}
+
+
+@pytest.fixture
+def case(store_url: str) -> Case:
+    return Case(store_url)
+
+
+def understood(commands: list[str]) -> None:
+    """Each command is one of ours, and reads its arguments."""
+    for line in commands:
+        word, *arguments = shlex.split(line)
+        assert word == "leadhand"
+        command = cli.get_command(click.Context(cli), arguments[0])
+        assert command is not None, line
+        command.make_context(arguments[0], arguments[1:])
+
+
+def said(view: ExplainView) -> str:
+    return "\n".join(explanation(Told.model_validate(view.model_dump())))
+
+
+@pytest.mark.parametrize("make", REASONS, ids=lambda make: make.__name__)
+def test_each_reason_is_told_with_what_to_do(case: Case, make: Callable[[Case], SessionRef]):
+    ref = make(case)
+    why, text = REASONS[make]
+    view = case.engine.explain(ref.id)
+    wait = next(wait for wait in view.waits if wait.why == why)
+    assert text in wait.text
+    assert text in said(view)
+    assert (wait.session, wait.text.count("None")) == (ref.id, 0)
+    assert make is timer or wait.next
+    understood(view.next)
+    assert set(wait.next) <= set(view.next)
+
+
+def test_a_lock_names_who_holds_it_since_when(case: Case):
+    view = case.engine.explain(lock(case).id)
+    (wait,) = view.waits
+    (holder,) = wait.holders
+    assert f"session {holder} (loop~1) since 1970-01-01T00:16:40" in wait.text
+    assert view.next == [f"leadhand explain {holder}"]
+    assert view.text.endswith(wait.text)
+
+
+def test_a_child_tells_what_it_waits_for_itself(case: Case):
+    parent, kid = family(case.world)
+    view = case.engine.explain(parent.id)
+    (wait,) = view.waits
+    assert [(below.session, below.why) for below in wait.beneath] == [(kid.id, "queue")]
+    assert f"leadhand explain {kid.id}" in view.next
+    assert [line for line in said(view).splitlines() if line.startswith("  loop~1[1]/do")]
+
+
+def test_a_person_is_told_how_to_answer(case: Case):
+    view = case.engine.explain(human(case).id)
+    assert view.next == [f"leadhand answer {view.session} s TEXT"]
+    assert view.waits[0].until == "1970-01-01T00:17:40.000+00:00"
+
+
+def test_a_move_is_offered_to_places_that_have_workers(case: Case):
+    view = case.engine.explain(place_gone(case).id)
+    assert view.next == [f"leadhand rehome {view.session} there"]
+
+
+def test_an_end_is_told_down_to_its_root_cause(case: Case):
+    ref = case.world.session("/failed")
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="the disk is full")
+    failed = Outcome(word="failed", reason=reason, retryable=False)
+    case.world.settle(ref, case.world.grant(ref, DO), failed)
+    view = case.engine.explain(ref.id)
+    assert (view.status, view.text) == ("failed", "it is failed: the disk is full")
+    assert [(cause.code, cause.at) for cause in view.causes][-1] == ("failed_step", DO)
+    lines = said(view).splitlines()[2:4]
+    assert lines[0] == f"why: failed_step at {DO}: {DO} failed"
+    assert lines[1] == f"  because failed_step at {DO}: the disk is full"
+    assert view.next[0] == f"leadhand resume {ref.id}"
+    understood(view.next)
+    case.engine.control(ref.id, "resume")
+
+
+def test_an_end_of_a_child_leads_to_the_childs_own_cause(case: Case):
+    parent, kid = family(case.world)
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="no network")
+    failed = Outcome(word="failed", reason=reason, retryable=False)
+    case.world.settle(kid, case.world.grant(kid, DO), failed)
+    view = case.engine.explain(parent.id)
+    assert view.status == "failed"
+    assert view.causes[-1].text == "no network"
+    assert any(kid.id in cause.text for cause in view.causes)
+
+
+def test_a_limit_that_was_reached_is_raised_by_the_command_that_is_told(case: Case):
+    ref = case.world.session("/limit")
+    for iteration in (1, 2, 3):
+        case.world.turn(ref, iteration, "retry")
+    view = case.engine.explain(ref.id)
+    assert view.next[0] == f"leadhand resume {ref.id} --max-iterations 3"
+    understood(view.next)
+    case.engine.control(ref.id, "resume", max_iterations=3)
+    assert case.engine.session(ref.id).status == "active"
+
+
+@pytest.mark.parametrize("verb", ["stop", "abort"])
+def test_what_was_ended_from_outside_says_so(case: Case, verb):
+    ref = case.world.session("/ended")
+    case.engine.control(ref.id, verb, reason="enough")
+    view = case.engine.explain(ref.id)
+    assert view.waits == []
+    assert view.next == [f"leadhand {'resume' if verb == 'stop' else 'show'} {ref.id}"]
+    assert view.causes[-1].text == "enough"
+    understood(view.next)
+
+
+def test_a_wait_is_one_of_the_words_that_the_view_names():
+    told = {why for why, _ in REASONS.values()}
+    assert told <= {"running", "lost", "queue", "window", "no_worker", "place_gone", "lock", "rate",
+                    "retry", "timer", "human", "child", "schema"}  # fmt: skip
+    assert Wait(why="queue", text="x").beneath == []
