@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha1
 
@@ -11,6 +12,10 @@ from redis.backoff import NoBackoff
 from redis.connection import ConnectionInterface
 from redis.exceptions import NoScriptError
 from redis.retry import Retry
+
+#: A connection that was idle for longer may be half-open: to learn that costs a time-out, a new
+#: one next to nothing.
+TRUSTED_S = 10.0
 
 
 class Scripts:
@@ -25,8 +30,9 @@ class Scripts:
         self._retry = redis.get_retry() or Retry(NoBackoff(), 0)
         self._texts = texts
         self._heads = {name: _head(text) for name, text in texts.items()}
-        #: Those that nobody uses now, with the process that opened them: none is used after a fork.
-        self._idle: list[tuple[int, ConnectionInterface]] = []
+        #: Those that nobody uses now, with the process that opened them and the time since when:
+        #: none is used after a fork.
+        self._idle: list[tuple[int, float, ConnectionInterface]] = []
 
     def call(self, name: str, values: Sequence[str]) -> bytes:
         """What the script answers to three keys and four arguments."""
@@ -41,7 +47,7 @@ class Scripts:
             _cut(connection)  # an answer that nobody read must not be the next one's
             raise
         finally:
-            self._idle.append((os.getpid(), connection))
+            self._idle.append((os.getpid(), time.monotonic(), connection))
 
     def _answer(self, connection: ConnectionInterface, name: str, command: bytes) -> bytes:
         try:
@@ -55,10 +61,12 @@ class Scripts:
     def _taken(self) -> ConnectionInterface:
         while self._idle:
             try:
-                pid, connection = self._idle.pop()
+                pid, since, connection = self._idle.pop()
             except IndexError:  # another thread took the last one
                 break
             if pid == os.getpid():
+                if time.monotonic() - since > TRUSTED_S:
+                    _cut(connection)  # it connects anew where it is used
                 return connection
         return self._pool.make_connection()
 

@@ -9,12 +9,12 @@ from tasks import transport
 
 #: Seconds that a socket to the broker may stay silent. Without it a half-open one hangs for ever.
 #: A worker needs up to four times as long to be sure, and must be back within 30 s.
-SOCKET_TIMEOUT_S = 5
+SOCKET_TIMEOUT_S = 4
 CONNECT_TIMEOUT_S = 5
 #: High, normal and low; 0 goes first.
 PRIORITIES = (0, 5, 9)
 #: Seconds between checks that an idle connection still answers.
-HEALTH_CHECK_S = 5
+HEALTH_CHECK_S = 4
 
 
 def make_celery(settings: Settings) -> Celery:

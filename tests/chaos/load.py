@@ -50,8 +50,12 @@ class Wanted:
 class Load:
     """Draws sessions."""
 
-    def __init__(self, rng: Random, command: Command, folder: Path, places: tuple[str, ...]):
+    def __init__(
+        self, rng: Random, command: Command, folder: Path, places: tuple[str, ...],
+        *, longest_s: float,
+    ) -> None:  # fmt: skip
         self._rng = rng
+        self._longest_s = longest_s
         self._command = command
         self._folder = folder
         self._places = places
@@ -84,7 +88,8 @@ class Load:
     # Bodies
 
     def _seconds(self) -> float:
-        return round(self._rng.choice((0.05, 0.2, 0.5, 1.0, 3.0)) * self._rng.uniform(0.5, 1), 2)
+        share = self._rng.choice((0.01, 0.05, 0.1, 0.25, 0.5, 1.0)) * self._rng.uniform(0.5, 1)
+        return round(share * self._longest_s, 2)
 
     def _work(self, kind: str = "work") -> str:
         habits = [habit for habit in ("deaf", "nest") if self._rng.random() < 0.1]
@@ -92,7 +97,7 @@ class Load:
 
     def _check(self, accepts: dict[int, int]) -> str:
         wanted = ",".join(f"{run}:{iteration}" for run, iteration in accepts.items())
-        return self._command("check", min(self._seconds(), 1.0), wanted)
+        return self._command("check", round(self._seconds() / 2, 2), wanted)
 
     def _checkers(self, accepts: dict[int, int]) -> list[dict[str, Any]]:
         """Several, the last of which to be content is content then."""
@@ -197,9 +202,11 @@ class Load:
 
     def _slow(self) -> tuple[End, Program]:
         """Its first attempt takes too long, and is tried again; quick steps go on from it."""
-        slow = self._do("slow", kind="slow").model_copy(
-            update={"timeout_s": 6.0, "retry": RetryPolicy(retries=6, backoff_s=0.5)}
-        )
+        doer: dict[str, Any] = {"command": self._command("slow", 0.1)}
+        slow = Step(
+            id="slow", action=Action.AGENT, timeout_s=6, inputs={"task": "work", "doer": doer},
+            retry=RetryPolicy(retries=6, backoff_s=0.5),
+        )  # fmt: skip
         quick = [_tool(f"q{number}", quick=True) for number in range(4)]
         return End(iterations=0), _program(slow, *quick, self._do("after"))
 

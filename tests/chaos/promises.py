@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from redis import Redis
 
+from app.engine import Engine
 from app.keys import GLOBAL_PARTS
 from app.program import Action, Loop, block_of, needs_of, path_of, turn_of
 from app.views import Event
@@ -36,6 +37,8 @@ _BODIES = (Action.AGENT, Action.CHECK, Action.BREAK)
 #: Numbers, indexes and settings, which are kept; whatever else has no TTL has been forgotten.
 _KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", "tokens", "status:",
          "program:", "users:", "token-uses", "owned:")  # fmt: skip
+#: Messages are hints: what of them is left over is no fault.
+_OF_THE_BROKER = ("message_stray", "queue_unconsumed")
 _EMPTY = ("leases", "ready", "holds", "tickets", "called", "waits", "hooks")
 
 
@@ -241,6 +244,20 @@ def of_store(redis: Redis, prefix: str = "lh") -> Iterator[Broken]:
         is_kept = key in kept or key.startswith(tuple(f"{prefix}:{name}" for name in _KEPT))
         if not is_kept and int(str(redis.ttl(key))) < 0:
             yield Broken("no key without a deadline", key, "it has no TTL")
+
+
+def of_audit(engine: Engine) -> Iterator[Broken]:
+    """That `leadhand fsck` has nothing to say of what lies in Redis."""
+    cursor: str | None = None
+    while True:
+        view = engine.fsck(cursor=cursor)
+        for finding in view.items:
+            if finding.kind not in _OF_THE_BROKER:
+                whom = finding.session or "all sessions"
+                yield Broken("an audit finds nothing", whom, f"{finding.kind}: {finding.what}")
+        cursor = view.next
+        if cursor is None:
+            return
 
 
 def _shown(redis: Redis, key: str) -> str:

@@ -16,7 +16,7 @@ from leadhand.documents import LoopDocument
 from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule
 from tests.chaos.load import Load, Wanted
-from tests.chaos.promises import Broken, of_client, of_session, of_store
+from tests.chaos.promises import Broken, of_audit, of_client, of_session, of_store
 from tests.chaos.records import Record, account_of, with_children
 from tests.chaos.stack import Stack
 
@@ -32,6 +32,8 @@ class Plan(NamedTuple):
     every_s: float = 5.0
     workers: int = 3
     lease_s: float = 5.0
+    #: How long the longest bodies take.
+    longest_s: float = 8.0
     #: How long all sessions may take to end, once everything works again.
     patience_s: float = 300.0
 
@@ -42,7 +44,8 @@ class Plan(NamedTuple):
 
     def load(self, stack: Stack) -> list[Wanted]:
         rng = Random(f"load of {self.seed}")
-        return Load(rng, stack.command, stack.folder, stack.places).draw(self.sessions)
+        load = Load(rng, stack.command, stack.folder, stack.places, longest_s=self.longest_s)
+        return load.draw(self.sessions)
 
     @property
     def command(self) -> str:
@@ -115,6 +118,7 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
             yield Broken("who asks is answered", str(one.session), f"{one.troubles}")
     _wait_for(lambda: not list(of_store(stack.server.client())), 20)
     yield from of_store(stack.server.client())
+    yield from of_audit(stack.engine)
     _wait_for(lambda: not stack.bodies(), 20)
     yield from _processes(stack.bodies(), "after all sessions had ended")
 

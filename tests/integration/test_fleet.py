@@ -33,6 +33,11 @@ while not pathlib.Path("go").exists():
     time.sleep(0.02)
 print("went")
 """
+#: Takes the pool process down that runs it, each time.
+KILLS = """
+import psutil
+next(p for p in psutil.Process().parents() if "workers" in p.cmdline()).kill()
+"""
 
 
 @pytest.fixture
@@ -165,6 +170,34 @@ def test_a_drained_worker_hands_its_step_back_uncounted(fleet: Fleet) -> None:
     (fleet.folder / "go").touch()
     assert fleet.ended(session).verdict == "accept"
     assert fleet.engine.session(session).counters.attempts_lost == 0
+
+
+def test_a_drained_worker_finishes_what_ends_in_time(fleet: Fleet) -> None:
+    first = fleet.worker("one", LEADHAND_DRAIN_S="60")
+    session = fleet.loop(fleet.script("doer.py", WAITS), "true")
+    wait_until(lambda: started(fleet))
+    first.terminate()
+    (fleet.folder / "go").touch()
+    assert first.wait(timeout=30) == 0
+    assert fleet.outcomes(session) == {"loop~1[1]/do": 1}
+    fleet.worker("two")
+    assert fleet.ended(session).verdict == "accept"
+    assert len(started(fleet)) == 1
+
+
+def test_a_step_that_kills_its_workers_ends_lost_and_the_session_says_so(
+    tmp_path: Path, store_url: str, broker_url: str
+) -> None:
+    fleet = Fleet(tmp_path, store_url, broker_url, lease_s=0.5)
+    fleet.worker("one")
+    try:
+        result = fleet.ended(fleet.loop(fleet.script("doer.py", KILLS), "true"), timeout=120)
+    finally:
+        fleet.close()
+    assert (result.status, result.verdict) == ("failed", "terminate")
+    assert result.reason is not None
+    assert (result.reason.root.code, result.reason.root.at) == ("lost", "loop~1[1]/do")
+    assert fleet.engine.session(result.session_id).counters.attempts_lost == 6
 
 
 def test_a_worker_cut_off_longer_than_its_lease_kills_its_body(fleet: Fleet) -> None:
