@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -40,6 +41,15 @@ class Where(NamedTuple):
     folder: str
 
 
+class Sight(NamedTuple):
+    """What can be told from here of programs that checkers name."""
+
+    folder: Path
+    #: Where the workers of the place look for programs, None in it for where we do; None alone:
+    #: they are on other machines.
+    paths: frozenset[str | None] | None
+
+
 def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
     """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
     if document.webhook is not None:
@@ -50,6 +60,7 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
         known = ", ".join(sorted({worker.place for worker in workers}))
         raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
     folder = _folder(document.cwd, settings, local=place == settings.place)
+    sight = Sight(folder, _search_paths(here, settings)) if folder else None
     check_roots(document.cwd, place, here)
     agents = AgentsThere(here)
     if isinstance(document, FlowDocument):
@@ -60,7 +71,7 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
         for number, checker in enumerate(loop.checkers):
             field = f"{where}checkers[{number}]"
             _check_judge(field, checker, loop, doer or agents.default(), agents)
-            _check_command(field, checker, folder)
+            _check_command(field, checker, sight)
     return Where(place, str(folder or document.cwd or ""))
 
 
@@ -129,7 +140,11 @@ def _folder(cwd: str | None, settings: Settings, *, local: bool) -> Path | None:
     if cwd is None or not local:
         return None
     folder = Path(cwd)
-    if not folder.is_dir():
+    try:
+        there_is = folder.is_dir()
+    except PermissionError:
+        return None  # not for our eyes: its workers tell
+    if not there_is:
         raise InvalidDocument("cwd", cwd, "there is no such folder; create it or name another")
     real = folder.resolve()
     if settings.roots and not any(real.is_relative_to(r.resolve()) for r in settings.roots):
@@ -173,10 +188,10 @@ def _check_judge(
     agents.check(f"{field}.agent" if checker.agent else field, name, model_field=where, model=model)
 
 
-def _check_command(field: str, checker: Checker, folder: Path | None) -> None:
-    if checker.command is not None and folder is not None:
+def _check_command(field: str, checker: Checker, sight: Sight | None) -> None:
+    if checker.command is not None and sight is not None:
         program = _program_of(checker.command)
-        if program is not None and not _found(program, folder):
+        if program is not None and not _found(program, sight):
             hint = f"{program!r} is not found; install it or give its path"
             raise InvalidDocument(field, checker.command, hint)
 
@@ -192,8 +207,20 @@ def _program_of(command: str) -> str | None:
     return words[0]
 
 
-def _found(program: str, folder: Path) -> bool:
+def _found(program: str, sight: Sight) -> bool:
     if "/" in program:
-        path = folder / program
+        path = sight.folder / program
         return path.is_file() and os.access(path, os.X_OK)
-    return shutil.which(program) is not None
+    return sight.paths is None or any(shutil.which(program, path=p) for p in sight.paths)
+
+
+def _search_paths(here: Sequence[WorkerView], settings: Settings) -> frozenset[str | None] | None:
+    """Where the workers look for programs, as far as those can be looked for from this machine.
+
+    An embedded API whose worker has not told of itself yet speaks for it: they share all.
+    """
+    if not here:
+        return frozenset({None}) if settings.supervisor_pid else None
+    if any(worker.host != socket.gethostname() or worker.path is None for worker in here):
+        return None
+    return frozenset(worker.path for worker in here)

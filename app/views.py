@@ -279,6 +279,8 @@ class WorkerView(View):
     schema_version: int = 1
     pid: int = 0
     host: str = ""
+    #: Where it looks for programs.
+    path: str | None = None
     seen_at: str | None = None
     #: What it does now; only where the fleet is looked at.
     running: list[Running] = []

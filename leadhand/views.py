@@ -289,6 +289,7 @@ class WorkerView(View):
     schema_version: int = 1
     pid: int = 0
     host: str = ""
+    path: str | None = None
     seen_at: str | None = None
     running: list[Running] = []
 

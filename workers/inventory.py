@@ -16,6 +16,7 @@ from app.errors import StoreAway
 from app.inventories import forgotten, text_of
 from app.program import SCHEMA_VERSION
 from app.views import AgentHere
+from workers import environment
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Inventory:
             "schema_version": SCHEMA_VERSION,
             "pid": os.getpid(),
             "host": socket.gethostname(),
+            "path": environment.inherited().get("PATH"),
         }
         fleet, now_ms = self._engine.store.fleet(), self._engine.store.now_ms()
         text = text_of(told, now_ms=now_ms, holds_ms=round(self._holds_s * 1000))

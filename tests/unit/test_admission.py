@@ -1,0 +1,78 @@
+"""What is refused at submit: only what can be told from where the API is."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.admission import admit
+from app.errors import InvalidDocument
+from app.settings import Settings
+from app.views import WorkerView
+from leadhand.documents import LoopDocument
+
+HOST = socket.gethostname()
+SETTINGS = Settings(place="here")
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    """A program that lies on no path of ours."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    program = folder / "their-linter"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program
+
+
+def loop(folder: Path, checker: str = "their-linter --all") -> LoopDocument:
+    given = {"task": "t", "checker": checker, "doer": {"command": "true"}, "cwd": str(folder)}
+    return LoopDocument.model_validate(given)
+
+
+def worker(path: str | None, *, host: str = HOST, place: str = "here") -> WorkerView:
+    return WorkerView(name="w", place=place, host=host, path=path)
+
+
+def test_a_checker_s_program_is_looked_for_where_its_worker_looks(tmp_path, tool):
+    workers = [worker("/nowhere"), worker(f"/bin:{tool.parent}")]
+    assert admit(loop(tmp_path), SETTINGS, workers).folder == str(tmp_path)
+    with pytest.raises(InvalidDocument, match="their-linter"):
+        admit(loop(tmp_path), SETTINGS, [worker("/bin")])
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        [],
+        [worker("/bin", host="another")],
+        [worker("/bin"), worker("/bin", host="another")],
+        [worker(None)],
+    ],
+)
+def test_of_workers_elsewhere_nobody_here_can_tell_what_they_find(tmp_path, workers):
+    admit(loop(tmp_path), SETTINGS, workers)
+
+
+def test_an_embedded_api_speaks_for_its_worker_until_that_has_told_of_itself(tmp_path):
+    embedded = Settings(place="here", supervisor_pid=1)
+    admit(loop(tmp_path, "sh -c true"), embedded, [])
+    with pytest.raises(InvalidDocument, match="install it"):
+        admit(loop(tmp_path), embedded, [])
+
+
+def test_a_program_in_the_folder_is_looked_for_there(tmp_path, tool):
+    admit(loop(tool.parent, "./their-linter"), SETTINGS, [worker("/bin")])
+    with pytest.raises(InvalidDocument, match="checkers"):
+        admit(loop(tmp_path, "./their-linter"), SETTINGS, [worker("/bin")])
+
+
+def test_a_folder_that_the_api_may_not_look_into_is_left_to_its_workers(tmp_path, monkeypatch):
+    def refuse(_: Path) -> bool:
+        raise PermissionError("no")
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert admit(loop(tmp_path), SETTINGS, [worker("/bin")]).folder == str(tmp_path)
