@@ -35,7 +35,7 @@ _REFUSALS = {
     415: "The body is not JSON by its own word.",
     422: "A field or parameter is not valid; each is named, with the way out.",
     429: "The token's quota is used up.",
-    503: "Redis does not answer, or too many event streams are open; come again.",
+    503: "Redis does not answer, too many streams are open, or a newer API is needed; come again.",
 }
 _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (

@@ -21,6 +21,7 @@ from app.errors import (
     LeadhandError,
     LimitChanged,
     LimitUnknown,
+    ProgramNewer,
     QuotaPassed,
     ReferenceUnresolved,
     SessionChanged,
@@ -92,6 +93,9 @@ def _of_session(error: LeadhandError) -> Refused | None:
         case SessionChanged(status=status):
             told = problem(Kind.SESSION_CHANGED, 412, text, hint="read it again")
             return Refused(told.model_copy(update={"session_status": status}))
+        case ProgramNewer():
+            told = problem(Kind.PROGRAM_NEWER, 503, text, hint="come again, or upgrade this API")
+            return Refused(told, {"Retry-After": str(RETRY_AFTER_S)})
         case StoreAway():
             # The address of Redis is for the log, not for the sender.
             log.warning("store away", extra={"store": error.url})

@@ -97,6 +97,7 @@ _TITLES = {
     Kind.LIMIT_CHANGED: "The limit has changed since it was read",
     Kind.LIMIT_UNKNOWN: "No such limit",
     Kind.STORE_AWAY: "Redis does not answer",
+    Kind.PROGRAM_NEWER: "A newer version is needed to read this",
     Kind.TOO_MANY_STREAMS: "Too many event streams",
     Kind.INTERNAL: "Our own fault",
 }

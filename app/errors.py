@@ -15,6 +15,7 @@ LeadhandError
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             what a session would run was not signed here
+├── ProgramNewer            a newer version wrote what the session runs
 ├── TokenUnknown            no token has this id
 ├── QuotaPassed             the token's sessions have used what they may
 ├── SettingInvalid          a setting cannot be used
@@ -197,6 +198,17 @@ class SpecForeign(LeadhandError):
 
     def __str__(self) -> str:
         return f"nothing of session {self.session!r} is run here: {self.why}"
+
+
+class ProgramNewer(LeadhandError):
+    """A newer version wrote what the session runs: this one cannot read it."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(program)
+        self.program = program
+
+    def __str__(self) -> str:
+        return "its program was written by a newer version; ask an API of that version"
 
 
 class TokenUnknown(LeadhandError):

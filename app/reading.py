@@ -6,12 +6,10 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
-from pydantic import ValidationError
-
 from app.agents_here import agents_of
 from app.cursors import address_of, encoded, number_of
 from app.decide import is_critical
-from app.errors import SessionStillRuns, SessionUnknown
+from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.inventories import believed
 from app.keys import SessionRef
@@ -180,7 +178,7 @@ class Reader:
         """The program, or None where a newer version wrote what this one cannot read."""
         try:
             return self._program(program)
-        except ValidationError:
+        except ProgramNewer:
             return None
 
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:

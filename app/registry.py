@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from app.errors import SessionUnknown, SpecForeign
+from app.errors import ProgramNewer, SessionUnknown, SpecForeign
 from app.keys import SessionRef
 from app.program import Program
 from app.settings import Settings
@@ -58,7 +58,10 @@ class Registry:
         self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_ours)
 
     def program(self, program: str) -> Program:
-        """The program of this hash, from memory where it was seen before."""
+        """The program of this hash, from memory where it was seen before.
+
+        Raises SessionUnknown where nobody runs it any more, and ProgramNewer.
+        """
         return self._programs(program).program
 
     def ref(self, session: str) -> SessionRef:
@@ -107,7 +110,10 @@ class Registry:
         text = self._store.program(program)
         if text is None:
             raise SessionUnknown(f"of program {program}")
-        return _Found(_PROGRAM.validate_json(text), genuine=program_id(text) == program)
+        try:
+            return _Found(_PROGRAM.validate_json(text), genuine=program_id(text) == program)
+        except ValidationError:
+            raise ProgramNewer(program) from None
 
 
 def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from app.engine import Engine
-from app.errors import SessionUnknown, StoreAway
+from app.errors import ProgramNewer, SessionUnknown, StoreAway
 from app.keys import SessionRef
 from app.records import Answer
 from app.store import Due
@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 #: How long something that could not be looked at is left alone.
 PUT_OFF_MS = 30_000
+#: The same where a newer version has to look, which may be the next to sweep.
+NEWER_MS = 2_000
 #: Somebody sweeps about this often, however many could.
 EVERY_MS = 900
 BATCH = 100
@@ -80,6 +82,9 @@ def _the_rest_goes_on(engine: Engine, due: Due, member: str) -> Iterator[None]:
         raise
     except SessionUnknown:
         engine.store.due_no_more(due, member)
+    except ProgramNewer as error:
+        log.info("left to a newer version", extra={"member": member, "why": str(error)})
+        engine.store.put_off(due, member, NEWER_MS)
     except Exception:
         log.exception("put off", extra={"due": due, "member": member})
         engine.store.put_off(due, member, PUT_OFF_MS)

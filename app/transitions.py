@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from app.errors import SessionUnknown, StoreAway
+from app.errors import ProgramNewer, SessionUnknown, StoreAway
 from app.keys import SessionRef
 from app.program import Program
 from app.records import Answer, Hint
@@ -81,7 +81,7 @@ class Transitions:
 
     def dispatch(self, ref: SessionRef, answer: Answer) -> None:
         """What was decided stands: hints and errands that cannot be seen to now are swept up."""
-        with suppress(StoreAway):
+        with suppress(StoreAway, ProgramNewer):
             self.publish(ref, answer.hints)
         self.after(ref, answer)
 

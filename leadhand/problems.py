@@ -46,6 +46,8 @@ class Kind(StrEnum):
     LIMIT_UNKNOWN = "limit-unknown"
     #: Redis does not answer.
     STORE_AWAY = "store-away"
+    #: A newer version wrote what the session runs: this API cannot read it.
+    PROGRAM_NEWER = "program-newer"
     #: This process has as many event streams open as it can serve.
     TOO_MANY_STREAMS = "too-many-streams"
     #: Our own fault.

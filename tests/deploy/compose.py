@@ -114,6 +114,19 @@ class Topology:
             for number in range(1, replicas + 1)
         ]
 
+    def add(self, name: str, **env: str) -> Container:
+        """One more container of a service; another environment stands for another image."""
+        there = self.containers.setdefault(name, [])
+        command = [self._argument(name, word) for word in self.services[name]["command"]]
+        number = f"{name}-{len(there) + 1}"
+        there.append(Container(number, command, {**self.env(name), **env}, self.work))
+        return there[-1]
+
+    def retire(self, name: str, within_s: float = 60) -> None:
+        """Stop all containers of a service in order; each one has to end well."""
+        for container in self.containers.pop(name):
+            assert container.terminate(within_s) == 0
+
     def env(self, name: str) -> dict[str, str]:
         """What a container of this service has for its environment."""
         given = self.services[name]["environment"]

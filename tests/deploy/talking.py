@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -32,23 +33,23 @@ def call(fleet: Topology, method: str, path: str, body: object = None) -> Any:
     return answer.json()
 
 
-def submit(fleet: Topology, go: str) -> str:
+def submit(fleet: Topology, go: str, folder: Path | None = None) -> str:
     document = {
         "kind": "loop",
         "task": "wait for word",
         "doer": {"command": f"python3 waits.py {go}"},
         "checkers": [f"test -f {go}"],
-        "cwd": str(fleet.work),
+        "cwd": str(folder or fleet.work),
     }
     return str(call(fleet, "POST", "/v1/sessions", document)["id"])
 
 
-def ended(fleet: Topology, session: str) -> Any:
+def ended(fleet: Topology, session: str, within_s: float = 20) -> Any:
     def over() -> bool:
         view = call(fleet, "GET", f"/v1/sessions/{session}")
         return view["status"] in ("completed", "failed")
 
-    wait_until(over, timeout=20)
+    wait_until(over, timeout=within_s)
     return call(fleet, "GET", f"/v1/sessions/{session}/result")
 
 

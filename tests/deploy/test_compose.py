@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
 import pytest
 
-from tests.deploy.compose import Container, Topology, new_environment
+from tests.deploy.compose import ROOT, Container, Topology, new_environment
 from tests.deploy.talking import WAITS, call, ended, marks, submit
 from tests.waiting import wait_until
 
@@ -50,6 +53,32 @@ def container_of(fleet: Topology, worker: str) -> Container:
         c for c in fleet.containers["worker"] if worker.endswith(f"-{c.process.pid}")
     ]  # a worker without a name is called by its host and process
     return found
+
+
+def as_the_page_says(fleet: Topology) -> dict[str, Any]:
+    """What the lines of the operator's page submit, by curl; without their engine."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    block = page[page.index("### With Docker Compose") :].split("```")[1]
+    lines = block[block.index("export LEADHAND_URL") : block.index("leadhand top")]
+    lines = lines.replace("http://127.0.0.1:8765", fleet.url("8765"))
+    lines = lines.replace('"/work"', json.dumps(str(fleet.work)))
+    (fleet.folder / ".env").write_text(
+        "".join(f"{name}={value}\n" for name, value in fleet.environment.items())
+    )
+    told = subprocess.run(
+        ["sh", "-eu", "-c", lines], cwd=fleet.folder, capture_output=True, text=True, timeout=20
+    )
+    assert told.returncode == 0, told.stderr
+    submitted: dict[str, Any] = json.loads(told.stdout)
+    return submitted
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not there")
+def test_what_the_page_submits_by_curl_is_done(fleet: Topology) -> None:
+    submitted = as_the_page_says(fleet)
+    assert (submitted["place"], submitted["cwd"]) == ("compose", str(fleet.work))
+    result = ended(fleet, submitted["id"])
+    assert (result["verdict"], result["result_text"]) == ("accept", "hello")
 
 
 @pytest.mark.timeout(120)

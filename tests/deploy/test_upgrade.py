@@ -1,43 +1,39 @@
-"""A running fleet is upgraded: two versions of the code on one Redis, with two schemas."""
+"""A running fleet is upgraded, workers and API, and taken back: two versions with two schemas."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.program import SCHEMA_VERSION
-from tests.deploy.compose import ROOT
-from tests.integration.fleet import Fleet
+from tests.deploy.compose import ROOT, Topology, new_environment
+from tests.deploy.talking import WAITS, call, ended, marks, submit
 from tests.waiting import wait_until
 
-#: What the new API does with a submit.
-SUBMIT = """
-import sys
-from app.settings import Settings
-from leadhand.documents import LoopDocument
-from tasks.wiring import make_engine
-engine, _ = make_engine(Settings.from_env())
-print(engine.submit(LoopDocument.model_validate_json(sys.argv[1])).session)
-"""
-DOCUMENT = '{"task": "x", "doer": {"command": "true"}, "checkers": ["true"]}'
+NOTE = "its program was written by a newer version; ask an API of that version"
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, store_url, broker_url, lease_s=2)
-    yield fleet
-    fleet.close()
+def fleet(tmp_path: Path) -> Iterator[Topology]:
+    topology = Topology(tmp_path, new_environment(LEADHAND_LEASE_S="2", LEADHAND_DRAIN_S="0"))
+    (topology.work / "beside").mkdir()
+    for folder in (topology.work, topology.work / "beside"):
+        (folder / "waits.py").write_text(WAITS)
+    try:
+        topology.up("redis", "api", "worker")
+        yield topology
+    finally:
+        topology.close()
 
 
 @pytest.fixture
 def newer(tmp_path: Path) -> str:
-    """The next version of the code: the same but for the schema of its programs."""
+    """The next version of the code, whose programs no older one can read."""
     folder = tmp_path / "newer"
     for package in ("app", "tasks", "workers", "api", "leadhand"):
         shutil.copytree(
@@ -51,29 +47,70 @@ def newer(tmp_path: Path) -> str:
         flags=re.MULTILINE,
     )
     assert count == 1
-    program.write_text(text)
+    field = '    name: str = ""\n    body:'
+    assert text.count(field) == 1
+    program.write_text(text.replace(field, f'    novelty: str = "unheard of"\n{field}'))
     return str(folder)
 
 
-@pytest.mark.timeout(150)
-def test_an_old_worker_leaves_newer_programs_to_newer_workers(fleet: Fleet, newer: str) -> None:
-    old_worker = fleet.worker("old")
-    session = subprocess.run(
-        [sys.executable, "-P", "-c", SUBMIT, DOCUMENT], check=True, timeout=20,
-        env={**fleet.env, "PYTHONPATH": newer}, capture_output=True, text=True,
-    ).stdout.strip()  # fmt: skip
-    log = fleet.folder / "old.log"
-    wait_until(lambda: "claim refused" in log.read_text(), timeout=20)
-    assert "why=schema" in log.read_text()
-    ours = fleet.loop("true", "true")
-    assert fleet.ended(ours).verdict == "accept", "old programs go on meanwhile"
-    assert fleet.engine.session(session).status == "active", "the newer one waits"
+def api_is(fleet: Topology, **version: str) -> None:
+    """The API goes, and comes at the same address in another version."""
+    fleet.retire("api")
+    fleet.add("api", **version)
+    fleet.wait_until_healthy("api")
 
-    fleet.worker("new", PYTHONPATH=newer)
-    # A step that was refused again and again is hinted every 48 s at the latest.
-    assert fleet.ended(session, timeout=60).verdict == "accept"
-    assert {str(s.worker).partition("/")[0] for s in fleet.engine.steps(session).items} == {"new"}
-    old_worker.terminate()
-    assert old_worker.wait(timeout=20) == 0
-    left = fleet.loop("true", "true")
-    assert fleet.ended(left).verdict == "accept", "a newer worker carries out older programs"
+
+def workers_are(fleet: Topology, **version: str) -> None:
+    """Workers of another version come first, and then the old ones are drained."""
+    old = fleet.containers.pop("worker")
+    new = fleet.add("worker", **version)
+    wait_until(lambda: new.process.pid in {w["pid"] for w in workers(fleet)}, timeout=40)
+    for container in old:
+        assert container.terminate(within_s=60) == 0
+
+
+def workers(fleet: Topology) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = call(fleet, "GET", "/v1/workers")["items"]
+    return found
+
+
+def refused(fleet: Topology, path: str) -> httpx2.Response:
+    token = fleet.environment["LEADHAND_API_TOKEN"]
+    return httpx2.get(
+        fleet.url("8765") + path, headers={"Authorization": f"Bearer {token}"}, timeout=10
+    )
+
+
+@pytest.mark.timeout(180)
+def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, newer: str) -> None:
+    older = submit(fleet, "one")
+    wait_until(lambda: marks(fleet) == 1)
+    workers_are(fleet, PYTHONPATH=newer)
+    wait_until(lambda: marks(fleet) == 2, timeout=40)
+    api_is(fleet, PYTHONPATH=newer)
+    (fleet.work / "one").touch()
+    assert ended(fleet, older)["verdict"] == "accept", "newer workers carry out older programs"
+    assert call(fleet, "GET", f"/v1/sessions/{older}")["counters"]["attempts_lost"] == 0
+    session = submit(fleet, "two")
+    wait_until(lambda: marks(fleet) == 3, timeout=40)
+
+    api_is(fleet)
+    assert call(fleet, "GET", f"/v1/sessions/{session}")["notes"] == [NOTE]
+    assert {s["id"] for s in call(fleet, "GET", "/v1/sessions")["items"]} == {older, session}
+    answer = refused(fleet, f"/v1/sessions/{session}/steps")
+    assert (answer.status_code, answer.json()["detail"]) == (503, NOTE)
+    assert int(answer.headers["Retry-After"]) > 0
+    workers_are(fleet)
+    beside = fleet.work / "beside"
+    (beside / "now").touch()
+    assert ended(fleet, submit(fleet, "now", beside))["verdict"] == "accept"
+    log = fleet.folder / "worker-1.log"
+    wait_until(lambda: '"schema"' in log.read_text(), timeout=40)
+    (fleet.work / "two").touch()
+    waits = call(fleet, "GET", f"/v1/sessions/{session}")
+    assert (waits["status"], marks(fleet)) == ("active", 3), "what is newer waits"
+
+    workers_are(fleet, PYTHONPATH=newer)
+    api_is(fleet, PYTHONPATH=newer)
+    assert ended(fleet, session, within_s=60)["verdict"] == "accept"
+    assert call(fleet, "GET", f"/v1/sessions/{session}")["counters"]["attempts_lost"] == 0
