@@ -42,12 +42,12 @@ class Catalog:
     """The flows of some folders; where two have the same name, the first folder's is meant."""
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
-        self._folders = folders
+        self.folders = folders
         self._flows = _Memory(read_flow)
 
     def listed(self) -> list[CatalogFlow]:
         """All flows by name."""
-        names = {file.stem for folder in self._folders for file in _files(folder)}
+        names = {file.stem for folder in self.folders for file in _files(folder)}
         return [self.one(name) for name in sorted(names)]
 
     def flows(self) -> list[FlowView]:
@@ -100,15 +100,15 @@ class Catalog:
 
     def command(self, name: str) -> Messages | None:
         """A command of the first folder that has it. Raises FlowInvalid."""
-        found = (read_command(folder, name) for folder in self._folders)
+        found = (read_command(folder, name) for folder in self.folders)
         return next((messages for messages in found if messages is not None), None)
 
     def _file(self, name: str) -> Path:
-        for folder in self._folders:
+        for folder in self.folders:
             for file in _files(folder):
                 if file.stem == name:
                     return file
-        raise FlowUnknown(name, tuple(str(folder) for folder in self._folders))
+        raise FlowUnknown(name, tuple(str(folder) for folder in self.folders))
 
 
 class _Gathered:

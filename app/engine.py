@@ -91,7 +91,7 @@ class Engine:
         self.transitions.errand = self.run_errand
         self.program = self.registry.program
         self.catalog = Catalog(settings.flows)
-        self.reader = Reader(store, self.program)
+        self.reader = Reader(store, self.program, self.catalog)
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
         self._write()

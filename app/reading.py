@@ -7,10 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from app.agents_here import agents_of
+from app.catalog import Catalog
 from app.cursors import address_of, encoded, number_of
 from app.decide import is_critical
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
+from app.flow_notes import changes
 from app.inventories import believed
 from app.keys import SessionRef
 from app.listing import Listing
@@ -19,8 +21,9 @@ from app.program import Loop, Program, Step, by_number
 from app.reasons import Reason
 from app.records import StepRecord, TurnRecord
 from app.results import result_of
-from app.states import ENDED, SessionStatus
+from app.states import ENDED, FINAL, SessionStatus
 from app.store import Store
+from app.texts import cut
 from app.views import (
     AgentView,
     Event,
@@ -36,6 +39,8 @@ from app.views import (
 
 #: How many running steps and warnings a view shows.
 SHOWN = 20
+#: How much of a question a view shows.
+QUESTION = 500
 #: What is noted of a session whose program this version cannot read.
 UNREADABLE = "its program was written by a newer version; ask an API of that version"
 #: How much is read in one go where all is wanted.
@@ -45,8 +50,9 @@ _MANY = 1000
 class Reader:
     """The read side. Raises SessionUnknown for ids that are not there."""
 
-    def __init__(self, store: Store, program: Callable[[str], Program]) -> None:
+    def __init__(self, store: Store, program: Callable[[str], Program], catalog: Catalog) -> None:
         self._store = store
+        self._catalog = catalog
         self._program = program
         self._listing = Listing(store, status_of=self._status, view_of=self._view)
         self.walk = self._listing.walk
@@ -206,10 +212,24 @@ class Reader:
         )
 
     def _notes(self, ref: SessionRef, fields: Mapping[str, str]) -> list[str]:
-        """What an active session waits for that does not come by itself, or holds it up."""
-        if fields["status"] != SessionStatus.ACTIVE:
+        """What a session waits for that does not come by itself, or holds it up."""
+        if fields["status"] in FINAL:
             return []
-        return [*self._place_gone(ref, fields["place"]), *self._locked_out(ref)]
+        notes = changes(self._catalog, fields.get("source", ""))
+        if fields["status"] == SessionStatus.ACTIVE:
+            notes += self._place_gone(ref, fields["place"])
+            notes += [*self._locked_out(ref), *self._questions(ref)]
+        return notes
+
+    def _questions(self, ref: SessionRef) -> list[str]:
+        """What people are asked."""
+        records = self._store.steps(ref, self._store.members(ref, "parked", SHOWN))
+        return [
+            f"{address} asks: {cut(str(record.parked.get('question') or ''), QUESTION)}"
+            f"; answer with: leadhand answer {ref.id} TEXT"
+            for address, record in sorted(records.items())
+            if record.parked is not None and record.parked.get("on") == "human"
+        ]
 
     def _place_gone(self, ref: SessionRef, place: str) -> list[str]:
         if not place or any(worker.place == place for worker in self.workers()):

@@ -22,7 +22,9 @@ RUNS = ("active", "waiting", "stopping", "exiting", "aborting")
 class Fleet:
     """One Redis and any number of workers; all of them end with the test."""
 
-    def __init__(self, folder: Path, redis_url: str, broker_url: str, *, lease_s: float) -> None:
+    def __init__(
+        self, folder: Path, redis_url: str, broker_url: str, *, lease_s: float, **env: str
+    ) -> None:
         self.folder = folder
         self.env = {
             **os.environ,
@@ -32,6 +34,7 @@ class Fleet:
             "LEADHAND_LEASE_S": str(lease_s),
             "LEADHAND_CONCURRENCY": "2",
             "LEADHAND_SPILL": str(folder / "spill"),
+            **env,
         }
         self.engine: Engine
         self.engine, self.celery = make_engine(Settings.from_env(self.env))

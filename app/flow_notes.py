@@ -1,0 +1,25 @@
+"""What people are told of a flow that runs: whether its file is another one by now."""
+
+from __future__ import annotations
+
+from app.catalog import Catalog
+from app.errors import FlowUnknown
+from app.flow_sources import Source
+
+_KEEPS = "the session keeps what it was started with"
+
+
+def changes(catalog: Catalog, source: str) -> list[str]:
+    """How the file of a session's flow is not what it was at the start; nothing where it is."""
+    if not source or not catalog.folders:
+        return []
+    began = Source.model_validate_json(source)
+    try:
+        now = catalog.one(began.flow)
+    except FlowUnknown:
+        return [f"flow {began.flow!r} is gone since; {_KEEPS}"]
+    if now.error is not None:
+        return [f"flow {began.flow!r} has changed since and is broken: {now.error}; {_KEEPS}"]
+    if now.hash == began.hash:
+        return []
+    return [f"flow {began.flow!r} has changed since; {_KEEPS}"]

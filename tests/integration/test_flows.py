@@ -1,0 +1,183 @@
+"""Flows on real workers: every example runs without a model, and files change under way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import AnswerUnwanted
+from app.keys import SessionRef
+from app.views import ResultView
+from leadhand.flow_documents import FlowRun
+from tests.flows import ask, llm, loop
+from tests.integration.fleet import Fleet
+from tests.waiting import wait_until
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
+
+
+class Flows(Fleet):
+    """A fleet whose workers know the examples' agent, with a folder of flows of its own."""
+
+    def __init__(self, folder: Path, redis_url: str, broker_url: str) -> None:
+        shutil.copytree(EXAMPLES, folder / "e")
+        self.examples = folder / "e"
+        super().__init__(
+            folder, redis_url, broker_url, lease_s=5,
+            LEADHAND_FLOWS=str(self.examples / "flows"),
+            LEADHAND_AGENTS=str(self.examples / "agents.toml"),
+        )  # fmt: skip
+
+    def work(self, name: str, *answers: str) -> Path:
+        """A folder to work in, with the answers that the scripted agent will give."""
+        folder = self.folder / name
+        folder.mkdir()
+        for file in ("scripted.py", "is_there.sh"):
+            shutil.copy(self.examples / file, folder)
+        (folder / "answers.txt").write_text("\n".join(answers))
+        return folder
+
+    def start(self, flow: str, work: Path, **inputs: str) -> str:
+        run = FlowRun(working_folder=str(work), inputs=inputs)
+        return self.engine.run_flow(flow, run).session
+
+    def write(self, name: str, *steps: dict[str, Any]) -> None:
+        definition = {"agents": {"*": "scripted"}, "steps": steps}
+        (self.examples / f"flows/{name}.json").write_text(json.dumps(definition))
+
+    def done(self, session: str) -> ResultView:
+        result = self.ended(session, timeout=60)
+        assert result.status == "completed", result
+        return result
+
+    def texts(self, session: str) -> dict[str, str]:
+        ref = SessionRef(session, self.engine.session(session).root)
+        found = self.engine.store.outcomes(ref)
+        return {address: str(json.loads(text).get("text", "")) for address, text in found.items()}
+
+
+@pytest.fixture(scope="module")
+def module_flows(
+    tmp_path_factory: pytest.TempPathFactory, module_store_url: str
+) -> Iterator[Flows]:
+    broker = module_store_url.removesuffix("/0") + "/1"
+    flows = Flows(tmp_path_factory.mktemp("flows"), module_store_url, broker)
+    flows.worker("one", LEADHAND_CONCURRENCY="4")
+    yield flows
+    flows.close()
+
+
+@pytest.fixture
+def flows(module_flows: Flows) -> Flows:
+    return module_flows
+
+
+def diary(work: Path) -> list[str]:
+    """The steps that spoke, in the order in which they did."""
+    lines = (work / "diary.jsonl").read_text().splitlines()
+    return [str(json.loads(line)["key"]).partition(":")[2] for line in lines]
+
+
+@pytest.mark.timeout(90)
+def test_the_review_loop_ends_when_the_reviewer_is_content(flows: Flows) -> None:
+    work = flows.work("review", "no", "yes")
+    session = flows.start("review", work, task="Write a haiku.")
+    flows.done(session)
+    assert flows.engine.session(session).label == "Flow: review"
+    assert diary(work) == [
+        "write", "polish~1[1]/review", "polish~1[1]/content", "polish~1[1]/mend",
+        "polish~1[2]/review", "polish~1[2]/content",
+    ]  # fmt: skip
+    assert "Write a haiku." in (work / "notes.md").read_text()
+
+
+@pytest.mark.timeout(90)
+def test_the_nested_loops_turn_as_their_answers_say(flows: Flows) -> None:
+    work = flows.work("nested", "no", "yes", "no", "yes", "yes")
+    flows.done(flows.start("nested", work))
+    assert [line.rpartition("/")[2] for line in diary(work)] == [
+        "plan", "page", "chapter-full", "page", "chapter-full", "book-full",
+        "plan", "page", "chapter-full", "book-full",
+    ]  # fmt: skip
+
+
+@pytest.mark.timeout(90)
+def test_a_script_decides_by_what_is_there(flows: Flows) -> None:
+    work = flows.work("decide")
+    flows.done(flows.start("decide", work))
+    assert diary(work) == ["begin"]
+    flows.done(flows.start("decide", work))
+    assert diary(work) == ["begin", "go-on"]
+
+
+@pytest.mark.timeout(90)
+def test_a_person_is_asked_and_the_answer_is_told(flows: Flows) -> None:
+    work = flows.work("question")
+    session = flows.start("question", work)
+    wait_until(lambda: flows.engine.session(session).status == "waiting", timeout=30)
+    (note,) = flows.engine.session(session).notes
+    assert "Which title shall it be?" in note
+    with pytest.raises(AnswerUnwanted, match=r"step 'propose' is succeeded"):
+        flows.engine.give(session, "the second", address="propose")
+    with pytest.raises(AnswerUnwanted, match="it has no step 'other'"):
+        flows.engine.give(session, "the second", address="other")
+    flows.engine.give(session, "the second", address="choose-ask")
+    flows.engine.give(session, "the second", address="choose-ask")
+    with pytest.raises(AnswerUnwanted, match="another answer came first"):
+        flows.engine.give(session, "the third", address="choose-ask")
+    flows.done(session)
+    assert diary(work) == ["propose", "choose", "thank"]
+    assert flows.texts(session)["choose"].endswith("the second")
+
+
+@pytest.mark.timeout(90)
+def test_subflows_run_side_by_side_and_are_counted(flows: Flows) -> None:
+    session = flows.start("release", flows.work("release", "yes"))
+    flows.done(session)
+    assert flows.texts(session)["parts"] == "2 succeeded, 0 failed, 0 stopped"
+    assert flows.texts(session)["report"].endswith("2 succeeded, 0 failed, 0 stopped")
+
+
+@pytest.mark.timeout(90)
+def test_a_failed_subflow_is_counted_and_the_flow_goes_on(flows: Flows) -> None:
+    flows.write("bad", {"type": "check", "checker": "false"})
+    flows.write("good", llm("well"))
+    flows.write("both", {"type": "subflow", "label": "both", "flowNames": ["bad", "good"]})
+    session = flows.start("both", flows.work("both"))
+    result = flows.done(session)
+    assert flows.texts(session)["both"] == "1 succeeded, 1 failed, 0 stopped"
+    assert any("bad" in warning for warning in result.warnings)
+
+
+@pytest.mark.timeout(90)
+def test_a_file_that_changes_under_way_changes_only_the_next_run(flows: Flows) -> None:
+    pause = {"type": "human", "question": "go on?"}
+    flows.write("edited", llm("first"), pause, llm("old end", label="end"))
+    work = flows.work("edited")
+    session = flows.start("edited", work)
+    wait_until(lambda: flows.engine.session(session).status == "waiting", timeout=30)
+    flows.write("edited", llm("first"), pause, llm("new end", label="end"))
+    notes = flows.engine.session(session).notes
+    assert any("flow 'edited' has changed since" in note for note in notes), notes
+    flows.engine.give(session, "yes")
+    flows.done(session)
+    assert flows.texts(session)["end"].endswith("old end")
+    again = flows.start("edited", work)
+    wait_until(lambda: flows.engine.session(again).status == "waiting", timeout=30)
+    flows.engine.give(again, "yes")
+    flows.done(again)
+    assert flows.texts(again)["end"].endswith("new end")
+
+
+@pytest.mark.timeout(90)
+def test_a_loop_that_nobody_ends_is_ended_by_its_ceiling(flows: Flows) -> None:
+    flows.write("endless", loop(llm(), ask(on="yes"), maxIterations=2))
+    work = flows.work("endless", "no", "no", "no")
+    result = flows.ended(flows.start("endless", work), timeout=60)
+    assert (result.status, result.verdict) == ("failed", "max_iterations")
+    assert len(diary(work)) == 4
