@@ -150,8 +150,7 @@ def _step(step: Step) -> Route:
         "kind": "step",
         "action": step.action.value,
         "queue": queue_of(step),
-        "quick": (step.quick or step.action in QUICK)
-        and not (step.limits or step.folder or step.conversation),
+        "quick": (step.quick or step.action in QUICK) and not (step.limits or step.conversation),
         "critical": is_critical(step),
         "timeout_ms": round(step.timeout_s * 1000),
         "retries": step.retry.retries,

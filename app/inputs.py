@@ -74,7 +74,8 @@ def _read(
     for name, place in names.items():
         names[name] = _newest(program, place, int(runs.get(place, 1)))
     loops = [a for a in names.values() if isinstance(program.node(path_of(a)), Loop)]
-    own = turn_of(block_of(address.partition("#")[0]))
+    asks_max = any(reference.word == "turn" and reference.keys == ("max",) for reference in wanted)
+    own = turn_of(block_of(address.partition("#")[0])) if asks_max else ""
     turns = store.turns(ref, [*loops, own] if own else loops) if loops or own else {}
     addresses = [a for a in names.values() if a not in loops]
     addresses += [a for a in (_result(program, loop, turns) for loop in loops) if a]

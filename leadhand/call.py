@@ -25,16 +25,17 @@ import leadhand
 def main(name: str, file: str) -> int:
     """Call the function that `name` names and write down what came of it."""
     context = json.load(sys.stdin)
-    _look_here_first()
-    word, value = _called(name, context)
+    look_here_first()
+    word, value = called(name, context)
     written = Path(file)
     unfinished = written.with_suffix(".unfinished")
-    unfinished.write_text(_as_json(word, value), encoding="utf-8")
+    unfinished.write_text(as_json(word, value), encoding="utf-8")
     unfinished.replace(written)
     return 0
 
 
-def _called(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+def called(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+    """What came of the call: a word, and the value or why there is none."""
     try:
         function = _find(name)
     except Exception as error:  # noqa: BLE001 - importing runs the user's code
@@ -91,14 +92,16 @@ async def _awaited(value: Any) -> object:
     return await value
 
 
-def _look_here_first() -> None:
+def look_here_first() -> None:
+    """Modules are looked for in the working folder first, and not where Leadhand stands."""
     root = str(Path(leadhand.__file__).resolve().parent.parent)
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     kept = [place for place in sys.path if place != root or place in installed]
     sys.path[:] = [str(Path.cwd()), *kept]
 
 
-def _as_json(word: str, value: object) -> str:
+def as_json(word: str, value: object) -> str:
+    """The pair as JSON; what JSON cannot hold has raised."""
     try:
         return json.dumps([word, value])
     except (TypeError, ValueError, RecursionError) as error:

@@ -56,11 +56,15 @@ class Doer(Document):
     agent: Name | None = None
     command: Text | None = None
     callable: Callable_ | None = None
+    #: A callable that takes milliseconds and may share its process with other calls.
+    quick: bool = False
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Doer:
         if sum(v is not None for v in (self.agent, self.command, self.callable)) != 1:
             raise ValueError("give exactly one of agent, command, callable")
+        if self.quick and self.callable is None:
+            raise ValueError("quick belongs to a callable")
         return self
 
 
@@ -79,6 +83,8 @@ class Checker(Document):
     agent: Name | None = None
     model: Name | None = None
     timeout_s: Seconds = CHECK_TIMEOUT_S
+    #: A callable that takes milliseconds and may share its process with other calls.
+    quick: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -100,6 +106,8 @@ class Checker(Document):
             raise ValueError("give exactly one of command, prompt, callable")
         if self.prompt is None and (self.agent is not None or self.model is not None):
             raise ValueError("agent and model belong to a checker with a prompt")
+        if self.quick and self.callable is None:
+            raise ValueError("quick belongs to a callable")
         return self
 
 

@@ -26,6 +26,7 @@ from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
 from workers.lease import Heart, Lease
 from workers.parking import park
+from workers.warm import Warm
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Attempts:
         self._heart = heart
         self._draining = draining
         self._nonces = _nonces()
+        self._warm = Warm()
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
@@ -214,6 +216,7 @@ class Attempts:
             token=capabilities.mint(caller, secret=settings.secret),
             agents=self._agents(),
             default_agent=settings.default_agent,
+            warm=self._warm,
             conversation=work.step.conversation,
             thread=grant.thread,
             earlier=partial(self._engine.said, work.ref),

@@ -13,6 +13,7 @@ from app.program import Action
 from workers import environment
 from workers.agents.book import AgentBook
 from workers.sandbox import Command
+from workers.warm import Warm
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class BodyTask:
     earlier: Callable[[str], Sequence[tuple[str, str]]] = field(default=lambda _: ())
     #: Is told what the agent used so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
+
+    #: Where functions that are declared quick are called; without it they are called like others.
+    warm: Warm | None = None
 
     def command(
         self,

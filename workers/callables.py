@@ -1,4 +1,4 @@
-"""Calls a user's Python function, `module:function`, in a process of its own."""
+"""Calls a user's Python function, `module:function`, outside of the worker's own process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import contextlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from workers import environment
 from workers.body_task import BodyTask
+from workers.capture import Captured
 from workers.sandbox import ProcessResult, run
+from workers.warm import Answered, Asked, Warm
 
 _RETURNED = "returned.json"
 #: Bytes of JSON that a function may return.
@@ -41,9 +45,15 @@ def call(
     timeout_s: float,
     cancel: threading.Event,
     variables: Iterable[str] = (),
+    quick: bool = False,
 ) -> Called:
-    """Call the function with the context; modules are looked for in the working folder first."""
+    """Call the function with the context; modules are looked for in the working folder first.
+
+    One that is declared quick shares its process with others of its folder.
+    """
     told = {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
+    if quick and task.warm is not None:
+        return _called_warm(task, task.warm, name, told, timeout_s=timeout_s, cancel=cancel)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
@@ -55,8 +65,48 @@ def call(
             word, value = json.loads(file.read(_RETURNED_BYTES))
     except (OSError, ValueError):
         return Called(result, unfinished=True)
+    return _told(result, word, value)
+
+
+def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
     if word == "missing":
         return Called(result, missing=str(value))
     if word == "raised":
         return Called(result, raised=str(value))
     return Called(result, value=value)
+
+
+def _called_warm(
+    task: BodyTask,
+    warm: Warm,
+    name: str,
+    told: Mapping[str, JsonValue],
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
+) -> Called:
+    """The same in a process that stays."""
+    env = task.command(name).env
+    ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
+    theirs = {key: value for key, value in env.items() if key not in ours}
+    began = time.time_ns() // 1_000_000
+    why: str | None = None
+    try:
+        asked = Asked(name, told, ours)
+        answer = warm.call(task.folder, theirs, asked, timeout_s=timeout_s, cancel=cancel)
+    except OSError as error:
+        answer, why = Answered(end="gone"), str(error)
+    result = ProcessResult(
+        exit_code=0 if answer.end is None else None,
+        signal=None,
+        stdout=Captured(answer.printed, len(answer.printed)),
+        stderr=Captured(),
+        started_ms=began,
+        ended_ms=time.time_ns() // 1_000_000,
+        timed_out=answer.end == "timed_out",
+        cancelled=answer.end == "cancelled",
+        not_started=why,
+    )
+    if answer.end is not None:
+        return Called(result, unfinished=True)
+    return _told(result, answer.word, answer.value)

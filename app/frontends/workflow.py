@@ -102,10 +102,11 @@ def _do(
         action=Action.AGENT,
         timeout_s=loop.timeout_s,
         folder=True,
+        quick=doer is not None and doer.quick,
         limits=_limits(doer.agent if doer else None, model, loop.concurrency_key),
         inputs={
             "task": literal(loop.task),
-            "doer": _literals(doer.model_dump(exclude_none=True)) if doer else None,
+            "doer": _literals(_said(doer)) if doer else None,
             "model": model,
             "phase": literal(phase) if phase else None,
             "iteration": "${turn.iteration}",
@@ -135,15 +136,16 @@ def _check(
         action=Action.CHECK,
         needs=("do",),
         folder=True,
+        quick=checker.quick,
         limits=_limits(checker.agent, checker.model, None),
         timeout_s=checker.timeout_s,
         label=checker.name or name,
         inputs={
-            "checker": _literals({**checker.model_dump(exclude_none=True), "name": name}),
+            "checker": _literals({**_said(checker), "name": name}),
             "task": literal(loop.task),
             "work": "${do.text}",
             "iteration": "${turn.iteration}",
-            "doer": _literals(doer.model_dump(exclude_none=True)) if doer else None,
+            "doer": _literals(_said(doer)) if doer else None,
             "history": "${history.judge}",
         },
     )
@@ -194,6 +196,12 @@ def _slug(checker: Checker) -> str:
         assert checker.command is not None
         text = checker.command.split()[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:40]
+
+
+def _said(who: Doer | Checker) -> dict[str, JsonValue]:
+    """What is said of who works; an older worker does not know `quick`, where nobody said it."""
+    left_out = set() if who.quick else {"quick"}
+    return who.model_dump(exclude_none=True, exclude=left_out)
 
 
 def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -51,6 +51,13 @@ local function lent(lock, address)
   return holder == lock.owner
 end
 
+-- Whether a step needs no folder, or the turn around it holds it already.
+local function has_folder(address, r)
+  if not r.folder or S.folder == '' then return true end
+  local turn = member(turn_of(block_of(address)))
+  return lent({name = S.folder, turn = true, owner = turn}, address)
+end
+
 -- The tickets of a lock in order: lines name<order<member.
 local function line_of(lock, limit)
   local low, high = range_of(lock .. '<')

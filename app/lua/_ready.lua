@@ -90,6 +90,12 @@ local function grant(address, nonce)
   return terms(address, step)
 end
 
+-- Whether a step may go to who released it: it is quick, and needs no lock that it has not got.
+local function goes_along(address)
+  local r = route(path_of(address))
+  return r.quick and has_folder(address, r)
+end
+
 -- A settler who takes more than was released goes on with the quick steps that stand in line for a
 -- slot of its own queue: they are not hinted, so nobody else comes for them.
 local function take_from_line(take)
@@ -98,7 +104,7 @@ local function take_from_line(take)
   while #take > 0 do
     local line = redis.call('ZRANGEBYLEX', K.waiting, low, high, 'LIMIT', 0, 1)[1]
     local address = line and line:match('<%d+<(.*)$')
-    if not address or not route(path_of(address)).quick then return end
+    if not address or not goes_along(address) then return end
     redis.call('ZREM', K.waiting, line)
     if load('steps', address).state == 'ready' and not early(load('steps', address)) then
       table.insert(answer.grants, grant(address, table.remove(take, 1)))
@@ -117,7 +123,7 @@ local function dispatch()
     if step.state == 'ready' then
       -- Not to its own settler: the answer to that attempt could not be given again.
       local theirs = address ~= A.address and not early(step)
-      if theirs and #take > 0 and route(path_of(address)).quick then
+      if theirs and #take > 0 and goes_along(address) then
         local given = grant(address, table.remove(take, 1))
         table.insert(answer.grants, given)
       else

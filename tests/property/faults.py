@@ -624,13 +624,19 @@ FAULTS = [
     Fault(
         "the settler is granted any step",
         "_ready",
-        " and route(path_of(address)).quick then",
+        " and goes_along(address) then",
         " then",
+    ),
+    Fault(
+        "a quick step works in a folder that others hold",
+        "_ready",
+        "return r.quick and has_folder(address, r)",
+        "return r.quick",
     ),
     Fault(
         "the settler is granted any step that stands in line",
         "_ready",
-        "if not address or not route(path_of(address)).quick then return end",
+        "if not address or not goes_along(address) then return end",
         "if not address then return end",
     ),
     Fault(

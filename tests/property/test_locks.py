@@ -395,3 +395,19 @@ def test_a_session_s_own_steps_wait_for_the_lock_that_it_has_now(world: World) -
     world.hints.clear()
     world.settle(ref, first)
     assert (ref, "b") in world.hints
+
+
+def test_a_quick_step_goes_along_only_where_its_turn_has_the_folder(world: World) -> None:
+    about = About(kind="loop", name="x", cwd="/f", folder="/f", place="here")
+    check = Step(id="check", action=Action.CHECK, folder=True, quick=True)
+    judge = Step(id="judge", action=Action.JUDGE)
+    body = (Step(id="do", action=Action.AGENT, folder=True), check, judge)
+    first = world.engine.start(Program(body=(Loop(id="loop", body=body),)), about).session
+    ref = SessionRef(first, first)
+    along = world.settle(ref, world.grant(ref, "loop~1[1]/do")).grants
+    assert [grant.address for grant in along] == ["loop~1[1]/check"]
+    alone = (Step(id="a", action=Action.TOOL), check.model_copy(update={"id": "b"}))
+    second = world.engine.start(Program(body=alone), about).session
+    other = SessionRef(second, second)
+    assert world.settle(other, world.grant(other, "a")).grants == ()
+    assert world.claim(other, "b").why == "lock"

@@ -56,7 +56,8 @@ def _by_callable(task: BodyTask, given: DoerInputs, name: str, cancel: threading
     context: dict[str, JsonValue] = given.model_dump(mode="json", exclude={"doer"})
     context["prompt"] = doer_prompt(given)
     context["feedback"] = given.previous.feedback if given.previous else ""
-    called = call(task, name, context, timeout_s=task.timeout_s, cancel=cancel)
+    quick = given.doer is not None and given.doer.quick
+    called = call(task, name, context, timeout_s=task.timeout_s, cancel=cancel, quick=quick)
     who = f"doer {name!r}"
     bad = failure(called.result, who=who, timeout_s=task.timeout_s)
     if bad is not None:

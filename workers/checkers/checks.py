@@ -86,7 +86,8 @@ def _by_callable(
     task: BodyTask, given: CheckInputs, name: str, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
     context: dict[str, JsonValue] = given.model_dump(mode="json", exclude={"checker", "doer"})
-    called = call(task, name, context, timeout_s=timeout_s, cancel=cancel)
+    quick = given.checker.quick
+    called = call(task, name, context, timeout_s=timeout_s, cancel=cancel, quick=quick)
     who = f"Checker {name!r}"
     early = _early_end(called.result, who=who, timeout_s=timeout_s)
     if early is not None:

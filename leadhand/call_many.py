@@ -1,0 +1,88 @@
+"""Calls functions of one folder that are declared quick, one after the other, in one process.
+
+`python -P -m leadhand.call_many FD`: FD is a socket. Each line that comes is a JSON object of a
+name, its context and its environment; each answer is a line too: a word as `leadhand.call` writes
+it, the value, what was printed, and whether the process goes on. It ends when a file of the folder
+that was imported has changed (the word is then `stale`, and nothing was called), and after a call
+that left a thread or a process behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from leadhand.call import as_json, called, look_here_first
+
+#: Characters of what a call prints that are kept.
+PRINTED = 64 * 1024
+
+
+def main(number: int) -> int:
+    """Answer until nobody asks any more, or what was imported may not be used again."""
+    look_here_first()
+    here = str(Path.cwd())
+    seen: dict[str, tuple[int, int]] = {}
+    with socket.socket(fileno=number) as link, link.makefile("rb") as asked:
+        for line in asked:
+            if any(_stamp(file) != stamp for file, stamp in seen.items()):
+                link.sendall(b'["stale", null, "", false]\n')
+                return 0
+            known = len(sys.modules)
+            answer = _answer(json.loads(line), here)
+            if len(sys.modules) != known:
+                _remember(seen, here)
+            goes_on = not _left_something()
+            said = f"{answer[:-1]}, {json.dumps(goes_on)}]\n"
+            link.sendall(said.encode())
+            if not goes_on:
+                return 0
+    return 0
+
+
+def _answer(asked: dict[str, Any], here: str) -> str:
+    """The word, the value and what was printed, as a JSON list."""
+    os.chdir(here)
+    os.environ.update(asked["env"])  # noqa: TID251 - what the function reads, not what we do
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        word, value = called(asked["name"], asked["context"])
+    told = json.dumps(printed.getvalue()[-PRINTED:])
+    return f"{as_json(word, value)[:-1]}, {told}]"
+
+
+def _remember(seen: dict[str, tuple[int, int]], here: str) -> None:
+    """Note the files of the folder that are imported by now."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file not in seen and file.startswith(here + os.sep):
+            seen[file] = _stamp(file)
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    with contextlib.suppress(OSError):
+        found = os.stat(file)  # noqa: PTH116 - a look at each file for each call
+        return found.st_mtime_ns, found.st_size
+    return 0, 0
+
+
+def _left_something() -> bool:
+    """Whether a call left a thread or a process behind, which must not outlive it for long."""
+    if threading.active_count() > 1:
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
