@@ -12,6 +12,7 @@ from app.views import SessionView
 from leadhand.etags import etag
 
 JSON_LINES = "application/jsonl"
+MARKDOWN = "text/markdown; charset=utf-8"
 
 
 def answer(

@@ -69,7 +69,7 @@ class PageQuery(Query):
     #: How many at most.
     limit: Limit = 50
     #: The `next` of the page before.
-    cursor: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    cursor: Annotated[str, Field(min_length=1, max_length=500, pattern="^[!-~]+$")] | None = None
 
 
 class SessionsQuery(SessionFilter, PageQuery):
@@ -89,6 +89,11 @@ class DeleteQuery(Query):
 class ExportQuery(Query):
     #: Everything as one JSON object, or the ledger alone as JSON Lines.
     part: Literal["all", "ledger"] = "all"
+
+
+class TranscriptQuery(PageQuery):
+    #: A page of it as JSON, or all of it as Markdown, for people.
+    format: Literal["json", "markdown"] = "json"
 
 
 class EventsQuery(Query):
@@ -149,7 +154,7 @@ class Bulk(Body):
     #: For `delete`: abort those first that have not ended.
     force: bool = False
     #: The `next` of the call before: go on behind where it ended.
-    cursor: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    cursor: Annotated[str, Field(min_length=1, max_length=500, pattern="^[!-~]+$")] | None = None
 
 
 class Answers(Body):

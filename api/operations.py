@@ -31,6 +31,7 @@ from app.views import (
     ResultView,
     SessionView,
     StepView,
+    TranscriptEntry,
     WorkerView,
 )
 from leadhand.any_document import AnyDocument
@@ -129,6 +130,13 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("sessions.explain", "GET", "Say why a session waits or ended, and what to do next",
               (gives(ExplainView, "Why, down to the root cause, and commands that can be run."),)),
+    Operation(
+        "sessions.transcript", "GET", "Read what agents and people said in a session, in order",
+        (Says(200, "Some of it; or all of it, as Markdown.",
+              {JSON: Page[TranscriptEntry], "text/markdown": str},
+              headers=("Content-Disposition",)),),
+        query=bodies.TranscriptQuery,
+    ),
     Operation(
         "sessions.export", "GET", "Take along everything that is kept of a session",
         (Says(200, "Everything as one object, or the ledger alone line by line.",

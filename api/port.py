@@ -29,6 +29,7 @@ from app.views import (
     SessionView,
     StepView,
     Submitted,
+    TranscriptEntry,
     WorkerView,
 )
 from app.watching import Lately
@@ -96,6 +97,12 @@ class Engine(Protocol):
     def steps(self, session: str, *, limit: int, cursor: str | None) -> Page[StepView]: ...
 
     def ledger(self, session: str, *, limit: int, cursor: str | None) -> Page[LedgerEntry]: ...
+
+    def transcript(
+        self, session: str, *, limit: int, cursor: str | None
+    ) -> Page[TranscriptEntry]: ...
+
+    def transcript_text(self, session: str) -> Iterator[str]: ...
 
     def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from api import bodies
-from api.answers import JSON_LINES, answer, attachment, session_answer
+from api.answers import JSON_LINES, MARKDOWN, answer, attachment, session_answer
 from api.auth import allow, current_caller, current_owner
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
@@ -69,6 +69,13 @@ class Sessions:
     def explain(self, session: str) -> Response:
         bodies.query(NoQuery)
         return answer(self._engine.explain(session))
+
+    def transcript(self, session: str) -> Response:
+        asked = bodies.query(bodies.TranscriptQuery)
+        if asked.format == "markdown":
+            text = "".join(self._engine.transcript_text(session))
+            return attachment(text, MARKDOWN, f"{session}.md")
+        return answer(self._engine.transcript(session, limit=asked.limit, cursor=asked.cursor))
 
     def stop(self, session: str) -> Response:
         bodies.body(bodies.NoBody)
@@ -139,6 +146,7 @@ def blueprint(engine: Engine) -> Blueprint:
         sessions.steps,
         sessions.ledger,
         sessions.explain,
+        sessions.transcript,
         sessions.export,
     ):
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)

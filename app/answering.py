@@ -26,7 +26,7 @@ def give_answer(engine: Engine, session: str, text: str, address: str | None) ->
     found = address or _only(session, asking)
     if found not in asking:
         return _require_given(engine, ref, found, text)
-    outcome = Outcome(word="succeeded", text=text)
+    outcome = Outcome(word="succeeded", text=text, prompt=_question(engine, ref, found))
     answer = engine.answer(ref, found, outcome, fence=asking[found], by="person")
     if answer.word != "settled":
         _require_given(engine, ref, found, text)
@@ -41,6 +41,13 @@ def questions(engine: Engine, ref: SessionRef) -> dict[str, int]:
         for address, record in engine.store.steps(ref, parked).items()
         if record.parked is not None and record.parked.get("on") == "human"
     }
+
+
+def _question(engine: Engine, ref: SessionRef, address: str) -> str | None:
+    """What the step asks, for the transcript."""
+    record = engine.store.steps(ref, [address]).get(address)
+    question = record.parked.get("question") if record and record.parked else None
+    return question if isinstance(question, str) else None
 
 
 def _only(session: str, asking: dict[str, int]) -> str:

@@ -34,6 +34,7 @@ from app.steering import Control, Seen, SeenLimit, Steering
 from app.store import Store
 from app.submitting import About, Submitting
 from app.tokens import Tokens
+from app.transcript import records_of
 from app.transitions import Carrier, Transitions
 from app.views import SessionView
 from app.watching import Watch
@@ -110,6 +111,8 @@ class Engine:
         self.export = self.reader.export
         self.steps = self.reader.steps
         self.ledger = self.reader.ledger
+        self.transcript = self.reader.transcript
+        self.transcript_text = self.reader.transcript_text
         self.events = self.reader.events
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
@@ -225,6 +228,7 @@ class Engine:
             arguments,
             outcome=outcome.model_dump_json(exclude_none=True),
             ledger=entry or "",
+            said=records_of(work.step, grant.address, outcome, attempt=grant.attempt),
         )
         self.transitions.after(ref, answer)
         return answer
@@ -302,7 +306,8 @@ class Engine:
             **_said(outcome),
         }
         text = outcome.model_dump_json(exclude_none=True)
-        answer = self.transitions.run("answer", ref, arguments, outcome=text)
+        said = records_of(program.step(address), address, outcome)
+        answer = self.transitions.run("answer", ref, arguments, outcome=text, said=said)
         self.transitions.dispatch(ref, answer)
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from app.agents_here import agents_of
 from app.catalog import Catalog
@@ -24,6 +24,7 @@ from app.results import result_of
 from app.states import ENDED, FINAL, SessionStatus
 from app.store import Store
 from app.texts import cut
+from app.transcript import as_markdown
 from app.views import (
     AgentView,
     Event,
@@ -34,6 +35,7 @@ from app.views import (
     ResultView,
     SessionView,
     StepView,
+    TranscriptEntry,
     WorkerView,
 )
 
@@ -110,6 +112,32 @@ class Reader:
         lines = self._store.lines(ref, "ledger", start, start + limit)
         items = [LedgerEntry.model_validate_json(line) for line in lines[:limit]]
         return Page(items=items, next=encoded(start + limit) if len(lines) > limit else None)
+
+    def transcript(
+        self, session: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """What was said, oldest first."""
+        ref = self._ref(session)
+        start = number_of(cursor)
+        lines = self._store.lines(ref, "transcript", start, start + limit)
+        items = [_said(line, start + n) for n, line in enumerate(lines[:limit], 1)]
+        # Whoever follows goes on from where there is nothing yet.
+        return Page(items=items, next=encoded(start + limit) if len(lines) > limit else None)
+
+    def transcript_text(self, session: str) -> Iterator[str]:
+        """All of it as Markdown, part by part. Raises SessionUnknown before the first."""
+        fields = self._fields(self._ref(session))
+        title = fields.get("label") or fields["name"]
+        return as_markdown(title, self._all_said(session))
+
+    def _all_said(self, session: str) -> Iterator[TranscriptEntry]:
+        cursor: str | None = None
+        while True:
+            page = self.transcript(session, limit=_MANY, cursor=cursor)
+            yield from page.items
+            if page.next is None:
+                return
+            cursor = page.next
 
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
@@ -303,6 +331,12 @@ class Reader:
         if "status" not in fields:
             raise SessionUnknown(ref.id)
         return fields
+
+
+def _said(line: str, seq: int) -> TranscriptEntry:
+    """A record of the transcript; where it stands is its number."""
+    kept = json.loads(line)
+    return TranscriptEntry(seq=seq, at=iso(kept.pop("at_ms")), **kept)
 
 
 def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:

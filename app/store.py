@@ -114,6 +114,7 @@ class Store:
         *,
         outcome: str = "",
         ledger: str = "",
+        said: Sequence[str] = (),
     ) -> Answer:
         """Run a transition on one session."""
         keys = (self.keys.base(ref), self.keys.program(program), self.keys.everywhere(""))
@@ -121,8 +122,8 @@ class Store:
         given = {k: v for k, v in arguments.items() if v is not None}
         given |= {"member": ref.member, "session": ref.id}
         with self._away():
-            said = (*keys, str(now), json.dumps(given), outcome, ledger)
-            return Answer.model_validate_json(self._scripts.call(verb, said))
+            args = (*keys, str(now), json.dumps(given), outcome, ledger, *said)
+            return Answer.model_validate_json(self._scripts.call(verb, args))
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
         """Look for what is past its time: recent (somebody just did), or due with the lists."""

@@ -16,6 +16,8 @@ from redis.retry import Retry
 #: A connection that was idle for longer may be half-open: to learn that costs a time-out, a new
 #: one next to nothing.
 TRUSTED_S = 10.0
+#: The parts of a command before its keys.
+_HEAD = 3
 
 
 class Scripts:
@@ -35,8 +37,9 @@ class Scripts:
         self._idle: list[tuple[int, float, ConnectionInterface]] = []
 
     def call(self, name: str, values: Sequence[str]) -> bytes:
-        """What the script answers to three keys and four arguments."""
-        command = b"".join([self._heads[name], *map(_part, values)])
+        """What the script answers to three keys and its arguments."""
+        count = b"*%d\r\n" % (_HEAD + len(values))
+        command = b"".join([count, self._heads[name], *map(_part, values)])
         connection = self._taken()
         try:
             return self._retry.call_with_retry(
@@ -82,9 +85,9 @@ def _said(connection: ConnectionInterface, command: bytes) -> bytes:
 
 
 def _head(text: str) -> bytes:
-    """EVALSHA as it goes over the wire, up to its keys: three of them, and four arguments."""
+    """EVALSHA as it goes over the wire, up to its keys: there are three of them."""
     name = sha1(text.encode()).hexdigest()  # noqa: S324 - what Redis calls a script
-    return b"*10\r\n" + b"".join(map(_part, ("EVALSHA", name, "3")))
+    return b"".join(map(_part, ("EVALSHA", name, "3")))
 
 
 def _part(value: str) -> bytes:

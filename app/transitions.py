@@ -61,10 +61,13 @@ class Transitions:
         *,
         outcome: str = "",
         ledger: str = "",
+        said: Sequence[str] = (),
     ) -> Answer:
         """Run a transition on a session; its answer is the caller's to dispatch."""
         program = self._registry.facts(ref).program
-        return self._store.run(verb, ref, program, arguments, outcome=outcome, ledger=ledger)
+        return self._store.run(
+            verb, ref, program, arguments, outcome=outcome, ledger=ledger, said=said
+        )
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""

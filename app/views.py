@@ -139,6 +139,32 @@ class LedgerEntry(View):
     output_tokens: int = 0
 
 
+class TranscriptEntry(View):
+    """Something that was said in a session: to an agent, by it, by a person, or noted beside."""
+
+    #: Its place in the transcript, from 1.
+    seq: int
+    at: str
+    address: str
+    label: str
+    role: Literal["user", "assistant", "human", "note"]
+    text: str
+    #: Whether this is only the beginning and the end; the whole is in the outcome at its address.
+    cut: bool = False
+    #: Which step of its list in the flow's file it is, from 1.
+    index: int | None = None
+    #: How many loops lie around it, and which turn of the innermost it is.
+    depth: int = 0
+    iteration: int | None = None
+    agent: str | None = None
+    identifier: str | None = None
+    attempt: int = 0
+    verdict: str | None = None
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
 class PhaseView(View):
     """One phase of a workflow, after it ran."""
 

@@ -36,6 +36,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    TranscriptEntry,
     WorkerView,
 )
 
@@ -146,6 +147,18 @@ def event_page(id_: str, after: str | None, limit: int | None) -> Ask[Page[Event
 
 def export(id_: str) -> Ask[ExportView]:
     return _reads(ExportView, Call("GET", session_path(id_, "export")))
+
+
+def transcript(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[TranscriptEntry]]:
+    params = _given(limit=limit, cursor=cursor)
+    return _reads(
+        Page[TranscriptEntry], Call("GET", session_path(id_, "transcript"), params=params)
+    )
+
+
+def transcript_text(id_: str) -> Ask[str]:
+    call = Call("GET", session_path(id_, "transcript"), params={"format": "markdown"})
+    return Ask(call, lambda answer: answer.checked().text)
 
 
 def export_text(id_: str, part: Literal["all", "ledger"]) -> Ask[str]:

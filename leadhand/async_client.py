@@ -37,6 +37,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    TranscriptEntry,
     WorkerView,
 )
 
@@ -146,6 +147,16 @@ class AsyncClient:
     def events(self, session: str, after: str | None = None) -> AsyncIterator[Event]:
         """Each event after the one named, old ones first, until the session has ended."""
         return follow_async(self._transport, session, after=after or BEGINNING)
+
+    async def transcript(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """Some of what agents and people said in a session, in order."""
+        return await self._ask(asks.transcript(session, limit, cursor))
+
+    async def transcript_text(self, session: str) -> str:
+        """All of it as Markdown."""
+        return await self._ask(asks.transcript_text(session))
 
     async def event_page(
         self, session: str, *, after: str | None = None, limit: int | None = None

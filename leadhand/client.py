@@ -35,6 +35,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    TranscriptEntry,
     WorkerView,
 )
 
@@ -135,6 +136,16 @@ class Client:
     def events(self, session: str, after: str | None = None) -> Iterator[Event]:
         """Each event after the one named, old ones first, until the session has ended."""
         return follow(self._transport, session, after=after or BEGINNING)
+
+    def transcript(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """Some of what agents and people said in a session, in order."""
+        return self._ask(asks.transcript(session, limit, cursor))
+
+    def transcript_text(self, session: str) -> str:
+        """All of it as Markdown."""
+        return self._ask(asks.transcript_text(session))
 
     def event_page(
         self, session: str, *, after: str | None = None, limit: int | None = None

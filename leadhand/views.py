@@ -146,6 +146,28 @@ class LedgerEntry(View):
     output_tokens: int = 0
 
 
+class TranscriptEntry(View):
+    """Something that was said in a session: to an agent, by it, by a person, or noted beside."""
+
+    seq: int
+    at: str
+    address: str
+    label: str
+    role: Literal["user", "assistant", "human", "note"]
+    text: str
+    cut: bool = False
+    index: int | None = None
+    depth: int = 0
+    iteration: int | None = None
+    agent: str | None = None
+    identifier: str | None = None
+    attempt: int = 0
+    verdict: str | None = None
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
 class PhaseView(View):
     """One phase of a workflow, after it ran."""
 

@@ -31,6 +31,7 @@ from app.listing import Looked
 from app.pictures import iso
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.tokens import Owner, Tokens
+from app.transcript import as_markdown
 from app.views import (
     AgentView,
     Event,
@@ -51,6 +52,7 @@ from app.views import (
     SessionView,
     StepView,
     Submitted,
+    TranscriptEntry,
     WorkerView,
 )
 from app.watching import Lately
@@ -141,6 +143,10 @@ class MemoryShelf:
         return {}
 
 
+SAID = TranscriptEntry(
+    seq=1, at=AT, address="loop~1[1]/do", label="do", role="assistant", text="# done", depth=1,
+    iteration=1, agent="a",
+)  # fmt: skip
 ENTRY = LedgerEntry(loop="loop", run=1, iteration=1, verdict="retry", feedback="more")
 
 
@@ -339,6 +345,13 @@ class MemoryEngine:
     def ledger(self, session: str, *, limit: int, cursor: str | None) -> Page[LedgerEntry]:
         self.session(session)
         return Page[LedgerEntry](items=[])
+
+    def transcript(self, session: str, *, limit: int, cursor: str | None) -> Page[TranscriptEntry]:
+        self.session(session)
+        return Page[TranscriptEntry](items=[SAID])
+
+    def transcript_text(self, session: str) -> Iterator[str]:
+        return as_markdown(self.session(session).name, iter([SAID]))
 
     def events(self, session: str, *, after: str, limit: int, block_ms: int = 0) -> list[Event]:
         MemoryEngine.session(self, session)

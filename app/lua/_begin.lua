@@ -1,6 +1,7 @@
 -- What every transition begins with: its arguments, the clock, the session, and rooms for what changes.
 -- KEYS: the session's base, the program, the base across sessions.
--- ARGV: now in ms (0: the server's own clock), arguments (JSON), outcome (JSON, kept as it is), ledger entry (the same)
+-- ARGV: now in ms (0: the server's own clock), arguments (JSON), outcome (JSON, kept as it is), ledger entry (the
+-- same), records of the transcript (the same, any number)
 local A = cjson.decode(ARGV[2])
 local now = tonumber(ARGV[1])
 if now == 0 then

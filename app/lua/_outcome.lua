@@ -87,6 +87,17 @@ local function finish(address, step, word, verdict, reason, text)
   stop_if_idle()
 end
 
+-- What was said goes into the one transcript of the session, in the order in which outcomes came.
+local function write_transcript(address)
+  for n = 5, #ARGV do
+    local entry = ARGV[n]:sub(1, -2) .. string.format(',"at_ms":%d}', now)
+    local said = cjson.decode(entry)
+    local beginning = said.text:sub(1, 200):gsub('[\192-\255][\128-\191]*$', '')   -- whole characters
+    emit('transcript.added', address, {seq = redis.call('RPUSH', K.transcript, entry), role = said.role,
+      label = said.label, agent = said.agent, identifier = said.identifier, text = beginning})
+  end
+end
+
 -- Where a conversation goes on is kept with the outcome that says so; nothing instead forgets it.
 local function keep_thread(address)
   local talk = route(path_of(address)).talk

@@ -10,6 +10,7 @@ if step.state ~= 'parked' or step.fence ~= A.fence then
 end
 step.answered_by = A.by
 if A.child then use_of_child(A.child, address) end
+write_transcript(address)
 finish(address, step, A.word, A.verdict, A.reason, A.text)
 dispatch()
 flush()

@@ -17,6 +17,7 @@ end
 if step.state ~= 'running' then return reply('superseded') end
 step.settled = A.fence
 use_of_attempt(address, step, A.usage)
+write_transcript(address)
 if A.word == 'failed' then
   fail_attempt(address, step, A.reason, A.retryable, A.text)
 else

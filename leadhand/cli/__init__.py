@@ -22,6 +22,7 @@ _COMMANDS = {
     "watch": "leadhand.cli.watch",
     "wait": "leadhand.cli.wait",
     "logs": "leadhand.cli.logs",
+    "transcript": "leadhand.cli.transcript",
     "stop": "leadhand.cli.control",
     "resume": "leadhand.cli.control",
     "abort": "leadhand.cli.control",

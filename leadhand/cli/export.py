@@ -19,7 +19,7 @@ import click
     help="Everything as one JSON object, or the ledger alone as JSON Lines.",
 )  # fmt: skip
 def export_command(*, session: str, path: Path | None, part: Literal["all", "ledger"]) -> int:
-    """Write down all that is kept of SESSION, before its time is over."""
+    """Write down all that is kept of SESSION, before it goes."""
     from leadhand.cli.connecting import connected, tell
 
     with connected() as client:

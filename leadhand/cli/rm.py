@@ -9,7 +9,7 @@ import click
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Abort those first that have not ended.")
 def rm_command(*, sessions: tuple[str, ...], force: bool) -> int:
-    """Forget sessions that have ended, with all that is kept of them."""
+    """Forget ended sessions, with all that is kept of them."""
     from leadhand.cli.connecting import connected
 
     with connected() as client:

@@ -130,10 +130,16 @@ class Drive:
     hinted: list[str] = field(default_factory=list)
 
     def run(
-        self, verb: Verb, arguments: Mapping[str, Any], *, outcome: str = "", ledger: str = ""
+        self,
+        verb: Verb,
+        arguments: Mapping[str, Any],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+        said: Sequence[str] = (),
     ) -> Answer:
         answer = self.bench.store.run(
-            verb, self.ref, self.program.hash, arguments, outcome=outcome, ledger=ledger
+            verb, self.ref, self.program.hash, arguments, outcome=outcome, ledger=ledger, said=said
         )
         self.hinted += [hint.address for hint in answer.hints]
         return answer

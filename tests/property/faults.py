@@ -575,6 +575,25 @@ FAULTS = [
         "  local over = spent_before(A.budget or {})\n  if over then\n",
         "  local over = spent_before(A.budget or {})\n  if false then\n",
     ),
+    # The transcript
+    Fault(
+        "what was said is written again with each repetition",
+        "settle",
+        "if step.settled == A.fence then\n",
+        "if step.settled == A.fence then\n  write_transcript(address)\n",
+    ),
+    Fault(
+        "what was said is not told",
+        "_outcome",
+        "emit('transcript.added', address, {",
+        "local _ = ({",
+    ),
+    Fault(
+        "only the first thing that was said is written",
+        "_outcome",
+        "for n = 5, #ARGV do",
+        "for n = 5, math.min(5, #ARGV) do",
+    ),
     # Conversations
     Fault(
         "two speak in one conversation at once", "_locks", "  if r.talk then\n", "  if false then\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -141,6 +141,8 @@ class Model:
         self.allowance: int | None = None
         #: Where each conversation goes on.
         self.threads: dict[str, str] = {}
+        #: The transcript.
+        self.said: list[str] = []
         self.exited: tuple[str, int] = ("", 0)
         self.steered: str | None = None
         self.children: dict[str, Child] = {}
@@ -202,7 +204,8 @@ class Model:
     def settle(
         self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
         retryable: bool, expand: dict[str, list[str]], usage: Mapping[str, int],
-        thread: Mapping[str, str] | None, busy: dict[str, int] | None = None,
+        thread: Mapping[str, str] | None, said: Sequence[str],
+        busy: dict[str, int] | None = None,
     ) -> str:  # fmt: skip
         step = self.steps.get(address)
         if step is None or (step.fence, step.nonce) != (fence, nonce):
@@ -213,6 +216,9 @@ class Model:
             return "superseded"
         step.settled = fence
         self._use_all(step, usage)
+        for text in said:
+            self.said.append(text)
+            self._tell("transcript.added", address)
         if word == "failed" and busy and step.busy < busy["tries"] and step.block.open:
             step.busy += 1
             self._come_back(step, busy.get("after_ms", 1000 * 2 ** (step.busy - 1)))

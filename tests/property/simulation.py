@@ -120,6 +120,7 @@ class Simulation:
             worker="w",
             usage=random_usage(choose),
             thread=choose((None, {}, self._thread(), self._thread())),
+            said=choose(((), (), (self.bench.nonce(),), (self.bench.nonce(), "and so on"))),
         )
         if not fair and choose((False, False, True)):
             self.repeat(choose, last=1)
@@ -351,8 +352,9 @@ class Simulation:
             case _:
                 text = json.dumps({"word": arguments.get("word")})
                 outcome = text if verb in ("settle", "answer") else ""
-                given = {k: v for k, v in arguments.items() if v is not None}
-                answer = drive.run(cast("Verb", verb), given, outcome=outcome)
+                given = {k: v for k, v in arguments.items() if v is not None and k != "said"}
+                said = [json.dumps({"text": text}) for text in arguments.get("said", ())]
+                answer = drive.run(cast("Verb", verb), given, outcome=outcome, said=said)
         if verb == "park" and answer.word == "parked":
             self.fences.append((arguments["address"], int(answer.fence or 0)))
         known = {(g.address, g.fence) for g in self.grants}
@@ -459,7 +461,7 @@ class Simulation:
         key, store = self.drive.key, self.bench.store
         pipe = self.bench.redis.pipeline(transaction=False)
         pipe.hgetall(key("session")).hgetall(key("steps")).hgetall(key("turns"))
-        pipe.hgetall(key("threads"))
+        pipe.hgetall(key("threads")).lrange(key("transcript"), 0, -1)
         sets = ("live", "running", "parked", "open", "hinted", "waiting")
         for part in sets:
             pipe.zrange(key(part), 0, -1)
@@ -469,7 +471,7 @@ class Simulation:
         pipe.xrange(key("events"), self._event)
         pipe.zrange(store.keys.everywhere("errands"), 0, -1)
         names = (
-            "session", "steps", "turns", "threads", *sets,
+            "session", "steps", "turns", "threads", "transcript", *sets,
             "leases", "ready", "ledger", "events", "errands",
         )  # fmt: skip
         seen = dict(zip(names, pipe.execute(), strict=True))
@@ -480,6 +482,7 @@ class Simulation:
     def _check_session(self, seen: dict[str, Any]) -> None:
         assert seen["session"]["status"] == self.model.status
         assert seen["threads"] == self.model.threads
+        assert [json.loads(line)["text"] for line in seen["transcript"]] == self.model.said
         counted = {name: int(seen["session"].get(name, 0)) for name in COUNTERS}
         assert counted == {name: self.model.counters[name] for name in COUNTERS}
 

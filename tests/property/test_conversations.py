@@ -95,3 +95,23 @@ def test_conversations_go_with_their_session(world: World) -> None:
     assert world.engine.store._redis.ttl(threads) > 0
     world.engine.delete(ref.id)
     assert not world.engine.store._redis.exists(threads)
+
+
+def test_what_was_said_stands_in_one_order_and_is_told(world: World) -> None:
+    ref = begun(world, agent("first"), agent("last"))
+    for name, text in (("first", "eins"), ("last", "zwei" + "ü" * 300)):
+        outcome = Outcome(word="succeeded", prompt=f"say {name}", text=text)
+        world.settle(ref, world.grant(ref, name), outcome)
+    page = world.engine.transcript(ref.id, limit=3)
+    assert [(e.seq, e.role, e.text) for e in page.items] == [
+        (1, "user", "say first"), (2, "assistant", "eins"), (3, "user", "say last"),
+    ]  # fmt: skip
+    (last,) = world.engine.transcript(ref.id, limit=3, cursor=page.next).items
+    assert (last.seq, last.agent, last.identifier) == (4, "claude", "main")
+    told = [e for e in world.engine.events(ref.id) if e.type == "transcript.added"]
+    assert [event.fields["seq"] for event in told] == [1, 2, 3, 4]
+    beginning = told[-1].fields["text"]
+    assert isinstance(beginning, str)
+    assert last.text.startswith(beginning)
+    assert 190 <= len(beginning.encode()) <= 200
+    assert "## 4. last · assistant (claude|main)" in "".join(world.engine.transcript_text(ref.id))

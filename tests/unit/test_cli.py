@@ -20,8 +20,8 @@ from tests.scripted_api import TOKEN, Script, scripted_api
 from tests.waiting import wait_until
 
 COMMANDS = (
-    "spawn", "workflow", "flow", "flows", "answer", "exit", "ls", "show", "watch",
-    "wait", "logs", "stop", "resume",
+    "spawn", "workflow", "flow", "flows", "answer", "exit", "ls", "show", "explain", "watch",
+    "wait", "logs", "transcript", "stop", "resume",
     "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents",
     "up", "worker", "api", "doctor",
 )  # fmt: skip

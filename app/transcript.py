@@ -1,0 +1,105 @@
+"""Pure: what is written down of who said what: agents, those who told them, and people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from app.outcomes import Outcome, Usage
+from app.program import Action, Step, iteration_of
+from app.texts import cut
+from app.views import TranscriptEntry
+
+#: Characters of a text that a record keeps; the whole is in the step's outcome.
+TEXT = 8000
+#: What the script knows, or the reader: where the record stands, and when it was written.
+_LATER = {"seq", "at"}
+
+
+def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) -> list[str]:
+    """The records (JSON) of one outcome, in order; none of steps in which nobody speaks."""
+    about = _about(step, address, attempt)
+    return [
+        entry.model_dump_json(exclude_defaults=True, exclude=_LATER)
+        for entry in _entries(step, outcome, about)
+    ]
+
+
+def _entries(
+    step: Step, outcome: Outcome, about: Mapping[str, JsonValue]
+) -> Iterator[TranscriptEntry]:
+    is_human = step.action is Action.HUMAN
+    speaks = step.action is Action.AGENT or outcome.prompt is not None or step.conversation
+    if outcome.word == "skipped" or not (speaks or is_human):
+        return
+    if outcome.prompt is not None:
+        yield _entry(about, "note" if is_human else "user", outcome.prompt)
+    if outcome.text:
+        role = "human" if is_human else "assistant"
+        entry = _entry(about, role, outcome.text)
+        yield entry.model_copy(update={"verdict": outcome.verdict} | _used(outcome.usage))
+    if outcome.word == "failed":
+        why = outcome.reason.text if outcome.reason else "it failed"
+        used = {} if outcome.text else _used(outcome.usage)
+        yield _entry(about, "note", f"failed: {why}").model_copy(update=used)
+    if outcome.thread is not None and outcome.thread.id is None:
+        yield _entry(about, "note", f"conversation {outcome.thread.conversation} is forgotten")
+
+
+def _entry(about: Mapping[str, JsonValue], role: str, text: str) -> TranscriptEntry:
+    said = {"role": role, "text": cut(text, TEXT), "cut": len(text) > TEXT}
+    return TranscriptEntry.model_validate({"seq": 0, "at": "", **about, **said})
+
+
+def _about(step: Step, address: str, attempt: int) -> dict[str, JsonValue]:
+    """Where in the program it was said, by whom, and in which conversation."""
+    agent, _, identifier = (step.conversation or "").partition("|")
+    origin, depth = step.origin, address.count("[")
+    return {
+        "address": address,
+        "label": step.label or step.id,
+        "index": origin.index if origin else None,
+        "depth": depth,
+        "iteration": iteration_of(address) if depth else None,
+        "agent": (origin and origin.agent) or agent or _agent_of(step),
+        "identifier": (origin and origin.identifier) or identifier or None,
+        "attempt": attempt,
+    }
+
+
+def _agent_of(step: Step) -> str | None:
+    """The agent that its inputs name, as a doer, a checker or one who decides."""
+    for value in (step.inputs.get("doer"), step.inputs.get("checker"), step.inputs):
+        agent = value.get("agent") if isinstance(value, dict) else None
+        if isinstance(agent, str):
+            return agent
+    return None
+
+
+def _used(usage: Usage | None) -> dict[str, JsonValue]:
+    return {} if usage is None else usage.model_dump()
+
+
+def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]:
+    """The transcript for people to read, part by part."""
+    yield f"# {title}\n"
+    for entry in entries:
+        yield f"\n## {entry.seq}. {_headline(entry)}\n\n{_quoted(entry.text)}\n"
+
+
+def _headline(entry: TranscriptEntry) -> str:
+    who = "|".join(part for part in (entry.agent, entry.identifier) if part)
+    parts = [entry.label, entry.role + (f" ({who})" if who else "")]
+    if entry.iteration is not None:
+        parts.append(f"iteration {entry.iteration}")
+    if entry.verdict is not None:
+        parts.append(entry.verdict)
+    if entry.cost_usd is not None:
+        parts.append(f"${entry.cost_usd:.4f}")
+    return " · ".join([*parts, entry.at])
+
+
+def _quoted(text: str) -> str:
+    """A text so that its own headings do not look like ours."""
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"

@@ -1,0 +1,98 @@
+"""What is written down of who said what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.outcomes import Outcome, Thread, Usage
+from app.program import Action, Step
+from app.reasons import Reason, ReasonCode
+from app.transcript import TEXT, as_markdown, records_of
+from app.views import TranscriptEntry
+
+ADDRESS = "outer~1[2]/inner~1[3]/ask"
+
+
+def step(action: Action = Action.AGENT, **more: Any) -> Step:
+    return Step.model_validate({"id": "ask", "action": action, **more})
+
+
+def said(step: Step, outcome: Outcome, **more: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in records_of(step, ADDRESS, outcome, **more)]
+
+
+def test_an_agent_is_told_something_and_answers():
+    outcome = Outcome(
+        word="succeeded", prompt="do it", text="done", verdict=None,
+        usage=Usage(cost_usd=0.5, input_tokens=3, output_tokens=1),
+    )  # fmt: skip
+    talk = step(conversation="claude|main", label="Ask")
+    place = {
+        "address": ADDRESS, "label": "Ask", "depth": 2, "iteration": 3, "agent": "claude",
+        "identifier": "main", "attempt": 2,
+    }  # fmt: skip
+    assert said(talk, outcome, attempt=2) == [
+        {**place, "role": "user", "text": "do it"},
+        {**place, "role": "assistant", "text": "done", "cost_usd": 0.5, "input_tokens": 3,
+         "output_tokens": 1},
+    ]  # fmt: skip
+
+
+def test_a_flows_own_words_go_before_those_of_its_program():
+    origin = {"path": "steps[1]", "kind": "llm", "index": 2, "total": 3, "agent": "claude",
+              "identifier": "main"}  # fmt: skip
+    talk = step(conversation="0123abcd|0123", origin=origin)
+    (record,) = said(talk, Outcome(word="succeeded", text="done"))
+    assert (record["index"], record["agent"], record["identifier"]) == (2, "claude", "main")
+
+
+def test_a_failure_is_noted_with_what_it_cost():
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="no such program")
+    outcome = Outcome(word="failed", reason=reason, usage=Usage(cost_usd=0.25))
+    (note,) = said(step(), outcome)
+    assert (note["role"], note["text"], note["cost_usd"]) == (
+        "note", "failed: no such program", 0.25,
+    )  # fmt: skip
+
+
+def test_a_person_answers_a_question():
+    outcome = Outcome(word="succeeded", prompt="May I?", text="yes")
+    roles = [(record["role"], record["text"]) for record in said(step(Action.HUMAN), outcome)]
+    assert roles == [("note", "May I?"), ("human", "yes")]
+
+
+def test_a_checker_agent_speaks_and_a_command_does_not():
+    accepts = Outcome(word="succeeded", verdict="accept", text="fine", prompt="judge")
+    check = step(Action.CHECK, inputs={"checker": {"agent": "codex"}})
+    assert [(r["role"], r["agent"]) for r in said(check, accepts)] == [
+        ("user", "codex"), ("assistant", "codex"),
+    ]  # fmt: skip
+    assert said(step(Action.CHECK), accepts.model_copy(update={"prompt": None})) == []
+    assert said(step(Action.TOOL), Outcome(word="succeeded", text="7")) == []
+    assert said(step(), Outcome(word="skipped")) == []
+
+
+def test_a_forgotten_conversation_is_noted():
+    thread = Thread(conversation="claude|main")
+    forget = step(Action.TOOL, conversation="claude|main")
+    (note,) = said(forget, Outcome(word="succeeded", thread=thread))
+    assert note["text"] == "conversation claude|main is forgotten"
+
+
+def test_a_long_text_is_cut_and_says_so():
+    (record,) = said(step(), Outcome(word="succeeded", text="x" * 50_000))
+    assert len(record["text"]) <= TEXT
+    assert record["cut"] is True
+
+
+def test_markdown_keeps_headings_of_a_text_apart_from_its_own():
+    entry = TranscriptEntry(
+        seq=1, at="2026-11-21", address=ADDRESS, label="Ask", role="assistant",
+        text="# Mine\n\nyes", agent="claude", identifier="main", iteration=3, verdict="accept",
+        cost_usd=0.5,
+    )  # fmt: skip
+    assert "".join(as_markdown("Flow: x", iter([entry]))) == (
+        "# Flow: x\n\n## 1. Ask · assistant (claude|main) · iteration 3 · accept · $0.5000 ·"
+        " 2026-11-21\n\n> # Mine\n>\n> yes\n"
+    )
