@@ -115,9 +115,8 @@ local function again(address, step, due)
   make_ready(address, step)
 end
 
--- Tried again at a time to come; whoever makes the next attempt is told what failed.
+-- Tried again at a time to come.
 local function come_back(address, step, reason, wait)
-  step.failure = A.failure or (reason and reason.text)
   emit('step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
   again(address, step, math.floor(now + wait))
   stop_if_idle()
@@ -142,6 +141,7 @@ local function fail_attempt(address, step, reason, retryable, text)
     return finish(address, step, 'failed', A.verdict, reason, text)
   end
   local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
+  step.failure = A.failure or (reason and reason.text)   -- the next attempt is told
   come_back(address, step, reason, wait * (A.jitter or 1))
 end
 

@@ -164,7 +164,15 @@ TALK = ("The word is heron.", "Keep it.", "Which was the word?", "Do you know a 
 
 
 def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
-    world.scripted(lambda asked: Say(f"I heard {asked.prompt.strip()}"))
+    refused = set[str]()
+
+    def answer(asked: Asked) -> Reply:
+        if asked.prompt.strip() == TALK[1] and asked.path not in refused:
+            refused.add(asked.path)
+            return Refuse(429)
+        return Say(f"I heard {asked.prompt.strip()}")
+
+    world.scripted(answer)
     first = world.fleet.worker("one")
     session = world.run(
         *(step for agent in WHO.values() for step in _first_words(agent)),
@@ -184,6 +192,8 @@ def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
         assert list(asked) == list(TALK)
         assert asked[TALK[2]].heard(TALK[0])
         assert asked[TALK[2]].heard(f"I heard {TALK[1]}")
+        kept = [text for role, text in asked[TALK[2]].said if TALK[1] in text and role == "user"]
+        assert len(kept) == 1, "the attempt that failed has left nothing"
         assert not asked[TALK[3]].heard("heron"), "another identifier is another talk"
         outcomes = [world.outcome(session, f"{agent}.{turn}") for turn in range(4)]
         assert [o.usage.input_tokens for o in outcomes if o.usage] == [1000] * 4, "each its own"

@@ -506,8 +506,10 @@ def test_busy_step_comes_back_when_it_was_asked_to_and_counts_no_failed_attempt(
 
 def test_busy_step_that_is_not_busy_any_more_goes_on(bench: Bench):
     drive = bench.start(program(step("a"), step("b")))
-    drive.do("a", "failed", busy={"tries": 1, "after_ms": 0})
-    assert drive.do("a").word == "settled"
+    drive.do("a", "failed", busy={"tries": 1, "after_ms": 0}, failure="it is busy")
+    grant = drive.take("a")
+    assert grant.failure is None, "that is nothing to do better"
+    assert drive.settle(grant).word == "settled"
     drive.do("b")
     drive.ended_well("completed")
 

@@ -60,7 +60,7 @@ def test_claude_and_codex_are_ready_made_and_can_be_replaced(tmp_path) -> None:
     assert book.agent("claude").command == ("my-claude",)
     assert book.agent("codex").argv(prompt="go", thread="t1") == (
         *("codex", "exec", "--skip-git-repo-check", "--json"),
-        *("--sandbox", "workspace-write", "resume", "t1", "-"),
+        *("--sandbox", "workspace-write", "fork", "t1", "-"),
     )
     assert AgentBook().agent("claude").argv(prompt="go", model="opus", role="checker") == (
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),

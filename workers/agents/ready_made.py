@@ -23,7 +23,8 @@ _CLAUDE = Agent(
     doer_args=("--permission-mode", "acceptEdits", "--allowedTools", "Bash"),
     checker_args=("--allowedTools", "Bash", "--disallowedTools", "Edit,Write,NotebookEdit"),
     model_args=("--model", "{model}"),
-    resume_args=("--resume", "{thread}"),
+    # Each turn has an id of its own: one that failed is not part of what the next goes on with.
+    resume_args=("--resume", "{thread}", "--fork-session"),
     env=(
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
@@ -68,7 +69,7 @@ _CODEX = Agent(
     doer_args=("--sandbox", "workspace-write"),
     checker_args=("--sandbox", "read-only"),
     model_args=("--model", "{model}"),
-    resume_args=("resume", "{thread}", "-"),
+    resume_args=("fork", "{thread}", "-"),
     env=("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME", *_NETWORK),
     output="lines",
     answer="[type=item.completed].item[type=agent_message].text",
