@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from celery import Celery, chain, chord, signature
 from celery.canvas import Signature
-from kombu.exceptions import OperationalError
 
 from app import decide
 from app.keys import SessionRef
@@ -42,7 +41,7 @@ class Canvas:
         try:
             for canvas in self.build(ref, program, hints):
                 canvas.apply_async()
-        except OperationalError as error:
+        except Exception as error:  # noqa: BLE001 - a broker that is away has many names in kombu
             log.warning("hints not sent", extra={"session": ref.id, "why": type(error).__name__})
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
@@ -51,7 +50,8 @@ class Canvas:
             with self._celery.connection_for_read() as connection:
                 channel: Any = connection.default_channel
                 return {queue: _depth(channel, queue) for queue in queues}
-        except OperationalError:
+        except Exception as error:  # noqa: BLE001 - see publish
+            log.warning("queues not asked", extra={"why": type(error).__name__})
             return {}
 
     def strays(
@@ -64,7 +64,8 @@ class Canvas:
         try:
             with self._celery.connection_for_read() as connection:
                 return list(standing(connection.default_channel, gone, drop=drop))
-        except OperationalError:
+        except Exception as error:  # noqa: BLE001 - see publish
+            log.warning("queues not asked", extra={"why": type(error).__name__})
             return []
 
     def build(

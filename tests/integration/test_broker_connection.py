@@ -8,7 +8,10 @@ import pytest
 from kombu import Connection
 
 from app.settings import Settings
+from leadhand.documents import LoopDocument
 from tasks.celery_app import make_celery
+from tasks.transport import HintChannel
+from tasks.wiring import make_engine
 from tests.wire import Wire
 
 
@@ -35,3 +38,28 @@ def test_kombu_of_itself_would_end_it(broker_url: str) -> None:
         connection = Connection(wire.url, transport="kombu.transport.redis:Transport")
         with pytest.raises(AttributeError, match="hostname"):
             lose(connection, wire)
+
+
+def test_a_hint_that_cannot_be_sent_is_no_fault_of_who_submits(
+    store_url: str, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a reset kombu publishes on a channel without a connection, and stumbles over it."""
+
+    def stumble(*_: object, **__: object) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'client'")
+
+    monkeypatch.setattr(HintChannel, "_put", stumble)
+    engine, _ = make_engine(Settings(redis_url=store_url, broker_url=broker_url, secret="s"))
+    document = LoopDocument.model_validate({"task": "t", "checkers": ["true"]})
+    session = engine.submit(document).session
+    assert engine.session(session).status == "active"
+
+
+def test_a_broker_that_is_gone_is_taken_for_empty(store_url: str, broker_url: str) -> None:
+    with Wire(broker_url) as wire:
+        settings = Settings(redis_url=store_url, broker_url=wire.url, secret="s")
+        engine, _ = make_engine(settings)
+        assert engine.watch.queues() == []
+    document = LoopDocument.model_validate({"task": "t", "checkers": ["true"]})
+    engine.submit(document)
+    assert [queue.depth for queue in engine.watch.queues()] == [0]
