@@ -47,6 +47,11 @@ def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
         "Worker hosts that told of themselves lately, by place.",
         _by("place", Counter(worker.place for worker in fleet.workers)),
     )
+    yield Family(
+        "leadhand_exports_owed",
+        "Sessions that stay past their time because their export cannot be written.",
+        (Sample(fleet.exports_owed),),
+    )
     yield from _overdue({"leases": fleet.leases, "ready": fleet.ready})
 
 

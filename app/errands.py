@@ -9,8 +9,9 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from app.archive import keep
 from app.children import gone, outcome_of_child
-from app.errors import ControlRefused, SessionStillRuns, SessionUnknown
+from app.errors import ControlRefused, ExportOwed, SessionStillRuns, SessionUnknown
 from app.keys import SessionRef
 from app.states import SessionStatus
 from app.steering import PARENT_DID
@@ -50,11 +51,24 @@ def _do(engine: Engine, verb: str, ref: SessionRef) -> None:
         case "delete":
             engine.end_for_good(ref)
         case "forget":
-            engine.delete(ref.id)
+            _forget(engine, ref)
         case "stop" | "resume" | "abort":
             _steer(engine, ref, verb)
         case _:
             log.warning("errand of an unknown kind", extra={"session": ref.id, "verb": verb})
+
+
+def _forget(engine: Engine, ref: SessionRef) -> None:
+    """A session's time is over; where its export is owed, that is written first."""
+    fields = engine.store.fields(ref)
+    if fields.get("export"):
+        try:
+            keep(engine.export(ref.id), engine.settings.export_dir)
+        except ExportOwed as error:
+            if engine.settings.export_dir is not None:
+                engine.store.fleet().owe(ref.id, error.why)
+            raise
+    engine.delete(ref.id)
 
 
 def deliver(engine: Engine, child: SessionRef) -> None:

@@ -15,6 +15,7 @@ LeadhandError
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             what a session would run was not signed here
+├── ExportOwed              a session stays, for its export could not be written
 ├── ProgramNewer            a newer version wrote what the session runs
 ├── TokenUnknown            no token has this id
 ├── QuotaPassed             the token's sessions have used what they may
@@ -198,6 +199,18 @@ class SpecForeign(LeadhandError):
 
     def __str__(self) -> str:
         return f"nothing of session {self.session!r} is run here: {self.why}"
+
+
+class ExportOwed(LeadhandError):
+    """A session stays past its time, for its export could not be written."""
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(session, why)
+        self.session = session
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} stays until its export is written: {self.why}"
 
 
 class ProgramNewer(LeadhandError):

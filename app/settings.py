@@ -74,6 +74,8 @@ class Settings(BaseModel):
     budget_wall_s: float = Field(default=30 * 24 * 3600, gt=0, le=365 * 24 * 3600)
     budget_cost_usd: float = Field(default=1_000, gt=0, le=1_000_000)
     budget_tokens: int = Field(default=1_000_000_000, ge=1)
+    #: Where a session's export is written before it goes; none: it goes without.
+    export_dir: Path | None = None
     #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
     #: at any port.
     webhook_hosts: tuple[Host, ...] = ()
@@ -154,6 +156,7 @@ _PLAIN = {
     "budget_wall_s": "LEADHAND_BUDGET_WALL_S",
     "budget_cost_usd": "LEADHAND_BUDGET_COST_USD",
     "budget_tokens": "LEADHAND_BUDGET_TOKENS",
+    "export_dir": "LEADHAND_EXPORT_DIR",
     "inventory_s": "LEADHAND_INVENTORY_S",
     "drain_s": "LEADHAND_DRAIN_S",
     "worker_name": "LEADHAND_WORKER_NAME",

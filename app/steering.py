@@ -288,8 +288,8 @@ class Steering:
         except SessionUnknown:
             return None  # the sweep was faster
         self._store.errand_done(f"delete|{ref.member}")
-        if view.status not in ENDED:
-            return view
+        if view.status not in ENDED or self._store.fields(ref).get("rings"):
+            return view  # it goes once its end has come, and was told to whoever asked for that
         self._transitions.errand(f"forget|{ref.member}")
         return None
 

@@ -49,6 +49,16 @@ class FleetShelf:
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("limits")))
 
+    def owe(self, session: str, why: str) -> None:
+        """Note why a session's export could not be written; it goes with the session."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("owed"), session, why)
+
+    def owed(self) -> dict[str, str]:
+        """The sessions that stay because their export could not be written, and why."""
+        with self._away():
+            return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("owed")))
+
     def _below(self, part: str, lock: str) -> list[str]:
         key, low, high = self._keys.everywhere(part), f"[{lock}<", f"({lock}="
         with self._away():

@@ -256,6 +256,7 @@ class Submitting:
             ),
             "schema": str(program.schema_version),
             "window": str(self._settings.window),
+            "export": "1" if self._settings.export_dir else "",
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
         }

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from app.engine import Engine
-from app.errors import ProgramNewer, SessionUnknown, StoreAway
+from app.errors import ExportOwed, ProgramNewer, SessionUnknown, StoreAway
 from app.keys import SessionRef
 from app.records import Answer
 from app.store import Due
@@ -82,6 +82,10 @@ def _the_rest_goes_on(engine: Engine, due: Due, member: str) -> Iterator[None]:
         raise
     except SessionUnknown:
         engine.store.due_no_more(due, member)
+    except ExportOwed as error:
+        log.warning("a session stays", extra={"session": error.session, "why": error.why})
+        there_is = engine.settings.export_dir is not None
+        engine.store.put_off(due, member, PUT_OFF_MS if there_is else NEWER_MS)
     except ProgramNewer as error:
         log.info("left to a newer version", extra={"member": member, "why": str(error)})
         engine.store.put_off(due, member, NEWER_MS)

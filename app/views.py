@@ -348,6 +348,10 @@ class FleetView(View):
     leases: Overdue
     #: Ready steps that are to be hinted again.
     ready: Overdue
+    #: How many sessions stay past their time because their export cannot be written.
+    exports_owed: int = 0
+    #: Why one of them cannot.
+    export_trouble: str | None = None
 
 
 class Limit(View):

@@ -87,6 +87,7 @@ class Watch:
     def fleet(self) -> FleetView:
         """Everything at once."""
         workers, running, now = self._inventories(), self._running(), self._store.now_ms()
+        owed = self._store.fleet().owed()
         return FleetView(
             at=iso(now),
             sessions=self.sessions(),
@@ -94,6 +95,8 @@ class Watch:
             workers=_with_load(workers, running),
             leases=self.overdue("leases", now),
             ready=self.overdue("ready", now),
+            exports_owed=len(owed),
+            export_trouble=next(iter(owed.values()), None),
         )
 
     def sessions(self) -> dict[str, int]:

@@ -346,6 +346,8 @@ class FleetView(View):
     workers: list[WorkerView]
     leases: Overdue
     ready: Overdue
+    exports_owed: int = 0
+    export_trouble: str | None = None
 
 
 class ExportView(View):

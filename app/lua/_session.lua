@@ -9,11 +9,17 @@ local function set_status(status, reason)
 end
 
 -- Nothing is kept for ever: an ended session is deleted by an errand; its keys' own TTL, a day
--- later, is the net below.
+-- later, is the net below. One whose export is owed is never lost to that net: its errand waits until
+-- the export is written.
+local TELL_MS = 60000   -- one that goes at its end stays for so long, until its webhook has been told
+local EXPORT_S = 10 * 365 * 24 * 3600
 local function keep_until_deleted()
   S.retention = redis.call('HGET', K.session, 'retention_' .. S.status) or S.retention
-  keep_s = S.retention + 24 * 3600
-  redis.call('ZADD', G.errands, now + S.retention * 1000, 'forget|' .. A.member)
+  local owed = redis.call('HGET', K.session, 'export') == '1'
+  keep_s = S.retention + (owed and EXPORT_S or 24 * 3600)
+  local wait = S.retention * 1000
+  if wait == 0 and S.rings ~= '' then wait = TELL_MS end
+  redis.call('ZADD', G.errands, now + wait, 'forget|' .. A.member)
 end
 
 -- Whether the session is still what its caller saw; those who did not look do not mind.

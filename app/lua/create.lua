@@ -39,6 +39,9 @@ end
 redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
 for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end
 redis.call('HSET', K.session, 'status', 'active', 'created', now)
+if A.parent and redis.call('HGET', A.parent.base .. 'session', 'export') == '1' then
+  redis.call('HSET', K.session, 'export', '1')   -- a tree is kept as a whole
+end
 local token = A.owner and A.owner.token or A.parent and token_of(A.parent.base)
 if token then own(token, A.owner and A.owner.size) end
 redis.call('ZADD', G.sessions, now, A.session)

@@ -5,7 +5,7 @@ local RUNS = {active = true, stopping = true, exiting = true, aborting = true}
 if not session() then return reply('unknown') end
 if not is_as_seen() then answer.status = S.status return reply('changed') end
 if RUNS[S.status] and A.force then
-  redis.call('HSET', K.session, 'retention', 0)
+  redis.call('HSET', K.session, 'retention', 0, 'export', '')   -- who deletes it means it
   for _, status in ipairs(A.force) do redis.call('HDEL', K.session, 'retention_' .. status) end
   redis.call('ZADD', G.errands, now, 'delete|' .. A.member)
   return reply('doomed')
@@ -19,6 +19,7 @@ owner_rests()
 if S.parent ~= '' then redis.call('SREM', cjson.decode(S.parent).base .. 'children', A.session) end
 for _, key in pairs(K) do redis.call('DEL', key) end
 redis.call('DEL', GLOBAL .. 'id:' .. A.session)
+redis.call('HDEL', G.owed, A.session)
 redis.call('ZREM', G.sessions, A.session)
 redis.call('ZREM', GLOBAL .. 'status:' .. S.status, A.session)
 redis.call('SREM', GLOBAL .. 'users:' .. A.program, A.session)

@@ -169,6 +169,11 @@ def backlog(fleet: FleetView) -> Iterator[Finding]:
         yield Finding("warn", "sweep", overdue_line(fleet), mend)
     else:
         yield Finding("ok", "sweep", "nothing is overdue")
+    if fleet.exports_owed:
+        stay = plural(fleet.exports_owed, "session")
+        text = f"{stay} past their time: the export fails, {plain(fleet.export_trouble or '')}"
+        mend = "let the API and the workers write in LEADHAND_EXPORT_DIR"
+        yield Finding("warn", "exports", text, mend)
     for queue in fleet.queues:
         if queue.ready and not queue.consumers:
             text = f"{plural(queue.ready, 'step')} in {plain(queue.queue)}, and no worker for them"

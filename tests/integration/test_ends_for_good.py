@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from app.archive import keep
 from app.engine import Engine, Seen
-from app.errors import SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
+from app.errors import ExportOwed, SessionChanged, SessionStillRuns, SessionUnknown, SettingInvalid
 from app.settings import Settings
 from app.sweeping import sweep
-from app.views import SessionView
+from app.views import ExportView, SessionView
 from leadhand.etags import etag, seen_in
 from tests.silent_engine import loop, silent_engine
 
@@ -171,3 +175,91 @@ def test_what_changed_within_one_ms_has_changed_all_the_same(engine):
     engine.control(session, "stop")
     with pytest.raises(SessionChanged):
         engine.control(session, "abort", seen=before)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def keeper(store_url, clock, archive) -> Engine:
+    """An engine whose sessions are exported before they go."""
+    return silent_engine(store_url, clock=clock, retention_s=3600, export_dir=archive)
+
+
+def later(engine: Engine, clock: Clock, ms: int) -> None:
+    clock.now += ms
+    sweep(engine)
+
+
+def test_a_session_is_exported_whole_before_it_goes(keeper, clock, archive):
+    session = keeper.submit(loop()).session
+    keeper.control(session, "abort", reason="enough")
+    before = keeper.export(session).model_dump(exclude={"exported_at"})
+    later(keeper, clock, HOUR)
+    assert is_gone(keeper, session)
+    (day,) = archive.iterdir()
+    names = {file.name: file for file in day.iterdir()}
+    name = f"{session}-{clock.now - HOUR}"
+    assert set(names) == {f"{name}.json", f"{name}.ledger.jsonl"}
+    kept = json.loads(names[f"{name}.json"].read_text())
+    assert ExportView.model_validate(kept).model_dump(exclude={"exported_at"}) == before
+    assert {file.stat().st_mode & 0o777 for file in names.values()} == {0o600}
+
+
+def test_a_session_stays_until_its_export_can_be_written(keeper, clock, archive, redis_client):
+    archive.parent.mkdir(exist_ok=True)
+    archive.write_text("in the way")
+    session = keeper.submit(loop()).session
+    keeper.control(session, "abort")
+    for _ in range(3):
+        later(keeper, clock, 48 * HOUR)
+        assert not is_gone(keeper, session)
+    fleet = keeper.watch.fleet()
+    assert (fleet.exports_owed, "archive" in str(fleet.export_trouble)) == (1, True)
+    # Not even the net below deletions takes it.
+    ttl = redis_client.ttl(f"lh:{{{session}}}:{session}:session")
+    assert ttl > 365 * 24 * 3600
+    archive.unlink()
+    later(keeper, clock, HOUR)
+    assert is_gone(keeper, session)
+    assert len([*archive.glob("*/*")]) == 2
+    assert keeper.watch.fleet().exports_owed == 0
+
+
+def test_whoever_has_no_such_folder_leaves_it_to_the_others(keeper, engine, clock, archive):
+    session = keeper.submit(loop()).session
+    keeper.control(session, "abort")
+    later(engine, clock, 2 * HOUR)  # a worker's sweep, without the setting
+    assert not is_gone(engine, session)
+    assert engine.watch.fleet().exports_owed == 0  # that is no trouble
+    later(keeper, clock, 2_000)
+    assert is_gone(keeper, session)
+    assert len([*archive.glob("*/*.json")]) == 1
+
+
+def test_who_deletes_a_session_by_hand_means_it(keeper, clock, archive):
+    ended, running = (keeper.submit(loop()).session for _ in range(2))
+    keeper.control(ended, "abort")
+    keeper.delete(ended)
+    keeper.delete(running, force=True)
+    held, grant = busy(keeper)
+    keeper.delete(held, force=True)
+    hand_back(keeper, held, grant)
+    later(keeper, clock, HOUR)
+    assert all(is_gone(keeper, session) for session in (ended, running, held))
+    assert not archive.exists()
+
+
+def test_a_writer_that_dies_half_way_leaves_nothing_that_looks_whole(keeper, archive, monkeypatch):
+    session = keeper.submit(loop()).session
+    keeper.control(session, "abort")
+
+    def dies(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("app.archive.os.fsync", dies)
+    with pytest.raises(ExportOwed, match="No space left"):
+        keep(keeper.export(session), archive)
+    assert [*archive.glob("*/[!.]*")] == []

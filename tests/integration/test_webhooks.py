@@ -19,7 +19,7 @@ import pytest
 from pydantic import JsonValue
 
 from app.engine import About, Engine
-from app.errors import InvalidDocument
+from app.errors import InvalidDocument, SessionUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.posting import post
@@ -217,6 +217,20 @@ def test_a_session_that_was_deleted_has_nothing_to_tell(engine, hooks, at, redis
     assert redis_client.zcard("lh:hooks") == 0
     assert redis_client.keys("lh:{*") == []
     assert at.received == []
+
+
+def test_a_session_that_is_deleted_by_force_tells_of_its_end_first(engine, hooks, at, clock):
+    session = engine.submit(loop(webhook={"url": at.url})).session
+    view = engine.delete(session, force=True)
+    assert view is not None
+    assert view.status == "aborted"
+    sweep(engine)
+    assert hooks.deliver(only(hooks.due(9))) == "arrived"
+    assert json.loads(at.received[0].body)["session"]["status"] == "aborted"
+    clock.now += 60_000
+    sweep(engine)
+    with pytest.raises(SessionUnknown):
+        engine.session(session)
 
 
 def test_a_session_that_is_resumed_tells_of_its_next_end_too(engine, hooks, at, clock):
