@@ -60,6 +60,7 @@ def _about(step: Step, address: str, attempt: int) -> dict[str, JsonValue]:
         "address": address,
         "label": step.label or step.id,
         "index": origin.index if origin else None,
+        "total": origin.total if origin else None,
         "depth": depth,
         "iteration": iteration_of(address) if depth else None,
         "agent": (origin and origin.agent) or agent or _agent_of(step),
@@ -91,6 +92,8 @@ def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]
 def _headline(entry: TranscriptEntry) -> str:
     who = "|".join(part for part in (entry.agent, entry.identifier) if part)
     parts = [entry.label, entry.role + (f" ({who})" if who else "")]
+    if entry.index is not None:
+        parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
         parts.append(f"iteration {entry.iteration}")
     if entry.verdict is not None:

@@ -151,8 +151,9 @@ class TranscriptEntry(View):
     text: str
     #: Whether this is only the beginning and the end; the whole is in the outcome at its address.
     cut: bool = False
-    #: Which step of its list in the flow's file it is, from 1.
+    #: Which of how many steps of its list in the flow's file it is, from 1.
     index: int | None = None
+    total: int | None = None
     #: How many loops lie around it, and which turn of the innermost it is.
     depth: int = 0
     iteration: int | None = None

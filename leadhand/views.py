@@ -157,6 +157,7 @@ class TranscriptEntry(View):
     text: str
     cut: bool = False
     index: int | None = None
+    total: int | None = None
     depth: int = 0
     iteration: int | None = None
     agent: str | None = None

@@ -72,6 +72,8 @@ def _shown(entry: TranscriptEntry) -> Iterator[str]:
 
     who = "|".join(part for part in (entry.agent, entry.identifier) if part)
     parts = [plain(entry.label), entry.role + (f" {plain(who)}" if who else "")]
+    if entry.index is not None:
+        parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
         parts.append(f"iteration {entry.iteration}")
     if entry.verdict is not None:

@@ -36,6 +36,7 @@ YES = {TURNS[4], TURNS[10], TURNS[11]}
 #: Depth and iteration of each: the page stands in two loops, the plan in one.
 PLACES = [(1, 1), (2, 1), (2, 1), (2, 2), (2, 2), (1, 1),
           (1, 2), (2, 1), (2, 1), (2, 2), (2, 2), (1, 2)]  # fmt: skip
+PAGES = [(1, 2), (2, 2)] * 2
 Trouble = Callable[["Drive", str], None]
 
 
@@ -134,6 +135,10 @@ def kill(drive: Drive, address: str) -> None:
 def all_in_order(drive: Drive) -> None:
     assert drive.settled() == TURNS
     assert drive.status == "completed"
+    said = drive.world.engine.transcript(drive.ref.id, limit=50, cursor=None).items
+    assert [one.address for one in said] == TURNS
+    assert [(one.depth, one.iteration) for one in said] == PLACES
+    assert [(one.index, one.total) for one in said] == [(1, 3), *PAGES, (3, 3)] * 2
     lines = [drive.world.engine.ledger(drive.ref.id, limit=50, cursor=None).items][0]
     assert [(e.loop, e.iteration, e.verdict) for e in lines] == [
         ("chapters/pages", 1, "retry"), ("chapters/pages", 2, "accept"), ("chapters", 1, "retry"),
