@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -13,8 +12,6 @@ from app.redaction import without_keys
 from workers import environment
 from workers.body_task import BodyTask
 
-#: What variables are called that hold secrets, where an entry does not say that it needs them.
-_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
 #: A shorter value is no secret worth the name, and stands in every text.
 _SHORTEST = 8
 
@@ -35,10 +32,7 @@ def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
 
 def secrets_of(task: BodyTask, held: Mapping[str, str]) -> frozenset[str]:
     """The values of what any agent of this worker is handed, and the body's own token."""
-    agents = task.agents.agents.values()
-    named = {name for agent in agents for name in agent.env if _SECRET.search(name)}
-    named |= {name for agent in agents for name in agent.needed}
-    values = {held.get(name, "") for name in named} | {task.token}
+    values = {held.get(name, "") for name in task.agents.secret_names} | {task.token}
     return frozenset(value for value in values if len(value) >= _SHORTEST)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,6 +14,8 @@ from pydantic_core import ErrorDetails
 from workers.agents.entries import Agent, ChatModel, Entry, Name, Prices, Told
 from workers.agents.errors import AgentsFileInvalid, AgentUnknown
 from workers.agents.ready_made import READY_MADE
+
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
 
 
 class _File(BaseModel):
@@ -37,6 +41,13 @@ class AgentBook(BaseModel):
         for file in files:
             agents.update(_read(file).agents)
         return cls(agents=agents)
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        """The variables that hold secrets: what an agent needs, and what is called like one."""
+        agents = self.agents.values()
+        named = {name for agent in agents for name in agent.env if _SECRET.search(name)}
+        return frozenset(named | {name for agent in agents for name in agent.needed})
 
     def agent(self, name: str) -> Agent:
         """The agent of that name. Raises AgentUnknown naming those that are."""
