@@ -6,15 +6,18 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from app.errors import StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Loop, Program, Step
 from app.submitting import About
+from leadhand.redis_server import RedisServer
 from tests import real_agents
 from tests.integration.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
@@ -51,8 +54,8 @@ prices = {{input_usd = 2, output_usd = 10}}
 class World:
     """A fleet whose agents ask a model of the test's."""
 
-    def __init__(self, folder: Path, model: ModelServer, fleet: Fleet) -> None:
-        self.folder, self.model, self.fleet = folder, model, fleet
+    def __init__(self, folder: Path, model: ModelServer, fleet: Fleet, server: RedisServer) -> None:
+        self.folder, self.model, self.fleet, self.server = folder, model, fleet, server
         self.engine = fleet.engine
         (folder / "codex").mkdir()
         (folder / "codex" / "config.toml").write_text(CODEX.format(url=model.url))
@@ -92,6 +95,19 @@ class World:
         kept = self.engine.store.outcomes(SessionRef(session, session))
         return Outcome.model_validate_json(kept[address])
 
+    def restart_redis(self) -> None:
+        """Kill it, and start it again on what it wrote down."""
+        self.server.kill()
+        self.server.relaunch()
+
+        def answers() -> bool:
+            with suppress(StoreAway):
+                self.engine.ping()
+                return True
+            return False
+
+        wait_until(answers, timeout=20)
+
     def answer(self, session: str, address: str) -> None:
         """Answer the question of a step that waits for somebody."""
         ref = SessionRef(session, session)
@@ -110,11 +126,12 @@ def _is_of_ours(asked: Asked) -> bool:
 
 
 @pytest.fixture
-def world(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[World]:
-    with model_server(lambda asked: Say("unscripted")) as model:
-        fleet = Fleet(tmp_path, store_url, broker_url, lease_s=6)
+def world(tmp_path: Path) -> Iterator[World]:
+    redis = RedisServer(tmp_path / "redis" / ".leadhand")
+    with redis as server, model_server(lambda asked: Say("unscripted")) as model:
+        fleet = Fleet(tmp_path, server.url, server.url.removesuffix("/0") + "/1", lease_s=6)
         try:
-            yield World(tmp_path, model, fleet)
+            yield World(tmp_path, model, fleet, server)
         finally:
             fleet.close()
 
@@ -182,6 +199,7 @@ def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
     )  # fmt: skip
     wait_until(lambda: world.parked(session, "pause") is not None, timeout=90)
     world.fleet.kill(first)
+    world.restart_redis()
     world.fleet.worker("two")
     world.answer(session, "pause")
     assert world.ended(session) == "completed"
