@@ -72,6 +72,14 @@ class PageQuery(Query):
     cursor: Annotated[str, Field(min_length=1, max_length=500, pattern="^[!-~]+$")] | None = None
 
 
+class DiffsQuery(PageQuery):
+    """Which iteration's differences are asked for, and which part of them."""
+
+    #: They may be long.
+    limit: Annotated[int, Field(ge=1, le=20), BeforeValidator(_whole_number)] = 10
+    iteration: Annotated[int, Field(ge=1), BeforeValidator(_whole_number)] | None = None
+
+
 class SessionsQuery(SessionFilter, PageQuery):
     """Which sessions are asked for, and which part of them."""
 

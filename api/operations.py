@@ -17,6 +17,7 @@ from app.tokens import NewToken, TokenView
 from app.views import (
     AgentView,
     BulkView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -128,6 +129,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "sessions.ledger", "GET", "List a session's iterations, the oldest first",
         (gives(Page[LedgerEntry], "Some of them."),), query=bodies.PageQuery,
     ),
+    Operation("sessions.diffs", "GET", "Show what each doer changed in its folder",
+              (gives(Page[DiffView], "Some of it, in order."),), query=bodies.DiffsQuery),
     Operation("sessions.explain", "GET", "Say why a session waits or ended, and what to do next",
               (gives(ExplainView, "Why, down to the root cause, and commands that can be run."),)),
     Operation(

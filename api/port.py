@@ -14,6 +14,7 @@ from app.listing import Looked
 from app.tokens import Owner, Tokens
 from app.views import (
     AgentView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -148,6 +149,10 @@ class Engine(Protocol):
     ) -> Limit: ...
 
     def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool: ...
+
+    def diffs(
+        self, session: str, *, iteration: int | None = None, limit: int, cursor: str | None
+    ) -> Page[DiffView]: ...
 
     def explain(self, session: str) -> ExplainView: ...
 

@@ -32,6 +32,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.delete": Scope.CONTROL,
     "sessions.bulk": Scope.CONTROL,
     "sessions.explain": Scope.READ,
+    "sessions.diffs": Scope.READ,
     "sessions.export": Scope.READ,
     "workers.listed": Scope.READ,
     "agents.listed": Scope.READ,

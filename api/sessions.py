@@ -66,6 +66,14 @@ class Sessions:
         asked = bodies.query(PageQuery)
         return answer(self._engine.ledger(session, limit=asked.limit, cursor=asked.cursor))
 
+    def diffs(self, session: str) -> Response:
+        asked = bodies.query(bodies.DiffsQuery)
+        return answer(
+            self._engine.diffs(
+                session, iteration=asked.iteration, limit=asked.limit, cursor=asked.cursor
+            )
+        )
+
     def explain(self, session: str) -> Response:
         bodies.query(NoQuery)
         return answer(self._engine.explain(session))
@@ -146,6 +154,7 @@ def blueprint(engine: Engine) -> Blueprint:
         sessions.steps,
         sessions.ledger,
         sessions.explain,
+        sessions.diffs,
         sessions.transcript,
         sessions.export,
     ):

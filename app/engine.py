@@ -80,6 +80,14 @@ class Work(NamedTuple):
         return Path(self.facts.cwd, beneath) if self.facts.cwd else None
 
 
+class Left(NamedTuple):
+    """A working folder as the last attempt left it."""
+
+    digest: str | None
+    #: Whether the session was stopped since, so that somebody may have changed it.
+    compare: bool
+
+
 class Engine:
     """One per process. All methods raise StoreAway while Redis does not answer."""
 
@@ -111,6 +119,7 @@ class Engine:
         self.export = self.reader.export
         self.steps = self.reader.steps
         self.ledger = self.reader.ledger
+        self.diffs = self.reader.diffs
         self.transcript = self.reader.transcript
         self.transcript_text = self.reader.transcript_text
         self.events = self.reader.events
@@ -203,9 +212,24 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def settle(self, work: Work, outcome: Outcome, *, take: Sequence[str], worker: str) -> Answer:
+    def left(self, ref: SessionRef) -> Left:
+        """What the session's folder was like when somebody worked there last."""
+        found = self.store.values(ref, "session", ["digest", "compare"])
+        return Left(found.get("digest"), "compare" in found)
+
+    def settle(
+        self,
+        work: Work,
+        outcome: Outcome,
+        *,
+        take: Sequence[str],
+        worker: str,
+        patch: str | None = None,
+        changed: bool = False,
+    ) -> Answer:
         """Record what came of an attempt, once; quick steps that follow are granted to `take`.
 
+        `patch` is what it changed in its folder, `changed` whether that was another one before.
         The answer is settled, again (it is tried anew), repeated or superseded; its hints are the
         caller's to dispatch.
         """
@@ -217,6 +241,8 @@ class Engine:
             "worker": worker,
             "take": list(take),
             "expand": expand or None,
+            "patch": patch,
+            "changed": changed or None,
             "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
         }
         entry = entry_of(work.step, grant.address, ref.id, work.inputs, outcome)
@@ -234,12 +260,19 @@ class Engine:
         return answer
 
     def release(
-        self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
+        self,
+        ref: SessionRef,
+        grant: Grant,
+        *,
+        why: str,
+        usage: Usage | None = None,
+        digest: str | None = None,
     ) -> Answer:
         """Hand an attempt back, not counted; what it used is."""
         arguments = self._holder(grant) | {
             "why": why,
             "usage": _counted(usage) if usage is not None else None,
+            "digest": digest,
         }
         answer = self.transitions.run("release", ref, arguments)
         self.transitions.dispatch(ref, answer)

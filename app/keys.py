@@ -27,6 +27,7 @@ born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
 threads    hash    conversation, ``agent|identifier`` -> where its agent goes on with it (JSON)
 transcript  list   what was said, by whom, in order (JSON)
+diffs      hash    address of a doer -> what it changed in its folder (JSON, gzip, base64)
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
 
@@ -74,7 +75,7 @@ from typing import NamedTuple
 SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
-    "holding", "hooks", "threads", "transcript",
+    "holding", "hooks", "threads", "transcript", "diffs",
 )  # fmt: skip
 #: What belongs to all sessions.
 GLOBAL_PARTS = (

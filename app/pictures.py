@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from app.decide import queue_of
 from app.outcomes import MICROS
-from app.program import Loop, Program, Step, path_of
+from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
 from app.records import StepRecord, TurnRecord
-from app.views import BudgetLine, Counters, NodeProgress, RunningStep, StepView
+from app.views import BudgetLine, Counters, DiffView, NodeProgress, RunningStep, StepView
 
 #: The counters that are shown as they are.
 COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
@@ -31,6 +33,13 @@ def iso(at_ms: int) -> str:
     '1970-01-01T00:00:00.000+00:00'
     """
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def diff_view(address: str, packed: str) -> DiffView:
+    """What a doer changed, out of the form in which it is kept."""
+    told = json.loads(gzip.decompress(base64.b64decode(packed)))
+    loop = path_of(turn_of(block_of(address)))
+    return DiffView(address=address, loop=loop, iteration=iteration_of(address), **told)
 
 
 def node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:

@@ -16,8 +16,16 @@ from app.flow_notes import changes
 from app.inventories import believed
 from app.keys import SessionRef
 from app.listing import Listing
-from app.pictures import budget_lines, counters, iso, node_progress, running_step, step_view
-from app.program import Loop, Program, Step, by_number
+from app.pictures import (
+    budget_lines,
+    counters,
+    diff_view,
+    iso,
+    node_progress,
+    running_step,
+    step_view,
+)
+from app.program import Loop, Program, Step, by_number, iteration_of
 from app.reasons import Reason
 from app.records import StepRecord, TurnRecord
 from app.results import result_of
@@ -27,6 +35,7 @@ from app.texts import cut
 from app.transcript import as_markdown
 from app.views import (
     AgentView,
+    DiffView,
     Event,
     ExportView,
     LedgerEntry,
@@ -138,6 +147,26 @@ class Reader:
             if page.next is None:
                 return
             cursor = page.next
+
+    def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int = 10,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """What each doer changed in its folder, in order; of one iteration, or of all."""
+        ref = self._ref(session)
+        start = number_of(cursor)
+        known = sorted(self._store.names(ref, "diffs"), key=by_number)
+        meant = [a for a in known if iteration is None or iteration_of(a) == iteration]
+        shown = meant[start : start + limit]
+        kept = self._store.values(ref, "diffs", shown)
+        items = [diff_view(address, text) for address, text in kept.items()]
+        return Page(
+            items=items, next=encoded(start + limit) if len(meant) > start + limit else None
+        )
 
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0

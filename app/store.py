@@ -27,7 +27,7 @@ from app.views import Event
 #: The files that every transition is built on, in this order.
 _FOUNDATION = (
     "_begin", "_address", "_budget", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session",
-    "_outcome",
+    "_outcome", "_work",
 )  # fmt: skip
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",

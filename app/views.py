@@ -407,6 +407,19 @@ class BulkView(View):
     next: str | None = None
 
 
+class DiffView(View):
+    """What one doer changed in its folder."""
+
+    address: str
+    loop: str
+    iteration: int
+    #: Digests of the folder before and after.
+    before: str
+    after: str
+    #: As git shows it; cut where it is long.
+    patch: str
+
+
 class Cause(View):
     """One link of the chain from an end down to its root cause."""
 

@@ -23,6 +23,7 @@ from leadhand.transport import Answer, Call, Param
 from leadhand.views import (
     AgentView,
     BulkView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -138,6 +139,13 @@ def steps(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[StepView]
 def ledger(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[LedgerEntry]]:
     params = _given(limit=limit, cursor=cursor)
     return _reads(Page[LedgerEntry], Call("GET", session_path(id_, "ledger"), params=params))
+
+
+def diffs(
+    id_: str, iteration: int | None, limit: int | None, cursor: str | None
+) -> Ask[Page[DiffView]]:
+    params = _given(iteration=iteration, limit=limit, cursor=cursor)
+    return _reads(Page[DiffView], Call("GET", session_path(id_, "diffs"), params=params))
 
 
 def event_page(id_: str, after: str | None, limit: int | None) -> Ask[Page[Event]]:

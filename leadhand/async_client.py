@@ -24,6 +24,7 @@ from leadhand.transport import Reach
 from leadhand.views import (
     AgentView,
     BulkView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -261,6 +262,17 @@ class AsyncClient:
     async def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return await self._ask(asks.fleet())
+
+    async def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """What each doer changed in its folder, in order; of one iteration, or of all."""
+        return await self._ask(asks.diffs(session, iteration, limit, cursor))
 
     async def explain(self, session: str) -> ExplainView:
         """Why a session waits or why it ended, and what to do next."""

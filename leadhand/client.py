@@ -22,6 +22,7 @@ from leadhand.transport import Reach, Transport
 from leadhand.views import (
     AgentView,
     BulkView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -246,6 +247,17 @@ class Client:
     def fleet(self) -> FleetView:
         """The whole fleet at one glance."""
         return self._ask(asks.fleet())
+
+    def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """What each doer changed in its folder, in order; of one iteration, or of all."""
+        return self._ask(asks.diffs(session, iteration, limit, cursor))
 
     def explain(self, session: str) -> ExplainView:
         """Why a session waits or why it ended, and what to do next."""

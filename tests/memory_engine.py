@@ -34,6 +34,7 @@ from app.tokens import Owner, Tokens
 from app.transcript import as_markdown
 from app.views import (
     AgentView,
+    DiffView,
     Event,
     ExplainView,
     ExportView,
@@ -413,6 +414,12 @@ class MemoryEngine:
     def agents(self) -> list[AgentView]:
         self.ping()
         return [AgentView(name="claude", kind="command", command="claude -p", usable_at=["local"])]
+
+    def diffs(
+        self, session: str, *, iteration: int | None = None, limit: int, cursor: str | None
+    ) -> Page[DiffView]:
+        self.session(session)
+        return Page[DiffView](items=[])
 
     def explain(self, session: str) -> ExplainView:
         status = self.session(session).status

@@ -25,6 +25,7 @@ from tasks import tracing
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
 from workers.lease import Heart, Lease
+from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
 from workers.warm import Warm
 
@@ -147,12 +148,20 @@ class Attempts:
         if moved is not None:
             return moved
         _tell_of_its_begin(work)
+        look = self._look(work, lease)
         outcome = self._outcome(work, lease)
         if outcome is None:
             return None
         if _was_ended(outcome, lease):
-            return self._hand_back(ref, lease.grant, lease, outcome.usage)
-        return self._settle(work, outcome, lease, take)
+            return self._hand_back(ref, lease.grant, lease, outcome.usage, look)
+        return self._settle(work, outcome, lease, take, look)
+
+    def _look(self, work: Work, lease: Lease) -> Look | None:
+        """How the folder is that a doer is about to work in."""
+        if not is_looked_at(work) or self._outside(work) is not None:
+            return None
+        left = _patiently(lambda: self._engine.left(work.ref), lease)
+        return None if left is None else look_at(work, left, Path(self._engine.settings.spill))
 
     def _waits_for_another_lock(self, work: Work, lease: Lease) -> _Settled | None:
         """Two names of one folder are one lock: the attempt, handed back to wait for that one."""
@@ -188,12 +197,20 @@ class Attempts:
         return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
     def _hand_back(
-        self, ref: SessionRef, grant: Grant, lease: Lease, usage: Usage | None
+        self,
+        ref: SessionRef,
+        grant: Grant,
+        lease: Lease,
+        usage: Usage | None,
+        look: Look | None = None,
     ) -> _Settled | None:
         why = str(lease.why)
+        digest = look.digest() if look is not None and lease.ours else None
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
-        answer = _patiently(lambda: self._engine.release(ref, grant, why=why, usage=usage), lease)
+        answer = _patiently(
+            lambda: self._engine.release(ref, grant, why=why, usage=usage, digest=digest), lease
+        )
         return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
 
     def _task(self, work: Work, lease: Lease) -> BodyTask:
@@ -224,13 +241,19 @@ class Attempts:
             on_spent=lease.spent,
         )
 
-    def _settle(self, work: Work, outcome: Outcome, lease: Lease, take: int) -> _Settled | None:
+    def _settle(
+        self, work: Work, outcome: Outcome, lease: Lease, take: int, look: Look | None = None
+    ) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
+        outcome = look.seen(outcome) if look is not None else outcome
+        patch, changed = (look.patch, look.changed) if look is not None else (None, False)
         nonces = [next(self._nonces) for _ in range(take)]
         sent = time.monotonic()
 
         def settle() -> Answer:
-            return self._engine.settle(work, outcome, take=nonces, worker=self._worker)
+            return self._engine.settle(
+                work, outcome, take=nonces, worker=self._worker, patch=patch, changed=changed
+            )
 
         answer = _patiently(settle, lease)
         if answer is None:

@@ -84,6 +84,7 @@ end
 function verbs.resume()
   local failed = S.status == 'failed'
   keep_on()
+  compare_work()
   owe_children('resume')
   redis.call('HDEL', K.session, 'ended', 'reason')
   A.reason = nil

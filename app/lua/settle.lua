@@ -1,5 +1,6 @@
 -- A worker says what came of its attempt: recorded once, and what it releases is released once.
 -- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, usage?, expand?, ledger?,
+--    digest?, patch?, changed? (of the folder: what it is like now, what changed in it, and before that),
 --    take, lease_ms, jitter?, thread? (where its conversation goes on: kept, or nothing)
 -- Returns: settled | again (failed, tried anew) | repeated | superseded; with grants and hints
 local address = A.address
@@ -18,6 +19,7 @@ if step.state ~= 'running' then return reply('superseded') end
 step.settled = A.fence
 use_of_attempt(address, step, A.usage)
 write_transcript(address)
+keep_work(address)
 if A.word == 'failed' then
   fail_attempt(address, step, A.reason, A.retryable, A.text)
 else

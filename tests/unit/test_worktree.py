@@ -1,0 +1,186 @@
+"""The digest of a working folder and what changed in it; nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from workers import worktree
+from workers.worktree import Worktree
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent",
+       "GIT_OPTIONAL_LOCKS": "0",
+       "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+       "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=folder, env=ENV, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder: with signs"
+    folder.mkdir()
+    (folder / "one.txt").write_text("one\n")
+    return folder
+
+
+@pytest.fixture
+def repo(folder: Path) -> Path:
+    git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("ignored\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    return tmp_path / "shelf"
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_plain_folder_has_a_digest_of_names_and_contents(folder: Path, shelf: Path) -> None:
+    tree = Worktree(folder, shelf)
+    first = tree.snapshot()
+    assert str(first).startswith("files:")
+    assert tree.snapshot() == first
+    (folder / ".leadhand").mkdir()
+    (folder / ".leadhand" / "state").write_text("ours")
+    assert tree.snapshot() == first
+    seen = {first}
+    for change in (
+        lambda: (folder / "two.txt").write_text(""),
+        lambda: (folder / "one.txt").write_text("two\n"),
+        lambda: (folder / "one.txt").chmod(0o755),
+        lambda: (folder / "link").symlink_to("one.txt"),
+        lambda: (folder / "two.txt").rename(folder / "three.txt"),
+    ):
+        change()
+        seen.add(tree.snapshot())
+    assert len(seen) == 6
+    assert tree.patch(first, tree.snapshot()) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("FILES", 0), ("READ_BYTES", 1), ("SNAPSHOT_S", -1)])
+def test_a_folder_that_is_too_large_has_no_digest(folder, shelf, monkeypatch, name, value) -> None:
+    monkeypatch.setattr(worktree, name, value)
+    assert Worktree(folder, shelf).snapshot() is None
+
+
+@needs_git
+def test_git_says_what_counts_as_work(repo: Path, shelf: Path) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    assert first == f"git:{git(repo, 'rev-parse', 'HEAD^{tree}').strip()}"
+    (repo / "ignored").write_text("x")
+    (repo / ".leadhand").mkdir()
+    (repo / ".leadhand" / "state").write_text("ours")
+    assert tree.snapshot() == first
+    (repo / "new.txt").write_text("new\n")
+    (repo / "one.txt").unlink()
+    second = tree.snapshot()
+    assert second != first
+    patch = str(tree.patch(first, second))
+    assert "+new\n" in patch
+    assert "-one\n" in patch
+    assert tree.patch(first, first) == ""
+    assert Worktree(repo, shelf).knows(first)
+    assert not Worktree(repo, shelf).knows("git:" + "0" * 40)
+
+
+@needs_git
+def test_nothing_of_the_users_is_touched(repo: Path, shelf: Path) -> None:
+    hook = repo / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch hooked\n")
+    hook.chmod(0o755)
+    (repo / "staged.txt").write_text("staged\n")
+    git(repo, "add", "staged.txt")
+    (repo / "new.txt").write_text("new\n")
+    (repo / "hooked").unlink(missing_ok=True)
+    status = git(repo, "status", "--porcelain")
+    before = everything(repo)
+    tree = Worktree(repo, shelf)
+    assert tree.snapshot() is not None
+    assert everything(repo) == before
+    assert not (repo / "hooked").exists()
+    assert git(repo, "status", "--porcelain") == status
+
+
+@needs_git
+def test_no_program_of_the_repositorys_is_run(repo: Path, shelf: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    git(repo, "config", "filter.odd.clean", f"touch '{ran}'; cat")
+    git(repo, "config", "core.fsmonitor", f"touch '{ran}'")
+    (repo / ".gitattributes").write_text("*.txt filter=odd\n")
+    (repo / "new.txt").write_text("new\n")
+    assert Worktree(repo, shelf).snapshot() is not None
+    assert not ran.exists()
+
+
+@needs_git
+def test_a_folder_within_a_repository_counts_alone(repo: Path, shelf: Path) -> None:
+    inner = repo / "inner"
+    inner.mkdir()
+    tree = Worktree(inner, shelf)
+    assert tree.snapshot() is not None
+    (inner / "a.txt").write_text("a\n")
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed outside\n")
+    assert tree.snapshot() == first
+    (inner / "a.txt").write_text("b\n")
+    assert "a/a.txt" in str(tree.patch(first, tree.snapshot()))
+
+
+@needs_git
+def test_a_repository_without_a_commit_or_with_a_conflict_has_a_digest(
+    folder: Path, shelf: Path
+) -> None:
+    git(folder, "init", "-q")
+    assert str(Worktree(folder, shelf).snapshot()).startswith("git:")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    git(folder, "checkout", "-qb", "other")
+    (folder / "one.txt").write_text("other\n")
+    git(folder, "commit", "-qam", "other")
+    git(folder, "checkout", "-q", "-")
+    (folder / "one.txt").write_text("mine\n")
+    git(folder, "commit", "-qam", "mine")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(folder, "merge", "-q", "other")
+    assert str(Worktree(folder, shelf / "anew").snapshot()).startswith("git:")
+
+
+@needs_git
+def test_a_long_difference_is_cut(repo: Path, shelf: Path, monkeypatch) -> None:
+    monkeypatch.setattr(worktree, "PATCH_BYTES", 1000)
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "long.txt").write_text("line\n" * 100_000)
+    patch = str(tree.patch(first, tree.snapshot()))
+    assert len(patch) < 1100
+    assert patch.endswith("[... the rest is left out ...]\n")
+
+
+@needs_git
+def test_an_index_that_somebody_died_over_is_used_again(repo: Path, shelf: Path) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (shelf / "index.lock").write_text("")
+    assert tree.snapshot() == first
