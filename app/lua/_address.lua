@@ -1,6 +1,12 @@
 -- Addresses: name~run[iteration]#item, joined by '/'; and the routes of the nodes that they name.
+local paths = {}              -- asked for again and again in one transition
 local function path_of(address)
-  return (address:gsub('~%d+', ''):gsub('%[%d+%]', ''):gsub('#%d+', ''))
+  local path = paths[address]
+  if not path then
+    path = address:gsub('~%d+', ''):gsub('%[%d+%]', ''):gsub('#%d+', '')
+    paths[address] = path
+  end
+  return path
 end
 
 local function within(block, name)

@@ -27,7 +27,7 @@ local keep_s                  -- set when the session ends: how long its keys ar
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',
-    'rings', 'rung', 'budget'}
+    'rings', 'rung', 'budget', 'token'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   return S.status ~= ''
@@ -78,6 +78,9 @@ end
 local function reply(word)
   answer.word = word
   answer.now = now
+  for _, list in ipairs({'hints', 'grants', 'abort', 'called'}) do
+    if #answer[list] == 0 then answer[list] = nil end
+  end
   return cjson.encode(answer)
 end
 

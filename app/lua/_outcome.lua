@@ -20,18 +20,22 @@ local function close_around(block)
   if closing then try_close(closing, load('turns', closing)) end
 end
 
-local function leave(address)
-  withdraw(address)
+-- What a state stands in; a step that runs or is parked is neither hinted nor in line.
+local function leave(address, state)
+  if state ~= 'running' and state ~= 'parked' then withdraw(address) end
   free_locks(address)
-  for _, key in ipairs({K.live, K.running, K.parked}) do redis.call('ZREM', key, address) end
+  if state ~= 'parked' then redis.call('ZREM', K.running, address) end
+  if state ~= 'running' then redis.call('ZREM', K.parked, address) end
+  redis.call('ZREM', K.live, address)
   redis.call('ZREM', G.leases, member(address))
 end
 
 local function record(address, step, word, verdict, reason, text)
+  local before = step.state
   step.state, step.verdict, step.reason, step.ended = word, verdict, reason, now
   step.lease, step.deadline, step.parked, step.due, step.failure = nil, nil, nil, nil, nil
   save('steps', address)
-  leave(address)
+  leave(address, before)
   if ARGV[3] ~= '' then redis.call('HSET', K.out, address, ARGV[3]) end
   if ARGV[3] == '' and reason then
     redis.call('HSET', K.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
@@ -110,7 +114,7 @@ local function keep_thread(address)
 end
 
 local function again(address, step, due)
-  leave(address)
+  leave(address, step.state)
   step.lease, step.deadline, step.parked, step.due = nil, nil, nil, due
   make_ready(address, step)
 end

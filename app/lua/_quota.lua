@@ -42,6 +42,5 @@ local function owner_rests()
 end
 
 local function spend_step()
-  local token = token_of(BASE)
-  if token then spend(token, 'steps', 1) end
+  if S.token ~= '' then spend(S.token, 'steps', 1) end
 end
