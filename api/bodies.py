@@ -123,6 +123,8 @@ class Resume(Body):
     max_iterations: Annotated[int, Field(ge=1, le=10_000)] | None = None
     #: Limits that are to hold from now on; one that was passed has to be raised.
     budget: Budget | None = None
+    #: Of a flow: go on by what it was started with, or by what its file says now, if that fits.
+    as_: Annotated[Literal["old", "new"], Field(alias="as")] = "old"
 
 
 class Exit(Body):

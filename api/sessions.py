@@ -91,8 +91,14 @@ class Sessions:
 
     def resume(self, session: str) -> Response:
         asked = bodies.body(bodies.Resume)
+        if asked.as_ == "new":
+            self._engine.adopt(session, seen=bodies.if_match())
         return self._control(
-            session, "resume", max_iterations=asked.max_iterations, budget=asked.budget
+            session,
+            "resume",
+            max_iterations=asked.max_iterations,
+            budget=asked.budget,
+            is_as_seen=asked.as_ == "new",
         )
 
     def exit(self, session: str) -> Response:
@@ -127,6 +133,7 @@ class Sessions:
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
+        is_as_seen: bool = False,
     ) -> Response:
         bodies.query(NoQuery)
         view = self._engine.control(
@@ -136,7 +143,7 @@ class Sessions:
             max_iterations=max_iterations,
             budget=budget,
             by=current_caller(),
-            seen=bodies.if_match(),
+            seen=None if is_as_seen else bodies.if_match(),
         )
         return session_answer(view, 202)
 

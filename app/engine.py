@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from app import decide
+from app.adopting import Adopting
 from app.answering import give_answer
 from app.catalog import Catalog
 from app.conversations import Said, said_until
@@ -22,7 +23,7 @@ from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.outcomes import Busy, Outcome, Thread, Usage
-from app.program import SCHEMA_VERSION, Step, block_of, turn_of
+from app.program import SCHEMA_VERSION, Program, Step, block_of, path_of, turn_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant
@@ -136,6 +137,8 @@ class Engine:
             self.store, self.settings, self.registry, self.transitions, self.workers, self.catalog
         )
         steering = Steering(self.store, self.registry, self.transitions, self.reader)
+        adopting = Adopting(self.store, self.registry, self.transitions, self.catalog, submitting)
+        self.adopt = adopting.adopt
         self.submit = submitting.submit
         self.run_flow = submitting.run_flow
         self.check_flow = submitting.check_flow
@@ -328,7 +331,7 @@ class Engine:
         child: str | None = None,
     ) -> Answer:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
-        program = self.program(self.registry.facts(ref).program)
+        program = self._program_at(ref, address)
         expand, outcome = expansion(program, address, outcome)
         arguments: dict[str, JsonValue] = {
             "address": address,
@@ -358,11 +361,19 @@ class Engine:
     def depth(self, ref: SessionRef, address: str, known: dict[str, int]) -> int:
         """How many messages stand in the step's queue; `known` remembers within one sweep."""
         facts = self.registry.facts(ref)
-        route = decide.queue_of(self.program(facts.program).step(address))
+        route = decide.queue_of(self._program_at(ref, address).step(address))
         queue = f"{route}@{facts.place}" if facts.place else route
         if queue not in known:
             known.update(self._carrier.depths([queue]))
         return known.get(queue, 0)
+
+    def _program_at(self, ref: SessionRef, address: str) -> Program:
+        """The session's program; looked at again where it has no such step."""
+        program = self.program(self.registry.facts(ref).program)
+        if program.has(path_of(address)):
+            return program
+        self.registry.forget_facts()
+        return self.program(self.registry.facts(ref).program)
 
     def run_errand(self, errand: str) -> None:
         """Do what one session owes another; safe to repeat, done once it cannot matter."""

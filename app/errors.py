@@ -20,6 +20,7 @@ LeadhandError
 ├── TokenUnknown            no token has this id
 ├── QuotaPassed             the token's sessions have used what they may
 ├── SettingInvalid          a setting cannot be used
+├── ProgramStale            the session has taken over another program
 └── StoreAway               Redis does not answer
 """
 
@@ -261,6 +262,10 @@ class SettingInvalid(LeadhandError):
 
     def __str__(self) -> str:
         return f"{self.name} is {self.value!r}: {self.hint}"
+
+
+class ProgramStale(LeadhandError):
+    """The session has taken over another program than the one that is remembered."""
 
 
 class StoreAway(LeadhandError):

@@ -22,4 +22,4 @@ def changes(catalog: Catalog, source: str) -> list[str]:
         return [f"flow {began.flow!r} has changed since and is broken: {now.error}; {_KEEPS}"]
     if now.hash == began.hash:
         return []
-    return [f"flow {began.flow!r} has changed since; {_KEEPS}"]
+    return [f"flow {began.flow!r} has changed since; {_KEEPS}, unless it is resumed --as new"]

@@ -264,7 +264,6 @@ class Steering:
         """
         ref = self._registry.ref(session)
         arguments: dict[str, JsonValue] = {
-            "program": self._registry.facts(ref).program,
             "seen": seen.as_stored() if seen else None,
             "force": [status.value for status in sorted(ENDED)] if force else None,
         }

@@ -14,7 +14,7 @@ from redis import Redis, exceptions
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
-from app.errors import StoreAway
+from app.errors import ProgramStale, StoreAway
 from app.keys import Keys, SessionRef, lua_names
 from app.records import Answer, NewSession, StepRecord, TurnRecord
 from app.store_audit import Shelves
@@ -30,19 +30,21 @@ _FOUNDATION = (
     "_outcome", "_work",
 )  # fmt: skip
 VERBS = (
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
     "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 )  # fmt: skip
 
 Due = Literal["leases", "ready", "errands"]
 Verb = Literal[
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
     "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 ]  # fmt: skip
 
 
+#: What a script says to who does not know that the session has another program now.
+_STALE = "stale program"
 #: What Redis answers while it cannot write: full, loading, without its disk or replicas.
 _CANNOT = re.compile(r"\b(LOADING|BUSY|OOM|MISCONF|NOREPLICAS|MASTERDOWN|READONLY|CLUSTERDOWN)\b")
 _AWAY = (
@@ -344,6 +346,8 @@ class Store:
         except exceptions.ResponseError as error:
             if _CANNOT.search(str(error)):
                 raise StoreAway(self._where()) from error
+            if _STALE in str(error):
+                raise ProgramStale from error
             raise
 
     def _where(self) -> str:

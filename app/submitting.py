@@ -147,6 +147,12 @@ class Submitting:
             return FlowCheckView(valid=False, faults=[fault])
         return FlowCheckView(valid=True)
 
+    def compiled(self, document: FlowDocument) -> Program:
+        """What a flow would run here now. Raises InvalidDocument."""
+        whole = self._whole(document)
+        admit(whole, self._settings, self._workers())
+        return compile_document(whole)
+
     def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
         owner = asker.owner
         hook = document.webhook or (owner.webhook if owner is not None else None)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import JsonValue
 
-from app.errors import ProgramNewer, SessionUnknown, StoreAway
+from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
 from app.keys import SessionRef
 from app.program import Program
 from app.records import Answer, Hint
@@ -64,6 +64,22 @@ class Transitions:
         said: Sequence[str] = (),
     ) -> Answer:
         """Run a transition on a session; its answer is the caller's to dispatch."""
+        try:
+            return self._run(verb, ref, arguments, outcome=outcome, ledger=ledger, said=said)
+        except ProgramStale:
+            self._registry.forget_facts()
+            return self._run(verb, ref, arguments, outcome=outcome, ledger=ledger, said=said)
+
+    def _run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str,
+        ledger: str,
+        said: Sequence[str],
+    ) -> Answer:
         program = self._registry.facts(ref).program
         return self._store.run(
             verb, ref, program, arguments, outcome=outcome, ledger=ledger, said=said

@@ -181,14 +181,16 @@ def control(id_: str, verb: str, seen: SessionView | None = None, **body: Any) -
 
 
 def resumed(
-    max_iterations: int | None, budget: Budget | Mapping[str, float] | None
+    max_iterations: int | None,
+    budget: Budget | Mapping[str, float] | None,
+    as_: Literal["old", "new"] | None,
 ) -> dict[str, Any]:
     """What a resume says besides. Raises ValueError for limits that there are not."""
     if budget is None:
-        return {"max_iterations": max_iterations}
+        return {"max_iterations": max_iterations, "as": as_}
     given = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
     limits = given.model_dump(exclude_none=True)
-    return {"max_iterations": max_iterations, "budget": limits}
+    return {"max_iterations": max_iterations, "budget": limits, "as": as_}
 
 
 def answer(id_: str, text: str, address: str | None) -> Ask[SessionView]:

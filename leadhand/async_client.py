@@ -186,13 +186,16 @@ class AsyncClient:
         max_iterations: int | None = None,
         *,
         budget: Budget | Mapping[str, float] | None = None,
+        as_: Literal["old", "new"] | None = None,
         seen: SessionView | None = None,
     ) -> SessionView:
         """Go on with a stopped or failed session; a passed limit must be raised.
 
+        A flow goes on by what it was started with, or `as_` new by what its file says now.
+
         `budget` names those of its limits that are to hold from now on.
         """
-        more = asks.resumed(max_iterations, budget)
+        more = asks.resumed(max_iterations, budget, as_)
         return await self._steer(asks.control(session, "resume", seen, **more))
 
     async def exit(

@@ -295,6 +295,11 @@ class MemoryEngine:
     def check_flow(self, given: JsonValue) -> FlowCheckView:
         return FlowCheckView(valid=isinstance(given, dict) and "steps" in given)
 
+    def adopt(self, session: str, *, seen: Seen | None = None) -> None:
+        status = self.session(session).status
+        self._compare(session, seen)
+        raise ControlRefused(session, "resume as new", status, "it was not made of a flow")
+
     def give(self, session: str, text: str, *, address: str | None = None) -> SessionView:
         view = self.session(session)
         if view.status != "waiting":

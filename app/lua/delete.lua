@@ -1,5 +1,5 @@
 -- Forget an ended session; its program goes with the last session that ran it.
--- A: session, program, seen?, force? (of one that has not ended: it is kept no longer than it runs)
+-- A: session, seen?, force? (of one that has not ended: it is kept no longer than it runs)
 -- Returns: deleted | doomed (to be aborted) | refused(status) | changed(status) | unknown
 local RUNS = {active = true, stopping = true, exiting = true, aborting = true}
 if not session() then return reply('unknown') end
@@ -22,6 +22,6 @@ redis.call('DEL', GLOBAL .. 'id:' .. A.session)
 redis.call('HDEL', G.owed, A.session)
 redis.call('ZREM', G.sessions, A.session)
 redis.call('ZREM', GLOBAL .. 'status:' .. S.status, A.session)
-redis.call('SREM', GLOBAL .. 'users:' .. A.program, A.session)
-if redis.call('SCARD', GLOBAL .. 'users:' .. A.program) == 0 then redis.call('DEL', PROGRAM) end
+redis.call('SREM', GLOBAL .. 'users:' .. S.program, A.session)
+if redis.call('SCARD', GLOBAL .. 'users:' .. S.program) == 0 then redis.call('DEL', PROGRAM) end
 return reply('deleted')

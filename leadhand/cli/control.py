@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -39,8 +39,16 @@ def stop_command(*, session: str) -> int:
 @click.option(
     "--max-iterations", type=int, metavar="N", help="A new limit, where the old one was reached."
 )
+@click.option(
+    "--as",
+    "as_",
+    type=click.Choice(["old", "new"]),
+    help="Of a flow: by what it was started with (old), or by what its file says now.",
+)
 @budget_options
-def resume_command(*, session: str, max_iterations: int | None, **limits: Any) -> int:
+def resume_command(
+    *, session: str, max_iterations: int | None, as_: Literal["old", "new"] | None, **limits: Any
+) -> int:
     """Go on with a stopped or failed SESSION where it was.
 
     A limit of its budget that is used up has to be raised.
@@ -53,7 +61,7 @@ def resume_command(*, session: str, max_iterations: int | None, **limits: Any) -
     budget = taken_budget(limits)
     with connected() as client:
         try:
-            view = client.resume(session, max_iterations, budget=budget or None)
+            view = client.resume(session, max_iterations, budget=budget or None, as_=as_)
         except ValidationError as error:
             raise click.ClickException(f"budget: {complaint(error)}") from None
     click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")
