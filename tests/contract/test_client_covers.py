@@ -1,0 +1,53 @@
+"""Whatever the API can be asked, both clients can ask."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from api.operations import OPERATIONS
+from leadhand.async_client import AsyncClient
+from leadhand.client import Client
+
+#: Endpoint -> the clients' method for it, where it is not called as the endpoint ends.
+METHODS = {
+    "sessions.listed": "sessions",
+    "sessions.one": "session",
+    "sessions.answers": "answer",
+    "events.of_session": "events",
+    "flows.listed": "flows",
+    "flows.one": "flow",
+    "flows.run": "run_flow",
+    "flows.validate": "check_flow",
+    "workers.listed": "workers",
+    "agents.listed": "agents",
+    "limits.listed": "limits",
+    "limits.one": "limit",
+    "limits.put": "set_limit",
+    "limits.delete": "remove_limit",
+    "tokens.create": "create_token",
+    "tokens.listed": "tokens",
+    "tokens.revoke": "revoke_token",
+    "health.ready": "ping",
+}
+#: What is not for programs that run sessions: a scraper's, an orchestrator's, a reader's.
+OTHERS = {"fleet.metrics", "health.alive", "description.document", "description.page"}
+ASKED = [one.endpoint for one in OPERATIONS if one.endpoint not in OTHERS]
+
+
+@pytest.mark.parametrize("endpoint", ASKED)
+def test_an_operation_has_its_method_in_both_clients(endpoint):
+    name = METHODS.get(endpoint, endpoint.partition(".")[2])
+    parameters = []
+    for client in (Client, AsyncClient):
+        method = getattr(client, name)
+        assert inspect.getdoc(method), name
+        signature = inspect.signature(method)
+        assert signature.return_annotation is not inspect.Signature.empty
+        parameters.append([(p.name, p.kind, p.default) for p in signature.parameters.values()])
+    assert parameters[0] == parameters[1], f"{name} is called in two ways"
+
+
+def test_no_method_is_told_of_that_answers_nothing():
+    assert METHODS.keys() <= {one.endpoint for one in OPERATIONS}
