@@ -136,8 +136,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "sessions.transcript", "GET", "Read what agents and people said in a session, in order",
         (Says(200, "Some of it; or all of it, as Markdown.",
-              {JSON: Page[TranscriptEntry], "text/markdown": str},
-              headers=("Content-Disposition",)),),
+              {JSON: Page[TranscriptEntry], "text/markdown": str}),),
         query=bodies.TranscriptQuery,
     ),
     Operation(

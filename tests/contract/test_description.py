@@ -109,7 +109,7 @@ def test_the_served_api_answers_as_it_is_described(tmp_path, store_url, broker_u
             [
                 *(sys.executable, "-P", "-c", SCHEMATHESIS),
                 *("--config-file", str(HERE / "schemathesis.toml")),
-                *("run", f"{url}/openapi.json", "--checks", "all", "--max-examples", "10"),
+                *("run", f"{url}/openapi.json", "--checks", "all", "--max-examples", "7"),
                 *("--header", f"Authorization: Bearer {TOKEN}", "--request-timeout", "10"),
                 *("--generation-deterministic", "--no-color"),
             ],
