@@ -77,7 +77,7 @@ class DiffsQuery(PageQuery):
 
     #: They may be long.
     limit: Annotated[int, Field(ge=1, le=20), BeforeValidator(_whole_number)] = 10
-    iteration: Annotated[int, Field(ge=1), BeforeValidator(_whole_number)] | None = None
+    iteration: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole_number)] | None = None
 
 
 class SessionsQuery(SessionFilter, PageQuery):
