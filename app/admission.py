@@ -110,11 +110,14 @@ def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None
 def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:
     """The place that is named, else one whose roots hold the folder, our own before others.
 
-    Without a folder any place will do: an empty name.
+    Without a folder any place will do, an empty name, unless its agents keep conversations there.
     """
     cwd = document.cwd
-    if document.place is not None or cwd is None:
-        return document.place or ""
+    if document.place is not None:
+        return document.place
+    if cwd is None:
+        names = {one.agent for one in asked(document)} if isinstance(document, FlowDocument) else ()
+        return AgentsThere(workers).keeper(names, ours=settings.place)
     holding = {w.place for w in workers if cwd and any(_below(cwd, root) for root in w.roots)}
     if settings.place in holding or not holding:
         return settings.place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from app.errors import InvalidDocument
 from app.views import AgentHere, AgentView, WorkerView
@@ -57,6 +57,24 @@ class AgentsThere:
         """Who works where nobody is named: the same at every worker, or any of them."""
         named = [worker.default_agent for worker in self._workers if worker.default_agent]
         return named[0] if named else None
+
+    def keeper(self, names: Collection[str], *, ours: str) -> str:
+        """The place of a session whose agents keep conversations on their host; "" for any.
+
+        Ours before others, among those where all that it asks can be used.
+        """
+        told = [agent for name in names for agent in self._told(name)]
+        if not any(agent.remembers and agent.kind == "command" for agent in told):
+            return ""
+        able = [place for place in self._places() if self._can(place, names)]
+        return ours if ours in able or not able else able[0]
+
+    def _places(self) -> list[str]:
+        return sorted({worker.place for worker in self._workers})
+
+    def _can(self, place: str, names: Collection[str]) -> bool:
+        here = [a for w in self._workers if w.place == place for a in w.agents_here]
+        return set(names) <= {agent.name for agent in here if agent.why_not is None}
 
     def _told(self, name: str) -> list[AgentHere]:
         """What each worker said of the agent; nothing where all are too old to say."""

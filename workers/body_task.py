@@ -73,11 +73,16 @@ class BodyTask:
 
     @property
     def folder(self) -> Path:
-        """Where it works; a session without a folder works in the attempt's own."""
+        """Where it works; a session without a folder works in the attempt's own.
+
+        What is part of a conversation works in one of the session's: some agents find their
+        conversations only from where they began them.
+        """
         if self.cwd is not None:
             return self.cwd
-        self.spill.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self.spill
+        own = self.spill if self.conversation is None else self.spill.parent / "talk"
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return own
 
     def _environment(self, variables: Iterable[str]) -> dict[str, str]:
         return {

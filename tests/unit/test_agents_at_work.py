@@ -58,7 +58,12 @@ def body(tmp_path: Path):
             "spender": agent(SPENDER),
             "function": Agent(callable="mine:speak", needs_env=("MY_KEY",)),
         }
-        given.setdefault("agents", AgentBook(agents=agents))
+        given = {
+            "agents": AgentBook(agents=agents),
+            "cwd": tmp_path,
+            "spill": tmp_path / "spill",
+            **given,
+        }
         task = BodyTask(
             session="ab12cd34",
             address="do~1",
@@ -66,8 +71,6 @@ def body(tmp_path: Path):
             iteration=1,
             attempt=1,
             inputs=inputs,
-            cwd=tmp_path,
-            spill=tmp_path / "spill",
             timeout_s=20.0,
             url="http://127.0.0.1:1",
             token="lhc1.x.y",
@@ -91,6 +94,24 @@ def test_it_goes_on_where_the_conversation_was(body) -> None:
     before = Thread(conversation="talker|main", id="t3")
     outcome = body(Action.AGENT, {"task": "Go on."}, conversation="talker|main", thread=before)
     assert json.loads(outcome.text) == ["--on", "t3"]
+
+
+def test_a_conversation_without_a_folder_has_one_for_all_its_turns(body, tmp_path) -> None:
+    where = Agent(command=("pwd",))
+    given = {"agents": AgentBook(agents={"talker": where}), "cwd": None}
+    talk = [
+        body(
+            Action.AGENT,
+            {"task": "x"},
+            **given,
+            conversation="talker|main",
+            spill=tmp_path / "session" / turn,
+        ).text
+        for turn in ("one", "two")
+    ]
+    assert talk[0] == talk[1]
+    alone = body(Action.AGENT, {"task": "x"}, **given, spill=tmp_path / "session" / "three").text
+    assert alone not in talk
 
 
 def test_a_step_without_a_conversation_leaves_none_behind(body) -> None:

@@ -12,6 +12,8 @@ from app.errors import InvalidDocument
 from app.settings import Settings
 from app.views import AgentHere, WorkerView
 from leadhand.documents import LoopDocument
+from leadhand.flow_documents import FlowDocument
+from tests.flows import flow, llm
 
 NO_KEY = "the variable MODEL_KEY is not set; set it where the worker is started"
 
@@ -104,3 +106,16 @@ def test_agents_are_told_once_with_the_places_where_they_can_be_used() -> None:
     assert list(views) == ["able", "plain", "poor"]
     assert (views["poor"].usable_at, views["poor"].why_not) == (["far"], {"local": NO_KEY})
     assert (views["plain"].default, views["able"].default) == (True, False)
+
+
+def talking(agent: str) -> FlowDocument:
+    return flow(llm(agentType=agent))
+
+
+def test_a_session_stays_where_its_agents_keep_their_conversations() -> None:
+    near = worker(here("teller", remembers=True), here("plain"))
+    far = worker(here("teller", remembers=True), here("other", remembers=True), place="far")
+    settings = Settings(place="local")
+    assert admit(talking("teller"), settings, [near, far]).place == "local", "ours before others"
+    assert admit(talking("other"), settings, [near, far]).place == "far"
+    assert admit(talking("plain"), settings, [near, far]).place == "", "any will do"

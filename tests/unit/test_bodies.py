@@ -75,11 +75,13 @@ def test_a_command_works_in_its_folder_on_the_prompt(body, tmp_path) -> None:
     assert outcome.text == f"Fix it.\n{tmp_path / 'work'}"
 
 
-def test_a_body_knows_its_step_and_none_of_our_credentials(body, monkeypatch) -> None:
+def test_a_body_knows_its_step_and_none_of_our_credentials(body, monkeypatch, tmp_path) -> None:
     for name in ("REDIS_URL", "BROKER_URL", "SECRET", "API_TOKEN"):
         monkeypatch.setenv(f"LEADHAND_{name}", "hush")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    told = body(Action.AGENT, do({"command": "env"})).text
+    said = body(Action.AGENT, do({"command": "env | tee told.txt"})).text
+    assert "LEADHAND_TOKEN=[redacted]" in said, "what only it may know is not kept"
+    told = (tmp_path / "work/told.txt").read_text()
     assert "hush" not in told
     for line in (
         "LEADHAND_URL=http://127.0.0.1:1",
@@ -136,8 +138,8 @@ def test_an_agent_hears_the_prompt_on_standard_input(body) -> None:
 
 
 def test_an_agent_s_variables_are_handed_on_by_name(body, monkeypatch) -> None:
-    monkeypatch.setenv("MY_KEY", "for the agent")
-    agents = {"x": scripted("import os; print(os.environ['MY_KEY'])", env=("MY_KEY",))}
+    monkeypatch.setenv("MY_HOME", "for the agent")
+    agents = {"x": scripted("import os; print(os.environ['MY_HOME'])", env=("MY_HOME",))}
     assert body(Action.AGENT, do({"agent": "x"}), agents=agents).text == "for the agent"
 
 
