@@ -142,6 +142,7 @@ def _loop(loop: Loop) -> Route:
         "on_fail": loop.on_fail.value,
         "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
         "label": loop.label or loop.id,
+        **({"no_progress": loop.no_progress} if loop.no_progress else {}),
     }
 
 

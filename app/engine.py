@@ -24,6 +24,7 @@ from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.outcomes import Busy, Outcome, Thread, Usage
 from app.program import SCHEMA_VERSION, Program, Step, block_of, path_of, turn_of
+from app.progress import standing_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant
@@ -251,6 +252,8 @@ class Engine:
         entry = entry_of(work.step, grant.address, ref.id, work.inputs, outcome)
         if entry is not None:
             arguments["ledger"] = turn_of(block_of(grant.address))
+            standing = standing_of(work.inputs, outcome)
+            arguments |= standing._asdict() if standing is not None else {}
         answer = self.transitions.run(
             "settle",
             ref,

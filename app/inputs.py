@@ -145,9 +145,8 @@ def _value(program: Program, address: str, reference: Reference, seen: _Seen) ->
             return int(address.rpartition("#")[2])
         case "turn":
             turn = seen.turns.get(loop)
-            return {"iteration": iteration_of(address), "max": turn.max if turn else 0}.get(
-                reference.keys[0]
-            )
+            known = {"iteration": iteration_of(address), "max": turn.max if turn else 0}
+            return {**known, "same": turn.same if turn else 0}.get(reference.keys[0])
         case _:
             return _of_node(program, reference, seen)
 

@@ -136,6 +136,9 @@ class Loop(Frozen):
     max_iterations: Annotated[int, Field(ge=0, le=10_000)] = 3
     on_fail: OnFail = OnFail.STOP
     retries: Annotated[int, Field(ge=0, le=999)] = 0
+    #: After so many iterations with the same work and the same refusals its doer is told, and one
+    #: later the loop ends; 0 is never.
+    no_progress: Annotated[int, Field(ge=0, le=1000)] = 0
     #: The step in the body whose text is the loop's result.
     result: NodeId | None = None
     label: str | None = None

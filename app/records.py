@@ -165,6 +165,8 @@ class TurnRecord(BaseModel):
     width: int = 0
     attempts_failed: int = 0
     attempts_lost: int = 0
+    #: How many of the last iterations came to the same.
+    same: int = 0
     #: Which run of its node it is; from its address.
     run: int = 1
     since: int | None = None

@@ -6,7 +6,8 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${previous.node.key}`: the node in the iteration before this one; None in the first
 - `${history.node}`: verdict and feedback of the node in the last three iterations, oldest first
 - `${item}`, `${index}`: of a for_each, what this item works on, and its number from 1
-- `${turn.iteration}`, `${turn.max}`: of the innermost loop
+- `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: how many of its last
+  iterations came to the same
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from pydantic import (
 
 #: How often a loop turns unless it says otherwise.
 DEFAULT_MAX_ITERATIONS = 3
+#: After how many turns that come to the same a doer is told, unless its loop says otherwise.
+DEFAULT_NO_PROGRESS = 3
 #: The most turns that one loop may ask for; a limit is a guard, not a wish.
 MAX_ITERATIONS_CEILING = 10_000
 #: Seconds that a doer may take unless it says otherwise.
@@ -176,6 +178,9 @@ class _Loop(Document):
     timeout_s: Seconds = AGENT_TIMEOUT_S
     file_scope: tuple[Name, ...] = ()
     verify: tuple[Text, ...] = ()
+    #: After so many iterations with the same work and the same refusals the doer is told, and one
+    #: later the loop ends; 0 is never.
+    no_progress: Annotated[int, Field(strict=True, ge=0, le=1000)] = DEFAULT_NO_PROGRESS
     #: Doers with the same key share its limits, whatever session they are of.
     concurrency_key: Key | None = None
 

@@ -14,6 +14,7 @@ from leadhand.complaints import complaint
 from leadhand.documents import (
     AGENT_TIMEOUT_S,
     DEFAULT_MAX_ITERATIONS,
+    DEFAULT_NO_PROGRESS,
     Budget,
     PhaseDocument,
     WorkflowDocument,
@@ -39,6 +40,7 @@ class Phase:
     checker: CheckerLike | Sequence[CheckerLike]
     rule: Rule = "all"
     max_iterations: int = DEFAULT_MAX_ITERATIONS
+    no_progress: int = DEFAULT_NO_PROGRESS
     checker_model: str | None = None
     model: str | None = None
     doer: DoerLike | None = None
@@ -105,6 +107,7 @@ class Workflow:
         checkers: Sequence[CheckerLike] | None = None,
         rule: Rule = "all",
         max_iterations: int = DEFAULT_MAX_ITERATIONS,
+        no_progress: int = DEFAULT_NO_PROGRESS,
         checker_model: str | None = None,
         model: str | None = None,
         doer: DoerLike | None = None,
@@ -125,6 +128,7 @@ class Workflow:
             checker=_given(name, checker if checkers is None else checkers),
             rule=rule,
             max_iterations=max_iterations,
+            no_progress=no_progress,
             checker_model=checker_model,
             model=model,
             doer=doer,

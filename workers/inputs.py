@@ -71,6 +71,9 @@ class DoerInputs(Inputs):
     phase: str | None = None
     iteration: int = 1
     max_iterations: int | None = None
+    #: How many of the last iterations came to the same, and how many of them are to be told of.
+    unchanged: Annotated[int, BeforeValidator(lambda value: value or 0)] = 0
+    no_progress: int = 0
     file_scope: tuple[str, ...] = ()
     verify: tuple[str, ...] = ()
     previous: Annotated[Previous | None, BeforeValidator(_something)] = None

@@ -19,7 +19,13 @@ JUDGE_TIMEOUT_S = 60.0
 def compile_loop(document: LoopDocument) -> Program:
     """One loop, named `loop`."""
     body = _body(document, doer=document.doer, model=document.model, phase=None, prior=[])
-    loop = Loop(id="loop", body=body, max_iterations=document.max_iterations, result="do")
+    loop = Loop(
+        id="loop",
+        body=body,
+        max_iterations=document.max_iterations,
+        result="do",
+        no_progress=document.no_progress,
+    )
     return Program(name=document.label or "loop", body=(loop,))
 
 
@@ -59,6 +65,7 @@ def _phase(
         max_iterations=phase.max_iterations,
         on_fail=OnFail(phase.on_fail.partition(":")[0]),
         retries=phase.retries,
+        no_progress=phase.no_progress,
         result="do",
     )
 
@@ -111,6 +118,8 @@ def _do(
             "phase": literal(phase) if phase else None,
             "iteration": "${turn.iteration}",
             "max_iterations": "${turn.max}",
+            "unchanged": "${turn.same}",
+            "no_progress": loop.no_progress,
             "file_scope": [literal(path) for path in loop.file_scope],
             "verify": [literal(check) for check in loop.verify],
             "previous": {"work": "${previous.do.text}", "feedback": "${previous.judge.text}"},
@@ -164,6 +173,7 @@ def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[S
         inputs={
             "rule": loop.rule,
             "work": "${do.text}",
+            "digest": "${do.digest}",
             "began_ms": "${do.started_ms}",
             "checks": outcomes,
         },

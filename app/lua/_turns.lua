@@ -96,13 +96,27 @@ local function record_iteration(id, iteration, verdict, reason)
   count('iterations')
 end
 
+-- Whether the loop goes round and nothing changes: its judge signs what the iteration came to.
+local function stands_still(id, turn)
+  if A.ledger ~= id then return false end
+  turn.same = A.signature and (turn.signature == A.signature and turn.same + 1 or 1)
+  turn.signature = A.signature
+  local most = route(path_of(id)).no_progress
+  return most and turn.same and turn.same > most
+end
+
 local function iteration_done(id, iteration, reason)
   local turn = load('turns', id)
+  local still = stands_still(id, turn)
   if iteration < turn.max and spent_up(1) then return end_spent() end
   record_iteration(id, iteration, 'retry', reason)
   if iteration >= turn.max then
     local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
     return close_turn(id, 'max_iterations', {code = 'max_iterations', text = text, at = id})
+  end
+  if still then
+    local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. A.refused_by
+    return close_turn(id, 'terminate', {code = 'no_progress', text = text, at = id})
   end
   turn.iteration = iteration + 1
   save('turns', id)

@@ -1,7 +1,8 @@
 -- A worker says what came of its attempt: recorded once, and what it releases is released once.
 -- A: address, fence, nonce, worker, word, verdict?, reason?, retryable, text?, usage?, expand?, ledger?,
 --    digest?, patch?, changed? (of the folder: what it is like now, what changed in it, and before that),
---    take, lease_ms, jitter?, thread? (where its conversation goes on: kept, or nothing)
+--    take, lease_ms, jitter?, thread? (where its conversation goes on: kept, or nothing),
+--    signature? and refused_by? (of a judge: what the iteration came to)
 -- Returns: settled | again (failed, tried anew) | repeated | superseded; with grants and hints
 local address = A.address
 local step = session() and load('steps', address)

@@ -575,6 +575,34 @@ FAULTS = [
         "  local over = spent_before(A.budget or {})\n  if over then\n",
         "  local over = spent_before(A.budget or {})\n  if false then\n",
     ),
+    # No progress
+    Fault(
+        "a loop that stands still goes on",
+        "_turns",
+        "  if still then\n",
+        "  if false then\n",
+        "test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told",
+    ),
+    Fault(
+        "a loop that moved stands still",
+        "_turns",
+        "turn.signature == A.signature and turn.same + 1 or 1",
+        "(turn.same or 0) + 1",
+        "test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told",
+    ),
+    Fault(
+        "a loop ends one turn too early",
+        "_turns",
+        "turn.same > most",
+        "turn.same >= most",
+        "test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told",
+    ),
+    Fault(
+        "an inner loop's judge speaks for the outer one",
+        "_turns",
+        "  if A.ledger ~= id then return false end\n",
+        "  if not A.ledger then return false end\n",
+    ),
     # The transcript
     Fault(
         "what was said is written again with each repetition",

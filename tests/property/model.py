@@ -81,6 +81,9 @@ class Turn:
     width: int = 0
     #: What its open iteration cost.
     cost: int = 0
+    #: What its last iteration came to, and how many in a row came to that.
+    signature: str | None = None
+    same: int = 0
 
     @property
     def loop(self) -> bool:
@@ -141,6 +144,8 @@ class Model:
         self.allowance: int | None = None
         #: Where each conversation goes on.
         self.threads: dict[str, str] = {}
+        #: What the judge who speaks now says that his iteration came to.
+        self.signed: tuple[Block, str | None] | None = None
         #: The transcript.
         self.said: list[str] = []
         self.exited: tuple[str, int] = ("", 0)
@@ -204,7 +209,7 @@ class Model:
     def settle(
         self, address: str, fence: int, nonce: str, word: str, verdict: str | None,
         retryable: bool, expand: dict[str, list[str]], usage: Mapping[str, int],
-        thread: Mapping[str, str] | None, said: Sequence[str],
+        thread: Mapping[str, str] | None, said: Sequence[str], signature: str | None = None,
         busy: dict[str, int] | None = None,
     ) -> str:  # fmt: skip
         step = self.steps.get(address)
@@ -216,6 +221,7 @@ class Model:
             return "superseded"
         step.settled = fence
         self._use_all(step, usage)
+        self.signed = (step.block, signature) if step.node.action is Action.JUDGE else None
         for text in said:
             self.said.append(text)
             self._tell("transcript.added", address)
@@ -475,14 +481,27 @@ class Model:
 
     def _turn_over(self, turn: Turn) -> None:
         """An iteration is over, and did not end the loop."""
+        still = self._stands_still(turn)
         if turn.iteration < turn.max and self._spent_up(1):
             self._end_spent()
             return
         self._write(turn, "retry")
-        if turn.iteration < turn.max:
-            self._iterate(turn)
-        else:
+        if turn.iteration >= turn.max:
             self._close(turn, "max_iterations")
+        elif still:
+            self._close(turn, "terminate")
+        else:
+            self._iterate(turn)
+
+    def _stands_still(self, turn: Turn) -> bool:
+        """Whether this iteration came to the same as so many before it."""
+        if self.signed is None or self.signed[0] is not turn.inner:
+            return False
+        signature = self.signed[1]
+        turn.same = turn.same + 1 if signature == turn.signature else 1
+        turn.same, turn.signature = (turn.same if signature else 0), signature
+        assert isinstance(turn.node, Loop)
+        return 0 < turn.node.no_progress < turn.same
 
     def _ready(self, step: StepRun) -> None:
         step.state = "ready"

@@ -88,6 +88,7 @@ def _loop(choose: Choose, name: str, needs: tuple[str, ...] | None, depth: int) 
         max_iterations=choose((2, 3, 2, 1, 1, 0)),
         on_fail=choose((OnFail.CONTINUE, OnFail.RETRY, OnFail.STOP)),
         retries=1,
+        no_progress=choose((0, 0, 1, 1, 2)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from app.keys import SessionRef
 from app.outcomes import Thread
-from app.program import Action, Program, Step
+from app.program import Action, Program, Step, block_of, turn_of
 from app.records import Answer, Grant
 from app.store import Verb
 from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
@@ -120,10 +120,19 @@ class Simulation:
             worker="w",
             usage=random_usage(choose),
             thread=choose((None, {}, self._thread(), self._thread())),
+            **self._signed(grant, choose),
             said=choose(((), (), (self.bench.nonce(),), (self.bench.nonce(), "and so on"))),
         )
         if not fair and choose((False, False, True)):
             self.repeat(choose, last=1)
+
+    def _signed(self, grant: Grant, choose: Choose) -> dict[str, Any]:
+        """A judge says what his iteration came to, mostly the same."""
+        if self.model.steps[grant.address].node.action is not Action.JUDGE:
+            return {}
+        signature = choose(("same", "same", "same", "other", None))
+        turn = turn_of(block_of(grant.address))
+        return {"ledger": turn, "refused_by": "lint", "signature": signature}
 
     def _thread(self) -> dict[str, str]:
         """An agent's conversation went on to here."""
@@ -364,7 +373,8 @@ class Simulation:
     def _foretell(self, verb: str, arguments: dict[str, Any], answer: Answer) -> str:
         model = self.model
         model.released.clear()
-        given = {k: v for k, v in arguments.items() if k not in ("take", "worker", "child_base")}
+        unknown = ("take", "worker", "child_base", "ledger", "refused_by")
+        given = {k: v for k, v in arguments.items() if k not in unknown}
         match verb:
             case "claim":
                 return self._foretell_claim(given["address"], given["nonce"], answer)
@@ -512,6 +522,7 @@ class Simulation:
             assert turn is not None, f"{id_} should not have opened"
             stored = (record["state"], record.get("iteration", 0), record.get("verdict"))
             assert stored == (turn.state, turn.iteration, turn.verdict), id_
+            assert record.get("same", 0) == turn.same, id_
         assert seen["turns"].keys() == self.model.turns.keys()
 
         owed = {errand.split("|")[1] for errand in seen["errands"] if errand.startswith("abort|")}

@@ -8,6 +8,7 @@ from app.program import Loop, Step
 from tests.property.driving import (
     LEASE_MS,
     Bench,
+    Drive,
     assert_nothing_left,
     assert_told_once,
     loop,
@@ -1189,3 +1190,21 @@ def test_settled_step_never_opens_again(bench: Bench):
     assert drive.rehint("a").word == "gone"
     assert drive.state("a") == "succeeded"
     assert_told_once(drive)
+
+
+def judge_says(drive: Drive, iteration: int, signature: str | None) -> None:
+    drive.do(
+        f"l~1[{iteration}]/j", "succeeded", "retry", ledger="l~1", signature=signature,
+        refused_by="lint",
+    )  # fmt: skip
+
+
+def test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told(bench: Bench) -> None:
+    still = loop("l", step("j", "judge"), turns=20).model_copy(update={"no_progress": 2})
+    drive = bench.start(program(still))
+    for iteration, signature in enumerate(("a", "a", "b", "b", None, "b", "b", "b"), 1):
+        assert drive.status == "active", iteration
+        judge_says(drive, iteration, signature)
+    drive.ended_well("failed")
+    assert drive.turn("l~1")["reason"]["code"] == "no_progress"
+    assert len(drive.ledger()) == 8

@@ -61,6 +61,13 @@ RETRY - they are not, and another try may meet them
 TERMINATE - they cannot be met, and another try would be in vain"""
 
 
+_STILL = (
+    "Nothing has changed: the last {times} iterations left the same work, and it was refused in the"
+    " same way each time. The same once more ends the loop. Do something else, or say plainly what"
+    " stands in the way."
+)
+
+
 def _doer_sections(given: DoerInputs) -> Iterator[str]:
     told = [_prior(prior) for prior in given.prior if prior.text.strip()]
     if told:
@@ -76,6 +83,8 @@ def _doer_sections(given: DoerInputs) -> Iterator[str]:
             f"Iteration {given.iteration - 1}{_of(given)} was not accepted. Mend what the checker"
             " names, and keep what was good."
         )
+        if 0 < given.no_progress <= given.unchanged:
+            yield f"## No Progress\n\n{_STILL.format(times=given.unchanged)}"
         yield _titled("## Previous Summary", previous.work)
         yield _titled("## Checker Feedback", previous.feedback)
 

@@ -1,0 +1,57 @@
+"""What an iteration comes to in one word."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import JsonValue
+
+from app.outcomes import Outcome, Verdict
+from app.progress import standing_of
+
+
+def judged(*checks: tuple[str, str, str], verdict: Verdict = "retry") -> Outcome:
+    kept: list[JsonValue] = [
+        {"name": name, "verdict": said, "feedback": feedback} for name, said, feedback in checks
+    ]
+    return Outcome(word="succeeded", verdict=verdict, value={"checks": kept})
+
+
+REFUSED = judged(("lint", "accept", "fine"), ("tests", "retry", "1 failed in 0.31s"))
+
+
+def signature(outcome: Outcome = REFUSED, **inputs: JsonValue) -> str | None:
+    standing = standing_of(inputs, outcome)
+    return standing.signature if standing else None
+
+
+def test_the_same_work_refused_in_the_same_way_is_the_same():
+    slower = judged(("tests", "retry", "1 failed in 4.02s"), ("lint", "accept", "fine, again"))
+    assert signature(work="I tried") == signature(slower, work=" I tried\n")
+    standing = standing_of({"work": "I tried"}, REFUSED)
+    assert standing is not None
+    assert standing.refused_by == "tests"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        judged(("tests", "retry", "2 failed in 0.31s")),
+        judged(("tests", "retry", "1 failed in 0.31s"), ("lint", "retry", "fine")),
+    ],
+)
+def test_another_refusal_is_progress(other: Outcome):
+    assert signature(work="I tried") != signature(other, work="I tried")
+
+
+def test_other_work_is_progress_however_it_is_described():
+    assert signature(work="I tried", digest="a") != signature(work="I tried", digest="b")
+
+
+def test_known_work_that_stands_still_is_that_whatever_is_said_of_it():
+    reworded = judged(("tests", "retry", "please mend it"))
+    assert signature(digest="a", work="once") == signature(reworded, digest="a", work="twice")
+
+
+def test_nobody_knows_of_work_without_digest_and_text():
+    assert signature(work=" ") is None
+    assert signature(judged(verdict="accept"), work="I tried") is None
