@@ -48,7 +48,7 @@ def accepted(wanted: str) -> bool:
     """Whether a check is content with this iteration of this run."""
     runs = dict(pair.split(":") for pair in wanted.split(","))
     found = re.findall(r"~(\d+)\[(\d+)\]", os.environ["LEADHAND_STEP"])
-    run, iteration = found[-1]
+    run, iteration = found[-1] if found else ("1", "1")
     return int(iteration) >= int(runs.get(run, "999"))
 
 

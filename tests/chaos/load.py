@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from app.program import Action, Loop, Node, Program, RetryPolicy, Step
+from app.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
 from leadhand.documents import LoopDocument
 
 Steer = Literal["stop", "stop twice", "abort", "exit", "race"]
@@ -61,7 +61,7 @@ class Load:
         self._places = places
         self._kinds: list[Callable[[], tuple[End, dict[str, Any] | Program]]] = [
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
-            self._for_each, self._parked, self._child, self._slow,
+            self._for_each, self._parked, self._child, self._slow, self._branch,
         ]  # fmt: skip
 
     def draw(self, count: int) -> list[Wanted]:
@@ -159,6 +159,20 @@ class Load:
         whole = Loop(id="outer", max_iterations=5, body=(body, self._break("done", outer)))
         end = End(iterations=outer * inner + outer)
         return end, _program(whole, self._do("after"))
+
+    def _branch(self) -> tuple[End, Program]:
+        """What is decided goes on, the other branch is passed over, and both meet again."""
+        yes, turns = self._rng.random() < 0.5, self._rng.randint(1, 3)
+        command = self._check({1: 1 if yes else 2})
+        which = Step(id="which", action=Action.DECIDE, timeout_s=60, inputs={"command": command})
+        given = [Given(node="which", verdict=verdict) for verdict in ("accept", "retry")]
+        again = Loop(
+            id="again", needs=("which",), given=given[0], max_iterations=5,
+            body=(self._do("ask"), self._break("leave", turns)),
+        )  # fmt: skip
+        other = self._do("other").model_copy(update={"needs": ("which",), "given": given[1]})
+        after = self._do("after").model_copy(update={"needs": ("again", "other")})
+        return End(iterations=turns if yes else 0), _program(which, again, other, after)
 
     def _graph(self) -> tuple[End, Program]:
         """A random graph of steps; one of them may fail, with or without taking all with it."""

@@ -33,7 +33,7 @@ _NEXT: dict[tuple[str, str], str] = {
     ("back", "step.cancelled"): "over",
     ("back", "step.settled"): "over",
 }
-_BODIES = (Action.AGENT, Action.CHECK, Action.BREAK)
+_BODIES = (Action.AGENT, Action.CHECK, Action.BREAK, Action.DECIDE)
 #: Numbers, indexes and settings, which are kept; whatever else has no TTL has been forgotten.
 _KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", "tokens", "status:",
          "program:", "users:", "token-uses", "owned:")  # fmt: skip
