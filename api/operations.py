@@ -29,6 +29,7 @@ from app.views import (
     Limit,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     SessionView,
     StepView,
@@ -131,6 +132,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("sessions.diffs", "GET", "Show what each doer changed in its folder",
               (gives(Page[DiffView], "Some of it, in order."),), query=bodies.DiffsQuery),
+    Operation("sessions.receipt", "GET", "Say what the last stop, exit or abort met, and where",
+              (gives(ReceiptView, "The attempts that ran then, in the whole tree."),)),
     Operation("sessions.explain", "GET", "Say why a session waits or ended, and what to do next",
               (gives(ExplainView, "Why, down to the root cause, and commands that can be run."),)),
     Operation(

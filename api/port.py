@@ -26,6 +26,7 @@ from app.views import (
     Limit,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     SessionView,
     StepView,
@@ -157,6 +158,8 @@ class Engine(Protocol):
     ) -> Page[DiffView]: ...
 
     def explain(self, session: str) -> ExplainView: ...
+
+    def receipt(self, session: str) -> ReceiptView: ...
 
     def fsck(self, *, cursor: str | None = None, repair: bool = False) -> FsckView: ...
 

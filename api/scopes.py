@@ -17,6 +17,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.result": Scope.READ,
     "sessions.steps": Scope.READ,
     "sessions.ledger": Scope.READ,
+    "sessions.receipt": Scope.READ,
     "sessions.transcript": Scope.READ,
     "events.of_session": Scope.READ,
     "sessions.stop": Scope.CONTROL,

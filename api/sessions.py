@@ -74,6 +74,10 @@ class Sessions:
             )
         )
 
+    def receipt(self, session: str) -> Response:
+        bodies.query(NoQuery)
+        return answer(self._engine.receipt(session))
+
     def explain(self, session: str) -> Response:
         bodies.query(NoQuery)
         return answer(self._engine.explain(session))
@@ -160,6 +164,7 @@ def blueprint(engine: Engine) -> Blueprint:
         sessions.result,
         sessions.steps,
         sessions.ledger,
+        sessions.receipt,
         sessions.explain,
         sessions.diffs,
         sessions.transcript,

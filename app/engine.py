@@ -27,6 +27,7 @@ from app.program import SCHEMA_VERSION, Program, Step, block_of, path_of, turn_o
 from app.progress import standing_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
+from app.receipts import Receipts
 from app.records import Answer, Grant
 from app.registry import Facts, Registry
 from app.retry import quoted_error
@@ -106,6 +107,7 @@ class Engine:
         self.tokens = Tokens(store.tokens(), secret=settings.secret)
         self._read()
         self._write()
+        self.receipt = Receipts(store).receipt
         self.explain = Explainer(
             store, self.program, workers=self.workers, depths=carrier.depths
         ).explain

@@ -453,6 +453,31 @@ class Wait(View):
     next: list[str] = []
 
 
+class Met(View):
+    """An attempt that ran when its session was told to end."""
+
+    session: str
+    address: str
+    worker: str
+    #: released (handed back), settled, cancelled, expired (its worker was lost), retried, parked,
+    #: or running still.
+    became: str
+    at: str | None = None
+
+
+class ReceiptView(View):
+    """What the last stop, exit or abort of a session met, in its whole tree."""
+
+    session: str
+    status: str
+    #: None where it was never told to end.
+    control: str | None = None
+    asked_at: str | None = None
+    #: Whether nothing runs any more.
+    done: bool = False
+    items: list[Met] = []
+
+
 class ExplainView(View):
     """Why a session waits or why it ended, and what to do next."""
 

@@ -34,6 +34,7 @@ from leadhand.views import (
     LedgerEntry,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     SessionView,
     StepView,
@@ -317,6 +318,10 @@ def ping() -> Ask[None]:
 def read_session(answer: Answer) -> SessionView:
     """What a steering call answers."""
     return _parsed(SessionView, answer.checked())
+
+
+def receipt(session: str) -> Ask[ReceiptView]:
+    return _reads(ReceiptView, Call("GET", session_path(session, "receipt")))
 
 
 def explain(session: str) -> Ask[ExplainView]:

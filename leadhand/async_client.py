@@ -35,6 +35,7 @@ from leadhand.views import (
     LedgerEntry,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     SessionView,
     StepView,
@@ -276,6 +277,10 @@ class AsyncClient:
     ) -> Page[DiffView]:
         """What each doer changed in its folder, in order; of one iteration, or of all."""
         return await self._ask(asks.diffs(session, iteration, limit, cursor))
+
+    async def receipt(self, session: str) -> ReceiptView:
+        """What the last stop, exit or abort of a session met, and what became of it."""
+        return await self._ask(asks.receipt(session))
 
     async def explain(self, session: str) -> ExplainView:
         """Why a session waits or why it ended, and what to do next."""

@@ -33,6 +33,7 @@ from leadhand.views import (
     LedgerEntry,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     SessionView,
     StepView,
@@ -261,6 +262,10 @@ class Client:
     ) -> Page[DiffView]:
         """What each doer changed in its folder, in order; of one iteration, or of all."""
         return self._ask(asks.diffs(session, iteration, limit, cursor))
+
+    def receipt(self, session: str) -> ReceiptView:
+        """What the last stop, exit or abort of a session met, and what became of it."""
+        return self._ask(asks.receipt(session))
 
     def explain(self, session: str) -> ExplainView:
         """Why a session waits or why it ended, and what to do next."""

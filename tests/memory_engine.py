@@ -48,6 +48,7 @@ from app.views import (
     Overdue,
     Page,
     QueueView,
+    ReceiptView,
     ResultView,
     Running,
     SessionView,
@@ -425,6 +426,9 @@ class MemoryEngine:
     ) -> Page[DiffView]:
         self.session(session)
         return Page[DiffView](items=[])
+
+    def receipt(self, session: str) -> ReceiptView:
+        return ReceiptView(session=session, status=self.session(session).status)
 
     def explain(self, session: str) -> ExplainView:
         status = self.session(session).status

@@ -27,6 +27,7 @@ def stop_command(*, session: str) -> int:
     with connected() as client:
         client.stop(session)
         status = _settled(client, session)
+        _show_receipt(client, session)
     if status == "stopped":
         click.echo(f"session {session} is stopped; go on with: leadhand resume {session}")
     else:
@@ -78,8 +79,26 @@ def abort_command(*, session: str, reason: str | None) -> int:
     with connected() as client:
         client.abort(session, reason)
         status = _settled(client, session)
+        _show_receipt(client, session)
     click.echo(f"session {session} is {status}")
     return 0
+
+
+#: What became of an attempt that a control met, in words.
+_BECAME = {
+    "released": "handed back",
+    "settled": "had just been done, and counts",
+    "expired": "was lost with its worker",
+    "retried": "had just failed",
+    "running": "still runs",
+}
+
+
+def _show_receipt(client: Client, session: str) -> None:
+    """What was running, where, and what came of it; one line each."""
+    for met in client.receipt(session).items:
+        where = f"{met.session} {met.address} on {met.worker}"
+        click.echo(f"{where}: {_BECAME.get(met.became, met.became)}")
 
 
 def _settled(client: Client, session: str) -> str:

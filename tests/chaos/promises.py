@@ -131,12 +131,13 @@ def _name(address: str) -> str:
 
 
 def _counted(record: Record) -> Iterator[str]:
-    told = Counter(event.type for event in record.events)
+    # What was passed over without a worker says so, and counts as no step.
+    held = [e for e in record.events if e.type == "step.settled" and e.fields.get("fence")]
     lost = [e for e in record.events if e.type == "step.expired" and e.fields.get("why") == "lost"]
     steps = record.steps.values()
     iterations = Counter((e.loop, e.run, e.iteration) for e in record.ledger)
     for name, count in (
-        ("steps", told["step.settled"]),
+        ("steps", len(held)),
         ("iterations", len(record.ledger)),
         ("attempts_lost", len(lost)),
         ("attempts_lost", sum(step.lost for step in steps)),

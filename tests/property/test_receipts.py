@@ -1,0 +1,52 @@
+"""What a stop or an abort met is told, in the session and in those below it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.test_children import family
+from tests.property.world import World
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def test_a_receipt_names_what_ran_below_and_what_became_of_it(world: World) -> None:
+    parent, child = family(world)
+    assert world.engine.receipt(parent.id).control is None
+    grant = world.grant(child, "loop~1[1]/do")
+    world.engine.control(parent.id, "stop")
+    world.later(1_000)  # the child hears of it
+    told = world.engine.receipt(parent.id)
+    assert (told.control, told.status, told.done) == ("stop", "stopping", False)
+    (met,) = told.items
+    assert (met.session, met.address, met.became) == (child.id, "loop~1[1]/do", "running")
+    world.engine.release(child, grant, why="stop")
+    world.later(1_000)  # the parent hears of it
+    told = world.engine.receipt(parent.id)
+    assert (told.status, told.done) == ("stopped", True)
+    assert [(met.session, met.worker, met.became) for met in told.items] == [
+        (child.id, "w", "released")
+    ]
+
+
+def test_what_ended_before_or_began_after_a_stop_is_not_on_its_receipt(world: World) -> None:
+    _, session = family(world)
+    world.settle(session, world.grant(session, "loop~1[1]/do"))
+    world.engine.control(session.id, "stop")
+    assert world.engine.receipt(session.id).items == []
+    world.engine.control(session.id, "resume")
+    world.grant(session, "loop~1[1]/check.true")
+    told = world.engine.receipt(session.id)
+    assert (told.control, told.status, told.items) == ("stop", "active", [])
+
+
+def test_an_outcome_that_was_under_way_counts_and_is_on_the_receipt(world: World) -> None:
+    _, session = family(world)
+    grant = world.grant(session, "loop~1[1]/do")
+    world.engine.control(session.id, "stop")
+    world.settle(session, grant)
+    (met,) = world.engine.receipt(session.id).items
+    assert met.became == "settled"
