@@ -106,6 +106,7 @@ FAULTS = [
         "settle",
         " and later.fence == given.fence and later.nonce == given.nonce then",
         " then",
+        found_by="test_replay_does_not_hand_out_a_claim_that_was_lost_since",
     ),
     Fault("a claim is not remembered", "claim", "if step.nonce == A.nonce then", "if false then"),
     Fault(
@@ -200,7 +201,10 @@ FAULTS = [
         "if false then",
     ),
     Fault(
-        "a loss counts as a failure", "expire", "count('attempts_lost')", "count('attempts_failed')"
+        "a loss counts as a failure",
+        "expire",
+        "tally(address, 'attempts_lost')",
+        "tally(address, 'attempts_failed')",
     ),
     Fault(
         "no step is ever poison",
@@ -453,14 +457,19 @@ FAULTS = [
         "  emit('step.cancelled', address)\n",
         "  emit('step.cancelled', address) emit('step.cancelled', address)\n",
     ),
-    Fault("an iteration is not written", "_turns", "  redis.call('RPUSH', K.ledger, entry)\n", ""),
+    Fault(
+        "an iteration is not written",
+        "_turns",
+        "  redis.call('RPUSH', K.ledger, with_usage(entry, load('turns', id)))\n",
+        "",
+    ),
     Fault(
         "an iteration that ends early is not written",
         "_turns",
         "  if id ~= '' and not turn.each then record_iteration(",
         "  if false then record_iteration(",
     ),
-    Fault("a step is not counted", "_outcome", "  count('steps')\n", ""),
+    Fault("a step is not counted", "_outcome", "  note_use('steps', count('steps'))\n", ""),
     # Stop and go
     Fault(
         "stop leaves hints behind",
@@ -629,8 +638,8 @@ FAULTS = [
     Fault(
         "a step of a conversation goes on without its lock",
         "decide.py",
-        "(step.limits or step.folder or step.conversation)",
-        "(step.limits or step.folder)",
+        "(step.limits or step.conversation)",
+        "step.limits",
     ),
     Fault(
         "a failed attempt leads the conversation on",
@@ -694,7 +703,10 @@ FAULTS = [
     ),
     # Ends
     Fault(
-        "an ended session stays for ever", "_session", "  keep_s = S.retention + 24 * 3600\n", ""
+        "an ended session stays for ever",
+        "_session",
+        "  keep_s = S.retention + (owed and EXPORT_S or 24 * 3600)\n",
+        "",
     ),
     Fault(
         "a lease outlives its step",

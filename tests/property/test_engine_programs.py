@@ -735,6 +735,16 @@ def test_nothing_that_is_said_twice_counts_twice(bench: Bench):
     drive.ended_well()
 
 
+def test_replay_does_not_hand_out_a_claim_that_was_lost_since(bench: Bench):
+    drive = bench.start(program(step("a"), step("j", quick=True)))
+    first = drive.take("a")
+    assert [grant.address for grant in drive.settle(first, take=["m"]).grants] == ["j"]
+    bench.tick(31)
+    drive.sweep()
+    drive.take("j")
+    assert drive.settle(first, take=["m"]).grants == ()
+
+
 def test_key_of_another_body_is_refused(bench: Bench):
     drive = bench.start(program(step("a")), key="k")
     assert drive.create(key="k", body="other").word == "conflict"
