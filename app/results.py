@@ -9,7 +9,7 @@ from app.pictures import counters
 from app.program import Loop, Program
 from app.reasons import Reason, ReasonCode
 from app.records import TurnRecord
-from app.views import LedgerEntry, PhaseView, ResultView
+from app.views import BestIteration, LedgerEntry, Missing, PhaseView, ResultView
 
 LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]
 
@@ -45,6 +45,8 @@ def result_of(
         reason=reason,
         warnings=warnings,
         phases=phases if fields["kind"] == "workflow" else [],
+        best_iteration=last.best_iteration if last else None,
+        missing=last.missing if last else [],
         cost_usd=counted.cost_usd,
         input_tokens=counted.input_tokens,
         output_tokens=counted.output_tokens,
@@ -61,9 +63,11 @@ def _phase(
 ) -> PhaseView:
     history = [entry for entry in ledger if entry.loop == node.id]
     verdict = _loop_verdict(turn, status)
+    passed = verdict == "accept"
+    best = None if passed else best_of(history)
     return PhaseView(
         name=node.label or node.id,
-        passed=verdict == "accept",
+        passed=passed,
         verdict=verdict,
         iterations=len(history),
         history=history,
@@ -71,7 +75,39 @@ def _phase(
         exit_reason=_exit_text(reason) if verdict == "exit" else "",
         reason=turn.reason,
         runs=turn.run,
+        best_iteration=None if best is None else _nearest(best),
+        missing=[] if best is None else _lacking(best),
     )
+
+
+def best_of(history: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The iteration in which most checkers accepted, the newest of several; None without any."""
+    judged = [entry for entry in history if entry.checks]
+    return max(reversed(judged), key=_accepted, default=None)
+
+
+def _accepted(entry: LedgerEntry) -> int:
+    return sum(check.get("verdict") == "accept" for check in entry.checks)
+
+
+def _nearest(entry: LedgerEntry) -> BestIteration:
+    return BestIteration(
+        run=entry.run,
+        iteration=entry.iteration,
+        accepted=_accepted(entry),
+        checks=len(entry.checks),
+        work=entry.work,
+    )
+
+
+def _lacking(entry: LedgerEntry) -> list[Missing]:
+    """The checkers that did not accept it, with what they said."""
+    return [
+        Missing.model_validate({name: check.get(name) or "" for name in ("name", "feedback")}
+                               | {"verdict": check.get("verdict")})
+        for check in entry.checks
+        if check.get("verdict") != "accept"
+    ]  # fmt: skip
 
 
 def _loop_verdict(turn: TurnRecord, status: str) -> LoopVerdict:

@@ -166,6 +166,26 @@ class TranscriptEntry(View):
     output_tokens: int = 0
 
 
+class BestIteration(View):
+    """Of those that were not accepted the one that came nearest."""
+
+    run: int
+    iteration: int
+    #: How many of its checkers accepted, and how many there were.
+    accepted: int
+    checks: int
+    work: str = ""
+
+
+class Missing(View):
+    """A checker that stood between the best iteration and acceptance."""
+
+    name: str
+    #: None where its attempts were lost.
+    verdict: str | None = None
+    feedback: str = ""
+
+
 class PhaseView(View):
     """One phase of a workflow, after it ran."""
 
@@ -178,6 +198,8 @@ class PhaseView(View):
     exit_reason: str = ""
     reason: Reason | None = None
     runs: int = 1
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
 
 
 class ResultView(View):
@@ -194,6 +216,9 @@ class ResultView(View):
     reason: Reason | None = None
     warnings: list[str] = []
     phases: list[PhaseView] = []
+    #: Of the last loop, where it was not accepted: its best iteration, and what that lacked.
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -44,6 +44,9 @@ class LoopResult:
     history: list[dict[str, Any]] = field(default_factory=list)
     result_text: str = ""
     exit_reason: str = ""
+    #: Where it was not accepted: the iteration that came nearest, and who did not accept that.
+    best_iteration: dict[str, Any] | None = None
+    missing: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def from_view(cls, view: ResultView) -> LoopResult:
@@ -55,6 +58,8 @@ class LoopResult:
             history=_history(view.history),
             result_text=view.result_text,
             exit_reason=view.exit_reason,
+            best_iteration=_best(view),
+            missing=[one.model_dump() for one in view.missing],
         )
 
 
@@ -78,6 +83,14 @@ class PhaseResult:
     def exit_reason(self) -> str:
         return self.loop_result.exit_reason
 
+    @property
+    def best_iteration(self) -> dict[str, Any] | None:
+        return self.loop_result.best_iteration
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        return self.loop_result.missing
+
     @classmethod
     def from_view(cls, view: PhaseView, *, session_id: str) -> PhaseResult:
         loop = LoopResult(
@@ -87,6 +100,8 @@ class PhaseResult:
             history=_history(view.history),
             result_text=view.result_text,
             exit_reason=view.exit_reason,
+            best_iteration=_best(view),
+            missing=[one.model_dump() for one in view.missing],
         )
         return cls(phase_name=view.name, loop_result=loop, passed=view.passed)
 
@@ -108,6 +123,10 @@ def _loop_verdict(word: str) -> LoopVerdict:
             return "max_iterations"
         case _:
             return "terminate"
+
+
+def _best(view: ResultView | PhaseView) -> dict[str, Any] | None:
+    return None if view.best_iteration is None else view.best_iteration.model_dump()
 
 
 def _history(entries: list[LedgerEntry]) -> list[dict[str, Any]]:

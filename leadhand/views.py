@@ -169,6 +169,24 @@ class TranscriptEntry(View):
     output_tokens: int = 0
 
 
+class BestIteration(View):
+    """Of those that were not accepted the one that came nearest."""
+
+    run: int
+    iteration: int
+    accepted: int
+    checks: int
+    work: str = ""
+
+
+class Missing(View):
+    """A checker that stood between the best iteration and acceptance."""
+
+    name: str
+    verdict: str | None = None
+    feedback: str = ""
+
+
 class PhaseView(View):
     """One phase of a workflow, after it ran."""
 
@@ -181,6 +199,8 @@ class PhaseView(View):
     exit_reason: str = ""
     reason: Reason | None = None
     runs: int = 1
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
 
 
 class ResultView(View):
@@ -197,6 +217,8 @@ class ResultView(View):
     reason: Reason | None = None
     warnings: list[str] = []
     phases: list[PhaseView] = []
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -33,6 +33,7 @@ def loop_summary(result: ResultView) -> Iterator[str]:
     yield from _warnings(result)
     lines = list(block(result.result_text, indent="  "))
     yield from lines[-_MOST_LINES:]
+    yield from _nearest(result)
     yield from next_steps(result)
 
 
@@ -54,6 +55,7 @@ def workflow_summary(result: ResultView) -> Iterator[str]:
         for phase in result.phases
     ]
     yield from table(head, rows)
+    yield from _nearest(result)
     yield from next_steps(result)
 
 
@@ -65,6 +67,17 @@ def flow_summary(result: ResultView) -> Iterator[str]:
     yield f"session {result.session_id}: {result.status}" + (f": {why}" if why else "")
     yield from _warnings(result)
     yield from next_steps(result)
+
+
+def _nearest(result: ResultView) -> Iterator[str]:
+    """The iteration that came nearest to acceptance, and what stood between."""
+    best = result.best_iteration
+    if best is None:
+        return
+    run = f" of run {best.run}" if best.run > 1 else ""
+    yield f"nearest: iteration {best.iteration}{run}, {best.accepted} of {best.checks} accepted"
+    for one in result.missing:
+        yield f"  missing {plain(one.name)}: {plain(one.feedback or one.verdict or 'lost')}"
 
 
 def next_steps(result: ResultView) -> Iterator[str]:
