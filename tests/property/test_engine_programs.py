@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.keys import SessionRef
 from app.program import Loop, Step
 from tests.property.driving import (
     LEASE_MS,
@@ -15,6 +16,7 @@ from tests.property.driving import (
     program,
     step,
 )
+from tests.waiting import wait_until
 
 ITERATION = (
     step("do", "agent"),
@@ -743,6 +745,15 @@ def test_replay_does_not_hand_out_a_claim_that_was_lost_since(bench: Bench):
     drive.sweep()
     drive.take("j")
     assert drive.settle(first, take=["m"]).grants == ()
+
+
+def test_key_has_a_deadline_and_makes_a_new_session_after_it(bench: Bench):
+    bench.start(program(step("one")), key="k")
+    assert 0 < bench.redis.ttl("lh:idem:k") <= 7 * 24 * 3600
+    bench.redis.pexpire("lh:idem:k", 1)
+    wait_until(lambda: not bench.redis.exists("lh:idem:k"))
+    later = Drive(bench, SessionRef("bbbbbbbb", "bbbbbbbb"), program(step("one")))
+    assert later.create(key="k").word == "created"
 
 
 def test_key_of_another_body_is_refused(bench: Bench):

@@ -1,17 +1,22 @@
-"""Stops against claims and settles, in threads on a real server: 1,000 times."""
+"""Stops against claims and settles, and controls against each other, in threads."""
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from app.states import SESSION_NEXT, SessionStatus
 from app.store import connect
 from tests.property.driving import Bench, Drive, held, loop, program, step
 from tests.waiting import wait_until
@@ -132,3 +137,30 @@ def stop_met_a_step(drive: Drive) -> bool:
     """Whether something was still running when the stop was asked for."""
     kinds = [kind for kind, _ in drive.events()]
     return len(kinds) - kinds.index("session.status") > 2
+
+
+def test_racing_controls_follow_one_another_and_each_is_told_what_it_did(store_url: str):
+    """Who is told `done` did it, in an order that the table of states allows; no other did."""
+    bench = Bench(connect(store_url))
+    for number in range(100):
+        drive = bench.start(PROGRAM, name=f"{number:08x}")
+        grant = drive.take("loop~1[1]/do")
+        words: Counter[tuple[str, str]] = Counter()
+
+        def steer(verb: str, drive: Drive = drive, words: Counter[tuple[str, str]] = words) -> None:
+            words[verb, drive.control(verb, nonce=f"{verb} {drive.ref.id}").word] += 1
+
+        threads = [Thread(target=steer, args=(verb,)) for verb in ("stop", "abort", "exit", "stop")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        drive.release(grant, why="stop")
+        stream = bench.redis.xrange(drive.key("events"))
+        told = [json.loads(f["d"])["status"] for _, f in stream if f["t"].startswith("session.")]
+        for before, after in pairwise(told):
+            assert SessionStatus(after) in SESSION_NEXT[SessionStatus(before)], told
+        by_verb = {"stop": "stopping", "abort": "aborting", "exit": "exiting"}
+        for verb, status in by_verb.items():
+            assert told.count(status) == min(1, words[verb, "done"]), (words, told)
+        assert told[-1] in ("aborted", "exited"), told
