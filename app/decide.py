@@ -163,6 +163,8 @@ def _step(step: Step) -> Route:
         route["folder"] = True
     if step.conversation is not None:
         route["talk"] = step.conversation
+    if step.origin is not None:
+        route["step"] = [step.origin.index, step.origin.total]
     if step.ends == "iteration":
         route["ends"] = "iteration"
     if not route["quick"]:

@@ -86,7 +86,9 @@ local function grant(address, nonce)
   save('steps', address)
   redis.call('ZADD', K.running, 0, address)
   redis.call('ZADD', G.leases, step.lease, member(address))
-  emit('step.claimed', address, {fence = step.fence, attempt = step.attempt, worker = A.worker})
+  local told = {fence = step.fence, attempt = step.attempt, worker = A.worker}
+  if r.step then told.label, told.index, told.total = r.label, r.step[1], r.step[2] end
+  emit('step.claimed', address, told)
   return terms(address, step)
 end
 

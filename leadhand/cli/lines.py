@@ -10,7 +10,6 @@ from leadhand.cli.picture import (
     StepLine,
     loop_name,
     spot_of,
-    step_name,
 )
 from leadhand.text import plain, reason_text
 from leadhand.views import Event
@@ -100,8 +99,9 @@ def _head(picture: Picture, *, now_ms: int) -> Line:
 
 def _loop_lines(picture: Picture, loop: str, line: LoopLine, *, now_ms: int) -> list[Line]:
     steps = [item for item in line.steps.items() if item[0] not in _SILENT_STEPS]
+    named = [(picture.step(loop, step), line) for step, line in steps]
     if not loop:
-        return _step_lines(steps, now_ms=now_ms, indent="  ")
+        return _step_lines(named, now_ms=now_ms, indent="  ")
     name = plain(loop_name(loop, picture.labels), most=40)
     if line.closed_ms is not None:
         took = elapsed(line.closed_ms - line.opened_ms)
@@ -109,7 +109,7 @@ def _loop_lines(picture: Picture, loop: str, line: LoopLine, *, now_ms: int) -> 
         return [Line(f"  {name:<16} {line.verdict:<14} {turns:<16} {took}", line.verdict)]
     turn = f"iteration {_of(line.iteration, line.max_iterations)}"
     head = Line(f"  {name:<16} {turn:<31} {elapsed(now_ms - line.opened_ms)}", "running")
-    return [head, *_step_lines(steps, now_ms=now_ms, indent="      ")]
+    return [head, *_step_lines(named, now_ms=now_ms, indent="      ")]
 
 
 def _step_lines(steps: list[tuple[str, StepLine]], *, now_ms: int, indent: str) -> list[Line]:
@@ -126,7 +126,7 @@ def _step_line(name: str, step: StepLine, *, now_ms: int, indent: str) -> Line:
     after_word = step.note
     if step.word == "running":
         after_word = elapsed(now_ms - step.since_ms) + _again(step)
-    text = f"{indent}{plain(step_name(name), most=30):<20} {step.word:<10} {after_word}"
+    text = f"{indent}{plain(name, most=30):<20} {step.word:<10} {after_word}"
     return Line(text.rstrip(), step.word)
 
 
@@ -155,7 +155,7 @@ def _step_sentence(picture: Picture, event: Event) -> str | None:
     spot = spot_of(event.address or "")
     if spot.step in _SILENT_STEPS or event.type == "step.ready":
         return None
-    who = plain(step_name(spot.step), most=60)
+    who = plain(picture.step(spot.loop, spot.step), most=60)
     if spot.loop:
         limit = picture.loops[spot.loop].max_iterations
         loop = plain(loop_name(spot.loop, picture.labels), most=60)

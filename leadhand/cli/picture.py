@@ -69,6 +69,12 @@ class Picture:
     #: What people call the nodes, by their path in the program.
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     loops: Mapping[str, LoopLine] = field(default_factory=lambda: MappingProxyType({}))
+    #: The same of a flow's steps, each with which of how many of its list it is: `2/6 review`.
+    steps: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def step(self, loop: str, step: str) -> str:
+        """What people call a step."""
+        return self.steps.get(step_path(loop, step)) or step_name(step)
 
 
 def after(picture: Picture, event: Event) -> Picture:
@@ -170,8 +176,29 @@ def _labelled(picture: Picture, loop: str, event: Event) -> Picture:
     return replace(picture, labels=MappingProxyType({**picture.labels, path: label}))
 
 
+def _step_named(picture: Picture, spot: Spot, event: Event) -> Picture:
+    """With what a flow calls the step, and which of how many it is there."""
+    label, index = event.fields.get("label"), _number(event.fields.get("index"))
+    if event.type != "step.claimed" or not isinstance(label, str) or not index:
+        return picture
+    name = f"{index}/{_number(event.fields.get('total'))} {label}"
+    steps = {**picture.steps, step_path(spot.loop, spot.step): name}
+    return replace(picture, steps=MappingProxyType(steps))
+
+
+def step_path(loop: str, step: str) -> str:
+    """Where a step stands in the program.
+
+    >>> step_path("outer~1[1]/inner~2", "ask"), step_path("", "ask~2")
+    ('outer/inner/ask', 'ask')
+    """
+    parts = [part for part in loop.split("/") if part]
+    return "/".join([*(_parts(part)[0] for part in parts), _parts(step)[0]])
+
+
 def _after_step(picture: Picture, event: Event) -> Picture:
     spot = spot_of(event.address or "")
+    picture = _step_named(picture, spot, event)
     line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
     if spot.iteration < line.iteration:
         return picture  # A latecomer of an iteration that is over.

@@ -139,3 +139,17 @@ def test_no_event_breaks_the_view_or_its_lines(run) -> None:
         picture = after(picture, event)
         for text in [sentence(picture, event) or "", *texts(picture, now_ms=99)]:
             assert text.isprintable()
+
+
+def test_a_flows_steps_go_by_their_labels_and_numbers() -> None:
+    run = [
+        ("session.created", None, {"status": "active"}),
+        ("loop.opened", "polish~1", {"iteration": 1, "max": 5, "label": "polish"}),
+        ("step.claimed", "polish~1[1]/content",
+         {"worker": "w", "label": "content?", "index": 4, "total": 6}),
+        ("step.settled", "polish~1[1]/content", {"word": "succeeded", "verdict": "retry"}),
+    ]  # fmt: skip
+    picture = reduce(after, events(run), Picture(session="1a2b3c4d"))
+    assert texts(picture)[2].split() == ["4/6", "content?", "retry"]
+    told = sentence(picture, events(run)[-1])
+    assert told == "[0:03] polish 1/5 4/6 content?: retry"
