@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from app.errors import InvalidDocument
+from app.frontends.flow_children import led
 from leadhand.flow_documents import FlowDocument, FlowRun
 
 
@@ -27,7 +28,7 @@ def run_of(document: FlowDocument, run: FlowRun) -> FlowDocument:
     return document.model_copy(
         update={
             "inputs": {**document.inputs, **run.inputs},
-            "agents": {**document.agents, **run.agents},
+            "agents": led(document.agents, run.agents),
             "cwd": run.working_folder,
             "label": run.title,
             "priority": run.priority,

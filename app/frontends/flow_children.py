@@ -45,6 +45,15 @@ def agent_of(flow: FlowDefinition, type_: str) -> str:
     return flow.agents.get(type_) or flow.agents.get("*") or type_
 
 
+def led(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
+    """Who works for each agentType, where somebody above has the last word; `*` is all of them.
+
+    >>> led({"a": "x", "b": "y"}, {"b": "z"}), led({"a": "x"}, {"*": "z"})
+    ({'a': 'x', 'b': 'z'}, {'*': 'z'})
+    """
+    return dict(above) if "*" in above else {**own, **above}
+
+
 def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
     """Every step, outer before inner, in the order written."""
     yield from _within(arranged(flow.steps))
@@ -79,7 +88,7 @@ def child_document(
         **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "kind": "flow",
         "name": name,
-        "agents": {**flow.agents, **document.agents},
+        "agents": led(flow.agents, document.agents),
         "attempts": flow.attempts or document.attempts,
         **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
         **_bundle(document, flow),
@@ -125,7 +134,7 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
 
 def _subflows(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
     for name, flow in document.flows.items():
-        agents = {**flow.agents, **document.agents}
+        agents = led(flow.agents, document.agents)
         yield f"flows.{name}.", flow.model_copy(update={"agents": agents})
 
 
