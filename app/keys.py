@@ -45,9 +45,9 @@ tickets      zset    ``lock<order<session|root|address``: who waits for it, in o
 called       hash    ticket -> when its turn came
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
-rates        hash    key -> until when its minute is used up (kept: one number for each limit)
+rates        hash    key -> until when its minute is used up (it goes with the limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
-tokens       hash    API tokens by id: a secret's hash, scopes, webhook ..., sealed; until revoked
+tokens       hash    API tokens by id: a secret's hash, scopes ..., sealed; until revoked or over
 token-uses   hash    when each was used last; goes with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
 token-key:X  string  the token of an Idempotency-Key, by the key's hash (TTL 7 days)

@@ -32,6 +32,8 @@ KEEP_S = 3.0
 #: How exact the time of last use is.
 USED_S = 60.0
 DAY_MS = 24 * 3600 * 1000
+#: For so long a token that has expired is still listed.
+EXPIRED_MS = 30 * DAY_MS
 
 _KIND = "leadhand token 1"
 _ID_BYTES = 6
@@ -240,6 +242,7 @@ class Tokens:
             name=name, scopes=scopes, expires_s=expires_s, quotas=quotas or Quotas(),
             webhook=webhook,
         )  # fmt: skip
+        self._forget_expired()
         new = _Claim(
             id=secrets.token_hex(_ID_BYTES),
             salt=secrets.token_hex(_SECRET_BYTES),
@@ -247,6 +250,14 @@ class Tokens:
             body=wish.digest,
         )
         return self._made(wish, new) if key is None else self._made_once(wish, new, key)
+
+    def _forget_expired(self) -> None:
+        """Nobody looks for a token whose time has long been over."""
+        for id_, text in self._shelf.all().items():
+            token = self._opened(text, id_)
+            until_ms = None if token is None else token.expires_ms
+            if until_ms is not None and self._now_ms() - until_ms > EXPIRED_MS:
+                self._shelf.drop(id_)
 
     def _made_once(self, wish: Wish, new: _Claim, key: str) -> NewToken:
         mark = hashlib.sha256(key.encode()).hexdigest()

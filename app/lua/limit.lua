@@ -7,5 +7,10 @@ if A.seen then
   for _, text in ipairs(A.seen == 'any' and {} or A.seen) do as_seen = as_seen or text == held end
   if not as_seen then return reply('changed') end
 end
-if A.limit then redis.call('HSET', G.limits, A.key, A.limit) else redis.call('HDEL', G.limits, A.key) end
+if A.limit then
+  redis.call('HSET', G.limits, A.key, A.limit)
+else
+  redis.call('HDEL', G.limits, A.key)
+  redis.call('HDEL', G.rates, A.key)   -- the pace went with the limit
+end
 return reply(held and 'replaced' or 'done')

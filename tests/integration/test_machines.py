@@ -125,6 +125,8 @@ def test_sessions_stay_where_their_folder_is_until_their_place_is_gone(
     for one in lost:
         wait_until(partial(is_named_as_left, client, one), timeout=20)
     assert places(client) == {"a", "c"}
+    way_out, explain = f"leadhand rehome {lost[1]} c", f"{S}/{lost[1]}/explain"
+    wait_until(lambda: way_out in str(told(client, explain)["next"]), timeout=20)
     assert not any(told(client, f"{S}/{one}")["notes"] for one in stay.values())
     refused = client.post(f"{S}/{lost[0]}/rehome", json={"place": "a"}).get_json()
     assert (refused["status"], refused["field"]) == (422, "cwd")

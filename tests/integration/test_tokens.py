@@ -144,6 +144,19 @@ def test_a_maker_that_died_half_way_leaves_its_key_to_be_asked_with_again(engine
     assert engine.tokens.recognise(again.token).id == made.id
 
 
+def test_a_token_that_expired_long_ago_is_forgotten(store_url, redis_client):
+    now = 1_700_000_000.0
+    tokens = Tokens(silent_engine(store_url).store.tokens(), secret=SECRET, clock=lambda: now)
+    for days in (1, 40):
+        tokens.create(f"for {days} days", EVERYTHING, expires_s=days * 24 * 3600)
+    now += 20 * 24 * 3600
+    tokens.create("in time", EVERYTHING)
+    assert redis_client.hlen("lh:tokens") == 3
+    now += 20 * 24 * 3600
+    tokens.create("late", EVERYTHING)
+    assert {view.name for view in tokens.views()} == {"for 40 days", "in time", "late"}
+
+
 class SlowShelf(TokenShelf):
     """A shelf on which something else happens while somebody reads, or before he writes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import redis
 
 from app.engine import About
 from app.errors import InvalidDocument, LimitChanged, LimitUnknown
@@ -39,6 +40,16 @@ def test_another_folder_or_place_is_another_lock(world: World) -> None:
     world.grant(world.session("/g"), "loop~1[1]/do")
     elsewhere = world.claim(world.session("/f", place="there"), "loop~1[1]/do")
     assert elsewhere.why == "place"
+
+
+def test_a_pace_goes_with_its_limit(world: World, redis_client: redis.Redis) -> None:
+    world.engine.limit("key:k", per_minute=6)
+    world.grant(world.session(), "loop~1[1]/do")
+    assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
+    assert redis_client.hkeys("lh:rates") == ["key:k"]
+    world.engine.unlimit("key:k")
+    assert redis_client.hkeys("lh:rates") == []
+    world.grant(world.session("/h"), "loop~1[1]/do")
 
 
 def test_a_limit_is_changed_only_as_it_was_seen(world: World) -> None:
