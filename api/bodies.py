@@ -125,6 +125,9 @@ class Resume(Body):
     budget: Budget | None = None
     #: Of a flow: go on by what it was started with, or by what its file says now, if that fits.
     as_: Annotated[Literal["old", "new"], Field(alias="as")] = "old"
+    #: The last point that counts as done: an address, a label, or positions from 0 (`1[2]/0`).
+    #: What comes after it runs anew; without it the session goes on where it was.
+    after: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
 
 
 class Exit(Body):

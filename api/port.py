@@ -122,6 +122,7 @@ class Engine(Protocol):
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
+        after: str | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView: ...

@@ -103,6 +103,7 @@ class Sessions:
             max_iterations=asked.max_iterations,
             budget=asked.budget,
             is_as_seen=asked.as_ == "new",
+            after=asked.after,
         )
 
     def exit(self, session: str) -> Response:
@@ -138,6 +139,7 @@ class Sessions:
         max_iterations: int | None = None,
         budget: Budget | None = None,
         is_as_seen: bool = False,
+        after: str | None = None,
     ) -> Response:
         bodies.query(NoQuery)
         view = self._engine.control(
@@ -146,6 +148,7 @@ class Sessions:
             reason=reason,
             max_iterations=max_iterations,
             budget=budget,
+            after=after,
             by=current_caller(),
             seen=None if is_as_seen else bodies.if_match(),
         )

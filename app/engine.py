@@ -188,7 +188,7 @@ class Engine:
         fetched = fetched_order(step.inputs)
         if fetched is not None:
             raise SpecForeign(ref.id, f"{fetched} would come from an outcome, which nobody signs")
-        inputs = resolved(self.store, ref, program, step, grant.address)
+        inputs = resolved(self.store, ref, program, step, grant)
         return Work(ref, grant, step, inputs, facts)
 
     def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
@@ -251,7 +251,7 @@ class Engine:
             "changed": changed or None,
             "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
         }
-        entry = entry_of(work.step, grant.address, ref.id, work.inputs, outcome)
+        entry = entry_of(work.step, grant, ref.id, work.inputs, outcome)
         if entry is not None:
             arguments["ledger"] = turn_of(block_of(grant.address))
             standing = standing_of(work.inputs, outcome)

@@ -9,6 +9,7 @@ LeadhandError
 ├── LimitUnknown            no limit is set for this key
 ├── IdempotencyConflict     the key was used before, for another body
 ├── InvalidDocument         a field holds what cannot be run
+│   └── PositionRefused     a session cannot go on after this point
 ├── FlowUnknown             no file of the catalog has this name
 ├── FlowDisabled            the flow's file is broken
 ├── AnswerUnwanted          no step of the session waits for this answer
@@ -128,6 +129,10 @@ class InvalidDocument(LeadhandError):
 
     def __str__(self) -> str:
         return f"{self.field} is {self.value!r}: {self.hint}"
+
+
+class PositionRefused(InvalidDocument):
+    """A session cannot go on after this point."""
 
 
 class FlowUnknown(LeadhandError):

@@ -13,8 +13,9 @@ from pydantic import JsonValue
 
 from app.errors import ReferenceUnresolved
 from app.keys import SessionRef
+from app.origins import home_of, result_of_turn
 from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
-from app.records import TurnRecord
+from app.records import Grant, TurnRecord
 from app.references import RESERVED, Reference, look_up, of_outcome, references_in, substitute
 from app.store import Store
 
@@ -31,26 +32,27 @@ class _Seen(NamedTuple):
     outcomes: Outcomes
     turns: Mapping[str, TurnRecord]
     names: Mapping[str, str]
+    grant: Grant
 
 
 def resolved(
-    store: Store, ref: SessionRef, program: Program, step: Step, address: str
+    store: Store, ref: SessionRef, program: Program, step: Step, grant: Grant
 ) -> dict[str, JsonValue]:
     """The step's inputs. Raises ReferenceUnresolved where one names no node in sight."""
-    inputs = dict(step.inputs)
+    inputs, address = dict(step.inputs), grant.address
     wanted = list(references_in(inputs))
     if step.when is not None:
         wanted += references_in(step.when)
         inputs["when"] = step.when
     if not wanted:
         return _plain(inputs)
-    seen = _read(store, ref, program, address, wanted)
+    seen = _read(store, ref, program, grant, wanted)
     item = _item(store, ref, step, address) if "#" in address else None
 
     def resolve(reference: Reference) -> JsonValue:
         if reference.word == "item":
             return look_up(item, reference.keys)
-        return _value(program, address, reference, seen)
+        return _value(program, reference, seen)
 
     found = substitute(inputs, resolve)
     assert isinstance(found, dict)
@@ -64,13 +66,13 @@ def _plain(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _read(
-    store: Store, ref: SessionRef, program: Program, address: str, wanted: Iterable[Reference]
+    store: Store, ref: SessionRef, program: Program, grant: Grant, wanted: Iterable[Reference]
 ) -> _Seen:
     """Three reads at most: newest runs, turns, outcomes."""
-    wanted = list(wanted)
-    names = _places(program, address, wanted)
-    outer = [place for place in names.values() if "/" not in place]
-    runs = store.values(ref, "runs", outer)
+    wanted, address = list(wanted), grant.address
+    names = _places(program, grant, wanted)
+    again = [place for place in names.values() if _may_run_again(program, place)]
+    runs = store.values(ref, "runs", again)
     for name, place in names.items():
         names[name] = _newest(program, place, int(runs.get(place, 1)))
     loops = [a for a in names.values() if isinstance(program.node(path_of(a)), Loop)]
@@ -79,29 +81,38 @@ def _read(
     turns = store.turns(ref, [*loops, own] if own else loops) if loops or own else {}
     addresses = [a for a in names.values() if a not in loops]
     addresses += [a for a in (_result(program, loop, turns) for loop in loops) if a]
-    addresses += _earlier(address, wanted)
+    addresses += _earlier(grant, wanted)
     found = store.values(ref, "out", addresses)
-    return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names)
+    return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names, grant)
 
 
-def _places(program: Program, address: str, wanted: Iterable[Reference]) -> dict[str, str]:
+def _may_run_again(program: Program, place: str) -> bool:
+    """Loops are run again anywhere, steps in the program's own block alone."""
+    return "/" not in place or isinstance(program.node(path_of(place)), Loop)
+
+
+def _places(program: Program, grant: Grant, wanted: Iterable[Reference]) -> dict[str, str]:
     """For each node that is named: where it stands, looked for from the inside out."""
     places: dict[str, str] = {}
     for reference in wanted:
         if reference.word not in RESERVED:
-            places[reference.word] = _place(program, address, reference)
+            places[reference.word] = _place(program, grant, reference)
     return places
 
 
-def _place(program: Program, address: str, reference: Reference) -> str:
-    block = block_of(address.partition("#")[0])
+def _place(program: Program, grant: Grant, reference: Reference) -> str:
+    block = block_of(grant.address.partition("#")[0])
     while True:
-        place = f"{block}/{reference.word}" if block else reference.word
+        place = _within(block, reference.word)
         if program.has(path_of(place)):
-            return place
+            return _within(home_of(block, reference.word, grant.origins), reference.word)
         if not block:
-            raise ReferenceUnresolved("${" + reference.word + "}", address)
+            raise ReferenceUnresolved("${" + reference.word + "}", grant.address)
         block = block_of(turn_of(block))
+
+
+def _within(block: str, name: str) -> str:
+    return f"{block}/{name}" if block else name
 
 
 def _newest(program: Program, place: str, run: int) -> str:
@@ -114,37 +125,41 @@ def _newest(program: Program, place: str, run: int) -> str:
 def _result(program: Program, loop: str, turns: Mapping[str, TurnRecord]) -> str | None:
     """Where the text of a loop's last iteration lies."""
     node = program.node(path_of(loop))
-    turn = turns.get(loop)
-    if not isinstance(node, Loop) or node.result is None or turn is None or not turn.iteration:
+    if not isinstance(node, Loop) or loop not in turns:
         return None
-    return f"{loop}[{turn.iteration}]/{node.result}"
+    return result_of_turn(loop, node.result, turns[loop])
 
 
-def _earlier(address: str, wanted: Iterable[Reference]) -> list[str]:
+def _earlier(grant: Grant, wanted: Iterable[Reference]) -> list[str]:
     """The outcomes of earlier iterations that `previous` and `history` speak of."""
-    loop = turn_of(block_of(address.partition("#")[0]))
-    now = iteration_of(address)
+    now = iteration_of(grant.address)
     found = []
     for reference in wanted:
         if reference.word in ("previous", "history"):
             back = 1 if reference.word == "previous" else HISTORY
             first = max(1, now - back)
-            found += [f"{loop}[{i}]/{reference.keys[0]}" for i in range(first, now)]
+            found += [_before(grant, i, reference.keys[0]) for i in range(first, now)]
     return list(dict.fromkeys(found))
 
 
-def _value(program: Program, address: str, reference: Reference, seen: _Seen) -> JsonValue:
-    loop = turn_of(block_of(address.partition("#")[0]))
+def _before(grant: Grant, iteration: int, name: str) -> str:
+    """Where a node of an earlier iteration of the same loop left its outcome."""
+    loop = turn_of(block_of(grant.address.partition("#")[0]))
+    return _within(home_of(f"{loop}[{iteration}]", name, grant.origins), name)
+
+
+def _value(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
+    address = seen.grant.address
     match reference.word:
         case "previous":
-            before = f"{loop}[{iteration_of(address) - 1}]/{reference.keys[0]}"
+            before = _before(seen.grant, iteration_of(address) - 1, reference.keys[0])
             return of_outcome(seen.outcomes.get(before), reference.keys[1:])
         case "history":
-            return _history(address, loop, reference.keys[0], seen.outcomes)
+            return _history(reference.keys[0], seen)
         case "index":
             return int(address.rpartition("#")[2])
         case "turn":
-            turn = seen.turns.get(loop)
+            turn = seen.turns.get(turn_of(block_of(address.partition("#")[0])))
             known = {"iteration": iteration_of(address), "max": turn.max if turn else 0}
             return {**known, "same": turn.same if turn else 0}.get(reference.keys[0])
         case _:
@@ -158,11 +173,11 @@ def _of_node(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
     return of_outcome(seen.outcomes.get(found), reference.keys)
 
 
-def _history(address: str, loop: str, node: str, outcomes: Outcomes) -> JsonValue:
-    now = iteration_of(address)
+def _history(node: str, seen: _Seen) -> JsonValue:
+    now = iteration_of(seen.grant.address)
     lines: list[JsonValue] = []
     for i in range(max(1, now - HISTORY), now):
-        outcome = outcomes.get(f"{loop}[{i}]/{node}", {})
+        outcome = seen.outcomes.get(_before(seen.grant, i, node), {})
         feedback = str(outcome.get("text", ""))[:HISTORY_FEEDBACK]
         lines.append({"iteration": i, "verdict": outcome.get("verdict"), "feedback": feedback})
     return lines

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from app.origins import home_of
 from app.outcomes import Outcome
 from app.program import Action, Step, block_of, iteration_of, path_of, turn_of
+from app.records import Grant
 from app.views import LedgerEntry
 
 #: How much of a doer's work and of the feedback an entry keeps.
@@ -16,12 +18,16 @@ FEEDBACK = 8000
 
 
 def entry_of(
-    step: Step, address: str, session: str, inputs: Mapping[str, JsonValue], outcome: Outcome
+    step: Step,
+    grant: Grant,
+    session: str,
+    inputs: Mapping[str, JsonValue],
+    outcome: Outcome,
 ) -> str | None:
     """What a judge writes down of its iteration (JSON), or None where the step ends none."""
     if step.action is not Action.JUDGE or outcome.word != "succeeded":
         return None
-    block = block_of(address)
+    block = block_of(grant.address)
     loop = turn_of(block)
     value = outcome.value if isinstance(outcome.value, dict) else {}
     checks = value.get("checks", [])
@@ -30,12 +36,12 @@ def entry_of(
     entry = LedgerEntry(
         loop=path_of(loop),
         run=int(loop.rpartition("~")[2]),
-        iteration=iteration_of(address),
+        iteration=iteration_of(grant.address),
         verdict=outcome.verdict or "retry",
         feedback=outcome.text[:FEEDBACK],
         reason=outcome.reason,
         doer_session=session,
-        doer=f"{block}/do",
+        doer=f"{home_of(block, 'do', grant.origins)}/do",
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
         started_ms=began if isinstance(began, int) else outcome.started_ms,

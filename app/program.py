@@ -270,6 +270,16 @@ def turn_of(block: str) -> str:
     return _LAST_ITERATION.sub("", block)
 
 
+def iteration_in(block: str) -> int:
+    """The iteration that a block instance is; 0 for the program's own, and for a for_each.
+
+    >>> iteration_in("green~1[2]"), iteration_in("")
+    (2, 0)
+    """
+    match = _LAST_ITERATION.search(block)
+    return int(match.group(1)) if match else 0
+
+
 def turns_around(address: str) -> list[str]:
     """The turns that an address lies in, innermost first, without the program's own.
 

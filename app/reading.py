@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from app.agents_here import agents_of
 from app.catalog import Catalog
 from app.cursors import address_of, encoded, number_of
-from app.decide import is_critical
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.flow_notes import changes
 from app.inventories import believed
 from app.keys import SessionRef
 from app.listing import Listing
+from app.origins import result_of_turn
 from app.pictures import (
     budget_lines,
     counters,
@@ -25,10 +25,11 @@ from app.pictures import (
     running_step,
     step_view,
 )
-from app.program import Loop, Program, Step, by_number, iteration_of
+from app.program import Loop, Program, by_number, iteration_of
 from app.reasons import Reason
-from app.records import StepRecord, TurnRecord
+from app.records import TurnRecord
 from app.results import result_of
+from app.standing import step_is_done, turn_is_done
 from app.states import ENDED, FINAL, SessionStatus
 from app.store import Store
 from app.texts import cut
@@ -227,7 +228,7 @@ class Reader:
             turn, step = turns.get(node.id), steps.get(addresses[node.id])
             if turn is None and step is None:
                 continue
-            good = _turn_done(node, turn) if turn else _step_done(node, step)
+            good = turn_is_done(node, turn) if turn else step_is_done(node, step)
             (done if good else failed).append(node.id)
         return done, failed
 
@@ -368,28 +369,7 @@ def _said(line: str, seq: int) -> TranscriptEntry:
     return TranscriptEntry(seq=seq, at=iso(kept.pop("at_ms")), **kept)
 
 
-def _turn_done(node: Step | Loop, turn: TurnRecord) -> bool:
-    if turn.state != "closed":
-        return False
-    if turn.verdict == "skipped":
-        return True
-    if isinstance(node, Loop) and node.on_fail == "continue":
-        return turn.verdict in ("accept", "terminate", "max_iterations")
-    return turn.verdict == "accept"
-
-
-def _step_done(node: Step | Loop, step: StepRecord | None) -> bool:
-    assert step is not None
-    assert isinstance(node, Step)
-    if step.state == "failed":
-        return not is_critical(node)
-    return step.state in ("succeeded", "skipped") and step.verdict != "terminate"
-
-
 def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:
-    found = []
-    for node in program.body:
-        turn = turns.get(node.id)
-        if isinstance(node, Loop) and node.result and turn and turn.iteration:
-            found.append(f"{node.id}~{turn.run}[{turn.iteration}]/{node.result}")
-    return found
+    loops = [node for node in program.body if isinstance(node, Loop) and node.id in turns]
+    found = (result_of_turn(f"{n.id}~{turns[n.id].run}", n.result, turns[n.id]) for n in loops)
+    return [address for address in found if address is not None]

@@ -26,6 +26,19 @@ class Hint(BaseModel):
     priority: int = 5
 
 
+class Origin(BaseModel):
+    """What the run of a loop goes on from, where a session was resumed from an earlier point."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: The older run, at whose place it opened.
+    run: str
+    #: The iteration in which it opened; those before it are the older run's.
+    opened: int
+    #: The nodes of that iteration that count as done, and the block instance where they are.
+    kept: dict[str, str] = {}
+
+
 class Grant(BaseModel):
     """One worker's go at a step: the fence to settle under, and how long it may take."""
 
@@ -44,6 +57,8 @@ class Grant(BaseModel):
     thread: Thread | None = None
     #: What the attempt before this one failed with, in one line.
     failure: str | None = None
+    #: What the turns around it go on from; nothing as a rule.
+    origins: dict[str, Origin] = {}
 
     @field_validator("thread", mode="before")
     @classmethod
@@ -169,6 +184,9 @@ class TurnRecord(BaseModel):
     same: int = 0
     #: Which run of its node it is; from its address.
     run: int = 1
+    #: How many more runs its retries grant.
+    left: int = 0
+    origin: Origin | None = None
     since: int | None = None
     ended: int | None = None
 

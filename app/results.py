@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from app.origins import result_of_turn
 from app.pictures import counters
 from app.program import Loop, Program
 from app.reasons import Reason, ReasonCode
@@ -71,7 +72,7 @@ def _phase(
         verdict=verdict,
         iterations=len(history),
         history=history,
-        result_text=texts.get(f"{node.id}~{turn.run}[{turn.iteration}]/{node.result}", ""),
+        result_text=texts.get(result_of_turn(f"{node.id}~{turn.run}", node.result, turn) or "", ""),
         exit_reason=_exit_text(reason) if verdict == "exit" else "",
         reason=turn.reason,
         runs=turn.run,

@@ -23,11 +23,13 @@ from app.errors import (
     SessionUnknown,
 )
 from app.keys import SessionRef, lock_name
+from app.known import KnownOf
 from app.pictures import BUDGETS
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer
 from app.registry import Registry
+from app.rewinding import rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.transitions import Transitions
@@ -97,12 +99,15 @@ class Steering:
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
+        after: str | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
         """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused.
 
-        A resume may come with limits of the budget that are to hold from now on.
+        A resume may come with limits of the budget that are to hold from now on, and with the
+        last point that counts as done: what comes after it runs anew. Raises PositionRefused
+        for a point where the session never was.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -110,7 +115,7 @@ class Steering:
             more["budget"] = {**budget.limits()}
         if seen is not None:
             more["seen"] = seen.as_stored()
-        self._control(ref, verb, reason=reason, by=by, more=more)
+        self._control(ref, verb, reason=reason, by=by, more=more, after=after)
         return self._reader.session(session)
 
     def _control(
@@ -121,6 +126,7 @@ class Steering:
         reason: str,
         more: Mapping[str, JsonValue],
         by: Caller | None = None,
+        after: str | None = None,
     ) -> None:
         arguments: dict[str, JsonValue] = {
             "verb": verb,
@@ -134,14 +140,20 @@ class Steering:
         }
         if by is not None:
             arguments |= {"by": by.address, "fence": by.fence}
-        answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
+        answer = self._look_and_run(ref, verb, arguments, after)
         looks = 1
-        # It may have failed between the look and the call: look again at what runs anew.
-        while _failed_meanwhile(answer) and looks < LOOKS:
-            answer = self._transitions.run("control", ref, {**arguments, **self._anew(ref, verb)})
+        # It may have changed between the look and the call: look again at what runs anew.
+        while _changed_meanwhile(answer) and looks < LOOKS:
+            answer = self._look_and_run(ref, verb, arguments, after)
             looks += 1
         _raise_refusal(ref.id, verb, answer)
         self._transitions.dispatch(ref, answer)
+
+    def _look_and_run(
+        self, ref: SessionRef, verb: Control, arguments: dict[str, JsonValue], after: str | None
+    ) -> Answer:
+        anew = self._anew(ref, verb) if after is None else self._after(ref, after)
+        return self._transitions.run("control", ref, {**arguments, **anew})
 
     def follow(
         self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
@@ -300,6 +312,17 @@ class Steering:
                 session
             )  # it is being aborted already, or has ended meanwhile
 
+    def _after(self, ref: SessionRef, after: str) -> dict[str, JsonValue]:
+        """What runs anew so that a session that does not run goes on after this point."""
+        fields = self._store.fields(ref)
+        if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
+            return {}
+        program = self._registry.program(fields["program"])
+        failed = fields["status"] == SessionStatus.FAILED
+        found = rewound(program, after, KnownOf(self._store, ref), failed=failed)
+        seen: dict[str, JsonValue] = {"as_of": fields["updated"]}
+        return seen | ({"again": found.again, "levels": found.levels} if found else {})
+
     def _anew(self, ref: SessionRef, verb: Control) -> dict[str, JsonValue]:
         """Which nodes a failed session runs anew when it is resumed."""
         fields = self._store.fields(ref) if verb == "resume" else {}
@@ -321,7 +344,7 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
     match answer.word:
         case "unknown":
             raise SessionUnknown(session)
-        case "changed":
+        case "changed" | "moved":
             raise SessionChanged(session, str(answer.status))
         case "refused":
             status = str(answer.status)
@@ -331,7 +354,9 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
             return
 
 
-def _failed_meanwhile(answer: Answer) -> bool:
+def _changed_meanwhile(answer: Answer) -> bool:
+    if answer.word == "moved":
+        return True
     refused = answer.word == "refused" and answer.text is None
     return refused and answer.status == SessionStatus.FAILED
 

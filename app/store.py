@@ -29,6 +29,8 @@ _FOUNDATION = (
     "_begin", "_address", "_budget", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session",
     "_outcome", "_work",
 )  # fmt: skip
+#: What one verb is built on besides.
+_MORE = {"control": ("_anew",)}
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
     "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
@@ -358,7 +360,7 @@ class Store:
 def source(verb: str) -> str:
     """The whole text of a transition: the names of the keys, the foundation, the verb."""
     audits = ["_fsck"] if verb.startswith("fsck_") else []
-    files = [*_FOUNDATION, *audits, verb]
+    files = [*_FOUNDATION, *_MORE.get(verb, ()), *audits, verb]
     folder = resources.files("app") / "lua"
     texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in files]
     head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()

@@ -185,13 +185,15 @@ def resumed(
     max_iterations: int | None,
     budget: Budget | Mapping[str, float] | None,
     as_: Literal["old", "new"] | None,
+    after: str | None,
 ) -> dict[str, Any]:
     """What a resume says besides. Raises ValueError for limits that there are not."""
+    more = {"max_iterations": max_iterations, "as": as_, "after": after}
     if budget is None:
-        return {"max_iterations": max_iterations, "as": as_}
+        return more
     given = budget if isinstance(budget, Budget) else Budget.model_validate(dict(budget))
     limits = given.model_dump(exclude_none=True)
-    return {"max_iterations": max_iterations, "budget": limits, "as": as_}
+    return more | {"budget": limits}
 
 
 def answer(id_: str, text: str, address: str | None) -> Ask[SessionView]:

@@ -186,6 +186,7 @@ class AsyncClient:
         session: str,
         max_iterations: int | None = None,
         *,
+        after: str | None = None,
         budget: Budget | Mapping[str, float] | None = None,
         as_: Literal["old", "new"] | None = None,
         seen: SessionView | None = None,
@@ -194,9 +195,11 @@ class AsyncClient:
 
         A flow goes on by what it was started with, or `as_` new by what its file says now.
 
-        `budget` names those of its limits that are to hold from now on.
+        `after` names the last point that counts as done (an address, a label, or positions from
+        0 such as `1[2]/0`): what comes after it runs anew. `budget` names those of its limits
+        that are to hold from now on.
         """
-        more = asks.resumed(max_iterations, budget, as_)
+        more = asks.resumed(max_iterations, budget, as_, after)
         return await self._steer(asks.control(session, "resume", seen, **more))
 
     async def exit(

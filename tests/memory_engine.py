@@ -383,6 +383,7 @@ class MemoryEngine:
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
+        after: str | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:

@@ -68,12 +68,28 @@ local function make_ready(address, step)
   table.insert(released, address)
 end
 
+-- What the turns around a step go on from, where a session was resumed from an earlier point.
+local function origins_of(address)
+  local found
+  for _, around in ipairs(turns_around(block_of(address))) do
+    local id = around.id
+    local turn = load('turns', id)
+    while turn and turn.origin do
+      found = found or {}
+      found[id], id = turn.origin, turn.origin.run
+      turn = load('turns', id)
+    end
+  end
+  return found
+end
+
 -- What an attempt is told of its grant; its conversation is where the last outcome left it.
 local function terms(address, step)
   local talk = route(path_of(address)).talk
   return {address = address, fence = step.fence, nonce = step.nonce, attempt = step.attempt,
     lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
-    failure = step.failure, thread = talk and redis.call('HGET', K.threads, talk) or nil}
+    failure = step.failure, thread = talk and redis.call('HGET', K.threads, talk) or nil,
+    origins = origins_of(address)}
 end
 
 local function grant(address, nonce)

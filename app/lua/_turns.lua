@@ -21,10 +21,10 @@ local function open_turn(id, turn)
   redis.call('ZADD', K.open, 0, id)
 end
 
-local function open_loop(block, name, r, run, left)
+local function open_loop(block, name, r, run, left, allowed)
   local id = turn_address(block, name, run)
   if load('turns', id) then return end
-  local max = block == '' and A.max_iterations or r.max
+  local max = allowed or (block == '' and A.max_iterations) or r.max
   if max > 0 and spent_up(0) then return end_spent() end
   open_turn(id, {iteration = math.min(1, max), max = max, left = left or r.retries})
   emit('loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
@@ -47,9 +47,18 @@ local function ended(block)
   return load('turns', turn_of(block)).state ~= 'open'
 end
 
+-- Where the record of a node before it lies: a run that goes on from an older one has not made all itself.
+local function home_of(block, name)
+  local turn = load('turns', turn_of(block))
+  local origin = turn and turn.origin
+  if origin and origin.opened == iteration_of(block) and origin.kept[name] then return origin.kept[name] end
+  return block
+end
+
 -- What a node is given was said by the newest run of a node before it; who was passed over said nothing.
 local function is_meant(block, given)
-  local step = load('steps', step_address(block, given.node, run_of(block, given.node)))
+  local home = home_of(block, given.node)
+  local step = load('steps', step_address(home, given.node, run_of(home, given.node)))
   return step and step.state == 'succeeded' and step.verdict == given.verdict
 end
 
@@ -163,6 +172,13 @@ local function cancel(address, step)
   emit('step.cancelled', address)
 end
 
+local function cancel_below(turn)
+  for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, below(turn))) do
+    local step = load('steps', address)
+    if step.state ~= 'running' then cancel(address, step) end
+  end
+end
+
 -- The turns below one that ends early end with it, an open iteration recorded as it stands.
 local function close_below(id, low, high, verdict, reason)
   for _, inner in ipairs(redis.call('ZRANGEBYLEX', K.open, low, high)) do
@@ -217,11 +233,8 @@ function end_turn(id, verdict, reason)
   if turn.state ~= 'open' then return end
   turn.state, turn.verdict, turn.reason, turn.id = 'closing', verdict, reason, id
   save('turns', id)
+  cancel_below(turn)
   local low, high = below(turn)
-  for _, address in ipairs(redis.call('ZRANGEBYLEX', K.live, low, high)) do
-    local step = load('steps', address)
-    if step.state ~= 'running' then cancel(address, step) end
-  end
   close_below(id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
   if id ~= '' and not turn.each then record_iteration(id, turn.iteration, verdict, reason) end
   try_close(id, turn)
@@ -250,7 +263,7 @@ local function loop_ended(id, turn)
     local run = run_of(block, name) + 1
     redis.call('HSET', K.runs, within(block, name), run)
     count('phase_retries')
-    return open_loop(block, name, r, run, turn.left - 1)
+    return open_loop(block, name, r, run, turn.left - 1, turn.max)
   end
   if r.on_fail == 'continue' then
     warn(r.label .. ' ended with ' .. turn.verdict .. ' and was passed over')

@@ -1,7 +1,7 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, ended?, max_iterations?,
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, as_of?, ended?, max_iterations?,
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here)
--- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | unknown
+-- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | moved (look again) | unknown
 if not session() then return reply('unknown') end
 if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
   answer.status = S.status
@@ -18,6 +18,11 @@ if A.by then
     answer.status = 'superseded'
     return reply('refused')
   end
+end
+-- What runs anew was worked out from what it was then.
+if A.as_of and A.as_of ~= redis.call('HGET', K.session, 'updated') then
+  answer.status = S.status
+  return reply('moved')
 end
 -- It failed after the caller looked: what runs anew is not worked out yet.
 if A.verb == 'resume' and S.status == 'failed' and not A.again then allowed = false end
@@ -54,23 +59,18 @@ local function end_root(verdict)
   try_close('', root)
 end
 
-local function run_anew()
-  local root = load('turns', '')
-  root.state, root.verdict, root.reason, root.ended = 'open', nil, nil, nil
-  save('turns', '')
-  redis.call('ZADD', K.open, 0, '')
-  local sinks = table.remove(A.again, 1)   -- the block's own join comes first, without a name
-  redis.call('ZREMRANGEBYLEX', K.arrived, range_of('$<'))
-  for _, name in ipairs(sinks.done) do redis.call('ZADD', K.arrived, 0, '$<' .. name) end
-  for _, node in ipairs(A.again) do redis.call('HSET', K.runs, node.name, run_of('', node.name) + 1) end
-  for _, node in ipairs(A.again) do
-    local join = turn_address('', node.name, run_of('', node.name))
-    local full = route(node.name).needs == 0
-    for _, need in ipairs(node.done) do full = joined(join, need, route(node.name).needs) end
-    if full then fire('', node.name) end
+local function release_ready()
+  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
+    if load('steps', address).state == 'ready' then table.insert(released, address) end
   end
-  -- A budget can end a session whose last steps were under way, and then succeeded.
-  if #A.again == 0 then close_turn('', 'accept', {code = 'done'}) end
+end
+
+-- A turn whose children ended while the session was stopped has nobody else to close it.
+local function close_quiet()
+  for _, id in ipairs(redis.call('ZRANGE', K.open, 0, -1)) do
+    local turn = load('turns', id)
+    if turn.state == 'closing' then try_close(id, turn) end
+  end
 end
 
 local verbs = {}
@@ -91,10 +91,10 @@ function verbs.resume()
   to('active')
   if A.above then spent_before({}) end
   go_on_counting()
-  if failed then return run_anew() end
-  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
-    if load('steps', address).state == 'ready' then table.insert(released, address) end
-  end
+  if failed then anew.reopen_root() end
+  release_ready()
+  if A.again then anew.go_on(A.again, A.levels or {}) end
+  close_quiet()
 end
 function verbs.exit()
   to('exiting')
@@ -122,10 +122,7 @@ function verbs.rehome()
     'signature', A.signature)
   redis.call('HDEL', K.session, 'resolved')
   emit('session.rehomed', '', {place = A.place})
-  if S.status ~= 'active' then return end
-  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
-    if load('steps', address).state == 'ready' then table.insert(released, address) end
-  end
+  if S.status == 'active' then release_ready() end
 end
 
 verbs[A.verb]()

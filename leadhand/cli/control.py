@@ -46,13 +46,25 @@ def stop_command(*, session: str) -> int:
     type=click.Choice(["old", "new"]),
     help="Of a flow: by what it was started with (old), or by what its file says now.",
 )
+@click.option(
+    "--after",
+    metavar="POSITION",
+    help="The last point that counts as done; what comes after it runs anew.",
+)
 @budget_options
 def resume_command(
-    *, session: str, max_iterations: int | None, as_: Literal["old", "new"] | None, **limits: Any
+    *,
+    session: str,
+    max_iterations: int | None,
+    as_: Literal["old", "new"] | None,
+    after: str | None,
+    **limits: Any,
 ) -> int:
-    """Go on with a stopped or failed SESSION where it was.
+    """Go on with a stopped or failed SESSION.
 
-    A limit of its budget that is used up has to be raised.
+    It goes on where it was, or after POSITION, an earlier point: an address (outer~1[2]/ask), the
+    same without runs or iterations (the newest), a label, or positions counted from 0 (1[2]/0). A
+    limit of its budget that is used up has to be raised.
     """
     from pydantic import ValidationError
 
@@ -62,7 +74,9 @@ def resume_command(
     budget = taken_budget(limits)
     with connected() as client:
         try:
-            view = client.resume(session, max_iterations, budget=budget or None, as_=as_)
+            view = client.resume(
+                session, max_iterations, after=after, budget=budget or None, as_=as_
+            )
         except ValidationError as error:
             raise click.ClickException(f"budget: {complaint(error)}") from None
     click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")

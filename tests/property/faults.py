@@ -264,9 +264,9 @@ FAULTS = [
     ),
     Fault(
         "joins of all runs are one",
-        "control",
-        "local join = turn_address('', node.name, run_of('', node.name))",
-        "local join = turn_address('', node.name, 1)",
+        "_anew",
+        "name == '' and block .. '$' or turn_address(block, name, run_of(block, name))",
+        "name == '' and block .. '$' or turn_address(block, name, 1)",
     ),
     Fault(
         "a block ends with its first open end",
@@ -390,8 +390,8 @@ FAULTS = [
     Fault(
         "an older answer decides",
         "_turns",
-        "step_address(block, given.node, run_of(block, given.node))",
-        "step_address(block, given.node, 1)",
+        "step_address(home, given.node, run_of(home, given.node))",
+        "step_address(home, given.node, 1)",
         "test_what_failed_is_decided_by_the_newest_answer",
     ),
     Fault(
@@ -444,6 +444,90 @@ FAULTS = [
         "if r.ends == 'iteration' and verdict == 'accept' then",
         "if r.ends == 'iteration' then",
     ),
+    # Going back
+    Fault(
+        "what never began gets a new number",
+        "_anew",
+        "if node.name ~= '' and end_run(node.name) then",
+        "if node.name ~= '' and (end_run(node.name) or true) then",
+    ),
+    Fault(
+        "what runs anew leaves its old run open",
+        "_anew",
+        "    if turn and turn.state ~= 'closed' then supersede(id, turn) end\n",
+        "",
+        "test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything",
+    ),
+    Fault(
+        "what runs anew leaves its old steps ready",
+        "_anew",
+        "  cancel_below(turn)\n",
+        "",
+        "test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything",
+    ),
+    Fault(
+        "going back forgets what is done",
+        "_anew",
+        "      for _, need in ipairs(node.done) do full = joined(join, need, needs) end\n",
+        "",
+        "test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything",
+    ),
+    Fault(
+        "going back starts the loop from its beginning",
+        "_anew",
+        "node.name ~= '' and node.name ~= entered then",
+        "node.name ~= '' then",
+        "test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything",
+    ),
+    Fault(
+        "going back loses the iteration",
+        "_anew",
+        "  local inside = id .. '[' .. level.iteration .. ']'\n",
+        "  local inside = id .. '[1]'\n",
+        "test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything",
+    ),
+    Fault(
+        "a limit does not count on",
+        "_anew",
+        "  if #inside > 0 then close_if_over(block) end\n",
+        "",
+        "test_iterations_keep_their_numbers_and_the_limit_counts_on",
+    ),
+    Fault(
+        "a rewound run remembers nothing",
+        "_anew",
+        "opened = level.iteration, kept = level.kept}",
+        "opened = level.iteration, kept = {}}",
+        "test_what_comes_after_a_point_runs_again_and_nothing_else",
+    ),
+    Fault(
+        "a rewound run forgets the iterations before it",
+        "_ready",
+        "      found[id], id = turn.origin, turn.origin.run\n",
+        "      id = turn.origin.run\n",
+        "test_what_comes_after_a_point_runs_again_and_nothing_else",
+    ),
+    Fault(
+        "a rewound decision is not known",
+        "_turns",
+        "if origin and origin.opened == iteration_of(block) and origin.kept[name] then",
+        "if false then",
+        "test_what_comes_after_a_point_runs_again_and_nothing_else",
+    ),
+    Fault(
+        "a list is lost on the way back",
+        "_anew",
+        "  redis.call('HSET', K.widths, to, width)\n",
+        "",
+        "test_a_list_that_was_made_before_the_point_is_worked_on_again",
+    ),
+    Fault(
+        "what closes is forgotten by a stop",
+        "control",
+        "    if turn.state == 'closing' then try_close(id, turn) end\n",
+        "",
+        "test_a_turn_whose_child_stopped_with_the_session_closes_at_its_resume",
+    ),
     # What is told
     Fault(
         "the end of a step is not told",
@@ -484,12 +568,12 @@ FAULTS = [
     Fault(
         "resume forgets what was ready",
         "control",
-        "  if failed then return run_anew() end\n",
-        "  do return failed and run_anew() end\n",
+        "  release_ready()\n  if A.again",
+        "  if A.again",
     ),
     Fault(
         "what failed runs under its old address",
-        "control",
+        "_anew",
         "run_of('', node.name) + 1)",
         "run_of('', node.name))",
     ),
@@ -661,8 +745,8 @@ FAULTS = [
     ),
     Fault(
         "a session that had done all when its budget ended it is stuck",
-        "control",
-        "  if #A.again == 0 then close_turn('', 'accept', {code = 'done'}) end\n",
+        "_anew",
+        "  if #joins == 1 then close_turn('', 'accept', {code = 'done'}) end\n",
         "",
     ),
     # The window

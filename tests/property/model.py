@@ -375,10 +375,15 @@ class Model:
         for node in block.body:
             if node.id not in block.arrived:
                 block.begun.pop(node.id, None)
-                block.runs[node.id] += 1
+                block.runs[node.id] += self._has_run(block, node.id)
         self._start(block)
         if len(block.arrived) == len(block.body):
             self._close(root, "accept")
+
+    def _has_run(self, block: Block, name: str) -> bool:
+        """Whether the newest run has begun; one that never did is begun under its own number."""
+        run, address = block.runs[name] + 1, block.address_of(name)
+        return f"{address}~{run}" in self.turns | self.steps or (run == 1 and address in self.steps)
 
     def _fine(self, node: Step | Loop, run: StepRun | Turn | None) -> bool:
         if isinstance(run, Turn):
@@ -445,10 +450,12 @@ class Model:
             self._tell("step.settled", step.address)
         self._arrive(block, node.id)
 
-    def _open_loop(self, block: Block, node: Loop, left: int) -> None:
+    def _open_loop(self, block: Block, node: Loop, left: int, allowed: int | None = None) -> None:
         turn = Turn(f"{block.address_of(node.id)}~{block.runs[node.id] + 1}", node, block)
         outermost = block.turn is self.root and self.allowance is not None
         turn.max = self.allowance or 0 if outermost else node.max_iterations
+        if allowed is not None:
+            turn.max = allowed
         turn.left = left
         if turn.max > 0 and self._spent_up(0):
             self._end_spent()
@@ -636,7 +643,7 @@ class Model:
         elif isinstance(node, Loop) and node.on_fail is OnFail.RETRY and turn.left > 0:
             block.runs[node.id] += 1
             self.counters["phase_retries"] += 1
-            self._open_loop(block, node, turn.left - 1)
+            self._open_loop(block, node, turn.left - 1, turn.max)
         elif isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE:
             self._arrive(block, node.id)
         else:

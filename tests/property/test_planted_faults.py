@@ -10,7 +10,12 @@ import pytest
 
 from app import decide
 from app.store import connect
-from tests.property import test_decisions, test_engine_programs, test_turns_and_children
+from tests.property import (
+    test_decisions,
+    test_engine_programs,
+    test_rewinding,
+    test_turns_and_children,
+)
 from tests.property.driving import Bench
 from tests.property.faults import FAULTS, Fault, noticed
 from tests.property.walking import walk
@@ -18,7 +23,7 @@ from tests.property.walking import walk
 #: How many walks a fault may survive; most fall in the first few.
 WALKS = 300
 #: Where the programs written by hand are.
-BY_HAND = (test_engine_programs, test_decisions, test_turns_and_children)
+BY_HAND = (test_engine_programs, test_decisions, test_rewinding, test_turns_and_children)
 
 
 def planted(fault: Fault, url: str) -> Bench:

@@ -15,6 +15,7 @@ from app.settings import Settings
 from app.store import Store, connect
 from app.sweeping import sweep
 from app.transitions import Standing
+from tests.property.driving import Bench
 
 DO = Step(id="do", action=Action.AGENT, folder=True, limits=("key:k",))
 CHECK = Step(id="check", action=Action.CHECK, folder=True)
@@ -26,10 +27,11 @@ DONE = Outcome(word="succeeded")
 class World:
     """One engine with a clock of its own, and every hint that it ever sent."""
 
-    def __init__(self, url: str, *, place: str = "here") -> None:
+    def __init__(self, url: str, *, place: str = "here", bench: Bench | None = None) -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
-        store = Store(connect(url), clock=lambda: self.now)
+        redis, sources = (bench.redis, bench.sources) if bench else (connect(url), None)
+        store = Store(redis, clock=lambda: self.now, sources=sources)
         self.engine = Engine(store, self, Settings(redis_url=url, place=place, secret="s"))
 
     def at(self, place: str) -> World:
@@ -37,6 +39,11 @@ class World:
         other = World(self.engine.settings.redis_url, place=place)
         other.now = self.now
         return other
+
+    @classmethod
+    def of(cls, bench: Bench) -> World:
+        """An engine with the scripts of this bench, on its server."""
+        return cls("redis://of-the-bench", bench=bench)
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         self.hints += [(ref, hint.address) for hint in hints]

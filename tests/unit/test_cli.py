@@ -288,9 +288,11 @@ def test_stop_resume_and_abort_say_what_comes_of_it(script: Script, leadhand: Le
     assert "1a2b3c4d loop~1[1]/do on one/7: handed back\n" in told
     assert "go on with: leadhand resume 1a2b3c4d" in told
     assert leadhand("resume", "1a2b3c4d", "--max-iterations", "9")[0] == 0
+    assert leadhand("resume", "1a2b3c4d", "--after", "outer[2]/ask")[0] == 0
     assert leadhand("abort", "1a2b3c4d", "--reason", "enough")[1].endswith("is aborted\n")
     assert [(verb, body) for _, verb, body in script.controls] == [
-        ("stop", {}), ("resume", {"max_iterations": 9}), ("abort", {"reason": "enough"}),
+        ("stop", {}), ("resume", {"max_iterations": 9}), ("resume", {"after": "outer[2]/ask"}),
+        ("abort", {"reason": "enough"}),
     ]  # fmt: skip
 
 

@@ -1,0 +1,29 @@
+"""What the store knows of one session, read as it is asked for, each thing once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from app.keys import SessionRef
+from app.records import StepRecord, TurnRecord
+from app.store import Store
+
+
+class KnownOf:
+    """A look at a session; whoever acts on it makes sure that the session is still the same."""
+
+    def __init__(self, store: Store, ref: SessionRef) -> None:
+        self._store = store
+        self._ref = ref
+        self.run = cache(self._run)
+        self.step = cache(self._step)
+        self.turn = cache(self._turn)
+
+    def _run(self, place: str) -> int:
+        return int(self._store.values(self._ref, "runs", [place]).get(place, 1))
+
+    def _step(self, address: str) -> StepRecord | None:
+        return self._store.steps(self._ref, [address]).get(address)
+
+    def _turn(self, id_: str) -> TurnRecord | None:
+        return self._store.turns(self._ref, [id_]).get(id_)

@@ -1,0 +1,202 @@
+"""Pure: a point in a session that somebody names, and the turns that it lies in.
+
+It is the last node that counts as done, as an address (`outer~1[2]/ask`), the same without runs or
+iterations (`outer[2]/ask`, `outer/ask`: the newest), zero-based positions in the blocks of the
+program (`1[2]/0`), or a label that only one node has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn, Protocol
+
+from app.errors import PositionRefused
+from app.origins import home_of
+from app.program import Loop, Node, Program, path_of
+from app.records import Origin, StepRecord, TurnRecord
+from app.standing import step_is_done, turn_is_done
+
+FIELD = "after"
+_SEGMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
+_BY_NUMBER = re.compile(r"^\d+(\[\d+\])?([./]\d+(\[\d+\])?)*$")
+_WAYS = "name an address, a label, or positions from 0 such as 1[2]/0; `leadhand show` lists them"
+
+
+class Known(Protocol):
+    """What the store knows of the session."""
+
+    def run(self, place: str) -> int: ...
+
+    def step(self, address: str) -> StepRecord | None: ...
+
+    def turn(self, id_: str) -> TurnRecord | None: ...
+
+
+class At(NamedTuple):
+    """A turn, and an iteration of it."""
+
+    turn: str
+    iteration: int
+
+    @property
+    def block(self) -> str:
+        return f"{self.turn}[{self.iteration}]"
+
+
+class Position(NamedTuple):
+    """The turns around a point, outermost first, and the node that was done last in there."""
+
+    around: tuple[At, ...]
+    #: None: nothing of that iteration is done.
+    node: str | None
+
+    @property
+    def block(self) -> str:
+        return self.around[-1].block if self.around else ""
+
+
+def within(block: str, name: str) -> str:
+    return f"{block}/{name}" if block else name
+
+
+def home(known: Known, block: str, name: str) -> str:
+    """The block instance where a node of this one has its record."""
+    origins: dict[str, Origin] = {}
+    turn = block.rpartition("[")[0]
+    while turn and (record := known.turn(turn)) and record.origin:
+        origins[turn], turn = record.origin, record.origin.run
+    return home_of(block, name, origins)
+
+
+def newest(known: Known, node: Node, block: str) -> str:
+    """The address of the newest run of a node in this block instance."""
+    place = within(home(known, block, node.id), node.id)
+    run = known.run(place)
+    if isinstance(node, Loop) or node.for_each is not None or run > 1:
+        return f"{place}~{run}"
+    return place
+
+
+def refuse(said: str, hint: str) -> NoReturn:
+    raise PositionRefused(FIELD, said, hint)
+
+
+def position_of(program: Program, said: str, known: Known) -> Position:
+    """The point that is named. Raises PositionRefused where the session was never there."""
+    found = list(_Walk(known, said).positions(program.body, (), _segments(program, said)))
+    return next((point for point in found if _is_done_at(program, known, point)), found[0])
+
+
+def _is_done_at(program: Program, known: Known, point: Position) -> bool:
+    path = within(path_of(point.block), str(point.node))
+    return is_done(known, program.node(path), point.block)
+
+
+def is_done(known: Known, node: Node, block: str) -> bool:
+    """Whether the newest run of a node came to an end that lets others begin."""
+    address = newest(known, node, block)
+    turn: TurnRecord | None = None
+    if isinstance(node, Loop) or node.for_each is not None:
+        turn = known.turn(address)
+    if turn is not None:
+        return turn_is_done(node, turn)
+    step: StepRecord | None = None if isinstance(node, Loop) else known.step(address)
+    return step is not None and step_is_done(node, step)
+
+
+def _segments(program: Program, said: str) -> list[str]:
+    if _BY_NUMBER.match(said):
+        return re.split(r"[./]", said)
+    if program.has(re.split(r"[~\[/]", said)[0]):
+        return said.split("/")
+    found = _labels(program).get(said, [])
+    if len(found) == 1:
+        return found[0].split("/")
+    if found:
+        refuse(said, f"several nodes are called so: {', '.join(found)}; name one of these")
+    refuse(said, f"the program has no such node; {_WAYS}")
+
+
+def _labels(program: Program) -> dict[str, list[str]]:
+    """The nodes of each label, and of each name that stands for itself."""
+    found: dict[str, list[str]] = {}
+    for path, node in program.walk():
+        found.setdefault(node.label or node.id, []).append(path)
+    return found
+
+
+class _Walk:
+    """From the outside in, a segment at a time."""
+
+    def __init__(self, known: Known, said: str) -> None:
+        self._known = known
+        self._said = said
+
+    def positions(
+        self, body: tuple[Node, ...], around: tuple[At, ...], segments: list[str]
+    ) -> Iterator[Position]:
+        """The points that may be meant, the likeliest first."""
+        node, run, iteration = self._parsed(body, segments[0])
+        place = within(home(self._known, around[-1].block, node.id) if around else "", node.id)
+        if len(segments) == 1:
+            yield self._last(node, around, place, run, iteration)
+            return
+        if not isinstance(node, Loop):
+            refuse(self._said, f"{segments[0]!r} is a step; only loops have something in them")
+        turn = f"{place}~{run or self._known.run(place)}"
+        for at in self._iterations(turn, iteration):
+            yield from self.positions(node.body, (*around, self._at(turn, at)), segments[1:])
+
+    def _last(
+        self, node: Node, around: tuple[At, ...], place: str, run: int | None, iteration: int | None
+    ) -> Position:
+        if iteration is not None:
+            refuse(self._said, f"{node.id}[{iteration}] is an iteration; name the last node of it")
+        now = self._known.run(place)
+        if run is not None and run != now:
+            refuse(self._said, f"{node.id!r} has run again since; name ~{now}")
+        return Position(around, node.id)
+
+    def _iterations(self, turn: str, iteration: int | None) -> tuple[int, ...]:
+        """Of a loop whose newest iteration is under way, the one before it may be meant."""
+        record = self._known.turn(turn)
+        if record is None or record.iteration == 0:
+            refuse(self._said, f"loop {turn!r} was never entered; name something before it")
+        last = record.iteration
+        if iteration is None:
+            return (last, last - 1) if last > 1 else (last,)
+        if not 1 <= iteration <= last:
+            had = f"has had iterations 1 to {last}, counted from 1"
+            refuse(self._said, f"loop {turn!r} {had}, and no [{iteration}]")
+        return (iteration,)
+
+    def _at(self, turn: str, iteration: int) -> At:
+        """The run that had the iteration: one that goes on from an older has not had them all."""
+        record = self._known.turn(turn)
+        while record is not None and record.origin and iteration < record.origin.opened:
+            turn = record.origin.run
+            record = self._known.turn(turn)
+        return At(turn, iteration)
+
+    def _parsed(self, body: tuple[Node, ...], segment: str) -> tuple[Node, int | None, int | None]:
+        if "#" in segment:
+            refuse(self._said, "an item of a for_each is no point to go on from; name all of it")
+        match = _SEGMENT.match(segment)
+        if match is None:
+            refuse(self._said, f"{segment!r} is no part of an address; {_WAYS}")
+        run, turn = match["run"], match["turn"]
+        node = self._node(body, match["name"])
+        return node, int(run) if run else None, int(turn) if turn else None
+
+    def _node(self, body: tuple[Node, ...], name: str) -> Node:
+        if name.isdecimal():
+            if int(name) >= len(body):
+                last = len(body) - 1
+                refuse(self._said, f"there is no {name} here, counted from 0 to {last}")
+            return body[int(name)]
+        for node in body:
+            if node.id == name:
+                return node
+        names = ", ".join(node.id for node in body)
+        refuse(self._said, f"there is no {name!r} here; there are: {names}")
