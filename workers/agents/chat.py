@@ -11,11 +11,12 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
-
-import openai
+from typing import TYPE_CHECKING, Any
 
 from workers import environment
+
+if TYPE_CHECKING:
+    import openai
 
 _CHOSEN = ("temperature", "max_tokens")
 #: How long a connection may take to be made.
@@ -30,6 +31,8 @@ _BUSY = frozenset({408, 409, 425, 429})
 
 def main() -> int:
     """Ask, and tell what came of it."""
+    import openai  # an extra: whoever asks no model does without it
+
     asked = json.load(sys.stdin)
     try:
         _tell(_answer(asked))
@@ -53,6 +56,8 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunks(asked: dict[str, Any]) -> Iterator[Any]:
+    import openai
+
     key = environment.inherited().get(asked["key_env"]) if asked["key_env"] else None
     client = openai.OpenAI(
         api_key=key or "none",
