@@ -82,9 +82,10 @@ def _steers(
     verb: str, summary: str, body: type[BaseModel], *, body_required: bool = False
 ) -> Operation:
     """One of the verbs that steer a session."""
+    room = (429,) if verb == "resume" else ()
     return Operation(
         f"sessions.{verb}", "POST", summary, (_SESSION,), body=body, body_required=body_required,
-        headers=("If-Match",), refuses=(409, 412),
+        headers=("If-Match",), refuses=(409, 412, *room),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import JsonValue
 
 from app.cursors import encoded
-from app.errors import ControlRefused, SessionStillRuns, SessionUnknown
+from app.errors import ControlRefused, QuotaPassed, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.listing import Looked
 from app.views import BulkRefusal, BulkView, SessionView
@@ -108,6 +108,8 @@ def _steer(sessions: Sessions, session: str, how: How) -> BulkRefusal | None:
             sessions.control(session, how.verb, reason=how.reason)
     except (ControlRefused, SessionStillRuns) as error:
         return BulkRefusal(session=session, status=error.status, why=str(error))
+    except QuotaPassed as error:
+        return BulkRefusal(session=session, status="failed", why=str(error))
     except SessionUnknown as error:
         return BulkRefusal(session=session, status="deleted", why=str(error))
     return None

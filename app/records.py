@@ -111,8 +111,9 @@ class Answer(BaseModel):
     #: The status in which the session ended by this transition.
     ended: str | None = None
     why: str | None = None
-    #: What is used of a limit that refuses.
+    #: What is used of a limit that refuses, or how many of something there may be.
     text: str | None = None
+    limit: int | None = None
     status: str | None = None
     state: str | None = None
     by: str | None = None

@@ -18,6 +18,7 @@ from app.errors import (
     InvalidDocument,
     LimitChanged,
     LimitUnknown,
+    QuotaPassed,
     SessionChanged,
     SessionStillRuns,
     SessionUnknown,
@@ -107,7 +108,8 @@ class Steering:
 
         A resume may come with limits of the budget that are to hold from now on, and with the
         last point that counts as done: what comes after it runs anew. Raises PositionRefused
-        for a point where the session never was.
+        for a point where the session never was, QuotaPassed where a resume finds no room among
+        the sessions of its token.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -346,6 +348,8 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
             raise SessionUnknown(session)
         case "changed" | "moved":
             raise SessionChanged(session, str(answer.status))
+        case "quota":
+            raise QuotaPassed("sessions", answer.limit or 0)
         case "refused":
             status = str(answer.status)
             way_out = _spent(answer) if answer.text else _way_out(verb, status)

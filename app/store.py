@@ -33,14 +33,14 @@ _FOUNDATION = (
 _MORE = {"control": ("_anew",)}
 VERBS = (
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
-    "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
+    "rehint", "due", "errand_done", "delete", "take_hook", "settle_hook", "limit",
     "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 )  # fmt: skip
 
 Due = Literal["leases", "ready", "errands"]
 Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
-    "rehint", "due", "delete", "take_hook", "settle_hook", "limit",
+    "rehint", "due", "errand_done", "delete", "take_hook", "settle_hook", "limit",
     "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 ]  # fmt: skip
 
@@ -175,9 +175,11 @@ class Store:
 
     def errand_done(self, errand: str, seen: float | None = None) -> None:
         """Take an errand off the list, unless it was put there anew since it was seen."""
-        if seen is not None and self.errand_seen(errand) != seen:
-            return
-        self.due_no_more("errands", errand)
+        if seen is None:
+            self.due_no_more("errands", errand)
+        else:
+            arguments: dict[str, JsonValue] = {"errand": errand, "seen": seen}
+            self.run("errand_done", SessionRef("", ""), "", arguments)
 
     def due_hooks(self, limit: int) -> list[str]:
         """Webhooks whose time has come, each as ``session|root|delivery``."""

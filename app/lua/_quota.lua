@@ -31,6 +31,15 @@ local function own(token, size)
   if size then spend(token, 'bytes', size) end
 end
 
+-- Whether a session that has ended finds no room any more to go on: others of its token took it.
+local function no_room_again()
+  local token, most = token_of(BASE), tonumber(redis.call('HGET', K.session, 'max_sessions') or 0)
+  if not token or most == 0 then return nil end
+  local key = GLOBAL .. 'owned:' .. token
+  local counts = redis.call('SISMEMBER', key, A.session) == 1 or redis.call('SCARD', key) < most
+  return not counts and most or nil
+end
+
 local function owner_works()
   local token = token_of(BASE)
   if token then redis.call('SADD', GLOBAL .. 'owned:' .. token, A.session) end

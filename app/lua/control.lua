@@ -1,7 +1,8 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, as_of?, ended?, max_iterations?,
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here)
--- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | moved (look again) | unknown
+-- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
+--    | moved (look again) | unknown
 if not session() then return reply('unknown') end
 if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
   answer.status = S.status
@@ -37,6 +38,8 @@ if A.verb == 'rehome' and (redis.call('ZCARD', K.running) > 0 or children_at_wor
   return reply('refused')
 end
 if A.verb == 'resume' and allowed and not A.above then
+  answer.limit = no_room_again()
+  if answer.limit then return reply('quota') end
   local over = spent_before(A.budget or {})
   if over then
     answer.status, answer.why, answer.text = S.status, over.what, said(over)

@@ -42,6 +42,7 @@ redis.call('HSET', K.session, 'status', 'active', 'created', now)
 if A.parent and redis.call('HGET', A.parent.base .. 'session', 'export') == '1' then
   redis.call('HSET', K.session, 'export', '1')   -- a tree is kept as a whole
 end
+if A.owner and A.owner.sessions then redis.call('HSET', K.session, 'max_sessions', A.owner.sessions) end
 local token = A.owner and A.owner.token or A.parent and token_of(A.parent.base)
 if token then own(token, A.owner and A.owner.size) end
 redis.call('ZADD', G.sessions, now, A.session)

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from api import create_app
 from app import capabilities
 from app.engine import About, Engine
-from app.errors import CapabilityRefused, TokenUnknown
+from app.errors import CapabilityRefused, QuotaPassed, TokenUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
@@ -416,3 +416,27 @@ def body_token(session: str, fence: int) -> str:
 def read(client: FlaskClient, session: str, token: str) -> int:
     headers = {"Authorization": f"Bearer {token}"}
     return int(client.get(f"{S}/{session}", headers=headers).status_code)
+
+
+def test_a_resume_needs_room_among_the_sessions_of_its_token(engine, client):
+    token = made(engine, max_sessions=1)
+    failed = session_of(submit(client, token, max_iterations=1, checker="false"))
+    carry_out(engine, failed, DO, "loop~1[1]/check.false", "loop~1[1]/judge")
+    other = session_of(submit(client, token))
+    with pytest.raises(QuotaPassed, match="1 sessions that have not ended"):
+        engine.control(failed, "resume", max_iterations=2)
+    assert engine.session(failed).status == "failed"
+    engine.control(other, "abort")
+    assert engine.control(failed, "resume", max_iterations=2).status == "active"
+    engine.control(failed, "stop")
+    assert engine.control(failed, "resume").status == "active"  # it never gave up its place
+
+
+def test_an_errand_that_was_put_on_the_list_anew_stays_there(engine, redis_client):
+    redis_client.zadd("lh:errands", {"stop|x|x|": 5.0})
+    seen = engine.store.errand_seen("stop|x|x|")
+    redis_client.zadd("lh:errands", {"stop|x|x|": 6.0})
+    engine.store.errand_done("stop|x|x|", seen)
+    assert engine.store.errand_seen("stop|x|x|") == 6.0
+    engine.store.errand_done("stop|x|x|", 6.0)
+    assert engine.store.errand_seen("stop|x|x|") is None
