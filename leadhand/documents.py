@@ -22,6 +22,8 @@ DEFAULT_MAX_ITERATIONS = 3
 DEFAULT_NO_PROGRESS = 3
 #: The most turns that one loop may ask for; a limit is a guard, not a wish.
 MAX_ITERATIONS_CEILING = 10_000
+#: The most checkers of all phases of a workflow together.
+MAX_CHECKERS = 10_000
 #: Seconds that a doer may take unless it says otherwise.
 AGENT_TIMEOUT_S = 3600.0
 #: Seconds that a checker may take unless it says otherwise.
@@ -176,8 +178,8 @@ class _Loop(Document):
     model: Name | None = None
     checker_model: Name | None = None
     timeout_s: Seconds = AGENT_TIMEOUT_S
-    file_scope: tuple[Name, ...] = ()
-    verify: tuple[Text, ...] = ()
+    file_scope: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    verify: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
     #: After so many iterations with the same work and the same refusals the doer is told, and one
     #: later the loop ends; 0 is never.
     no_progress: Annotated[int, Field(strict=True, ge=0, le=1000)] = DEFAULT_NO_PROGRESS
@@ -230,7 +232,7 @@ class PhaseDocument(_Loop):
     name: Name
     on_fail: str = "stop"
     #: Earlier phases whose results the doer is shown; absent: the phase before this one.
-    pipe_from: tuple[Name, ...] = ()
+    pipe_from: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -284,6 +286,11 @@ class WorkflowDocument(Document):
     @field_validator("phases")
     @classmethod
     def _fit_together(cls, value: tuple[PhaseDocument, ...]) -> tuple[PhaseDocument, ...]:
+        checkers = sum(len(phase.checkers) for phase in value)
+        if checkers > MAX_CHECKERS:
+            raise ValueError(
+                f"they have {checkers} checkers together; a workflow has at most {MAX_CHECKERS}"
+            )
         seen: set[str] = set()
         for phase in value:
             if phase.name in seen:

@@ -173,15 +173,15 @@ class IfStep(Decision):
     """Runs `then` where the answer is yes, `else` where it is no."""
 
     type: Literal["if"]
-    then: Annotated[tuple[FlowStep, ...], Field(min_length=1)]
-    otherwise: tuple[FlowStep, ...] = Field(default=(), alias="else")
+    then: Annotated[tuple[FlowStep, ...], Field(min_length=1, max_length=1000)]
+    otherwise: tuple[FlowStep, ...] = Field(default=(), alias="else", max_length=1000)
 
 
 class StartLoop(_Step):
     """Begins a loop: of its `steps`, or of all up to its `endLoop` where it has none."""
 
     type: Literal["startLoop"]
-    steps: tuple[FlowStep, ...] | None = None
+    steps: Annotated[tuple[FlowStep, ...], Field(max_length=1000)] | None = None
     #: Reached, the loop ends and the flow fails.
     max_iterations: Annotated[int, Field(strict=True, le=MAX_ITERATIONS_CEILING)] = DEFAULT_CEILING
 

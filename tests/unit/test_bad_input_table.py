@@ -69,6 +69,12 @@ TABLE: list[tuple[str, str, str, object, dict[str, str], int, str | None, str]] 
     ("a folder that is relative", "POST", S, {**LOOP, "cwd": "here"}, {}, 422, "cwd", "absolute"),
     ("a folder with a zero", "POST", S, {**LOOP, "cwd": "/a\0b"}, {}, 422, "cwd", ""),
     ("no phases", "POST", S, phases(), {}, 422, "phases", "1"),
+    ("more checkers than anybody needs", "POST", S,
+        {"kind": "workflow", "name": "w", "phases": [
+            {"name": f"p{n}", "task": "x", "checkers": ["true"] * 100} for n in range(101)
+        ]}, {}, 422, "phases", "10000"),
+    ("files without end", "POST", S, {**LOOP, "file_scope": ["a"] * 1001}, {}, 422, "file_scope",
+        "1000"),
     ("two phases of a name", "POST", S, phases({"name": "a"}, {"name": "a"}), {}, 422, "phases",
         "differ"),
     ("a pipe from itself", "POST", S, phases({"name": "a", "pipe_from": ["a"]}), {}, 422, "phases",
