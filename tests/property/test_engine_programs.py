@@ -1025,6 +1025,28 @@ def test_late_success_in_a_failing_session_counts_when_it_is_resumed(bench: Benc
     drive.ended_well()
 
 
+def test_allowance_of_a_resume_counts_for_a_later_retry_too(bench: Bench):
+    drive = bench.start(program(loop("l", *ITERATION, turns=1, on_fail="retry", retries=1)))
+    iterate(drive, "l~1", "retry")
+    iterate(drive, "l~2", "retry")
+    drive.control("resume", max_iterations=2)
+    for i in (1, 2):
+        iterate(drive, "l~3", "retry", i)
+    assert drive.turn("l~4")["max"] == 2
+    for i in (1, 2):
+        iterate(drive, "l~4", "retry", i)
+    drive.ended_well("failed")
+
+
+def test_loop_that_never_began_keeps_its_number_when_the_session_is_resumed(bench: Bench):
+    drive = bench.start(program(step("a"), loop("l", *ITERATION)))
+    for run in ("a", "a~2"):
+        drive.do(run, "failed", retryable=False)
+        drive.control("resume")
+    drive.do("a~3")
+    assert drive.live == {"l~1[1]/do"}
+
+
 def test_failed_loop_is_resumed_with_a_new_allowance(bench: Bench):
     drive = bench.start(program(loop("l", *ITERATION, turns=1), step("after")))
     iterate(drive, "l~1", "retry")
