@@ -159,7 +159,7 @@ def phases(count: int) -> Program:
 
 def iterations(count: int) -> Program:
     """A loop that is refused until its last iteration."""
-    fields = {"task": "t", "checkers": ["true", "true"], "max_iterations": count}
+    fields = {"task": "t", "checkers": ["true", "true"], "max_iterations": count, "no_progress": 0}
     return compile_document(LoopDocument.model_validate(fields))
 
 

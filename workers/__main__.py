@@ -91,13 +91,14 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
         beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
         heart = Heart(beats, draining=drain.under_way)
         books = _Books(settings)
-        BOUND.carry = Attempts(
+        BOUND.carry = attempts = Attempts(
             engine,
             worker=f"{name}/{os.getpid()}",
             agents=books.current,
             heart=heart,
             draining=drain.under_way,
         )
+        worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
 
     worker_process_init.connect(begin, weak=False)
 

@@ -83,6 +83,10 @@ class Attempts:
                 return None
         return self._stretch(ref, self._heart.keep(ref, answer.grants[0], sent=sent))
 
+    def close(self) -> None:
+        """End what stays between attempts."""
+        self._warm.close()
+
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell other workers of ready steps; the sweep does it where this cannot."""
         try:
@@ -259,8 +263,7 @@ class Attempts:
         if answer is None:
             log.warning("outcome given up", extra={"word": outcome.word})
         else:
-            told = {"word": outcome.word, "verdict": outcome.verdict, "answer": answer.word}
-            log.info("step settled", extra=told)
+            _tell_of_its_end(work, outcome, answer.word)
         return None if answer is None else _Settled(answer, sent)
 
     def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
@@ -297,9 +300,15 @@ def _patiently(call: Callable[[], T], lease: Lease) -> T | None:
 
 
 def _tell_of_its_begin(work: Work) -> None:
-    """Of a quick step it is soon enough told that it has been settled."""
     if not work.step.quick:
         log.info("step begun", extra={"action": work.step.action.value})
+
+
+def _tell_of_its_end(work: Work, outcome: Outcome, answer: str) -> None:
+    """Of a quick step that did well its session's events tell; a line takes as long as it does."""
+    if not work.step.quick or outcome.word == "failed":
+        told = {"word": outcome.word, "verdict": outcome.verdict, "answer": answer}
+        log.info("step settled", extra=told)
 
 
 def _was_ended(outcome: Outcome, lease: Lease) -> bool:

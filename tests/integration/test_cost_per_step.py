@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks import programs
 from benchmarks.cost import CASES, measure
+from benchmarks.stretch import stretch
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -18,3 +22,34 @@ def test_the_last_steps_cost_no_more_than_the_first(case: str, store_url: str) -
 def test_a_finished_tool_step_keeps_less_than_two_kilobytes(store_url: str) -> None:
     cost = measure(store_url, CASES["1000 items"], sample=40)
     assert cost.memory_per_step < 2000
+
+
+def test_a_quick_step_takes_one_round_trip(store_url: str, tmp_path: Path) -> None:
+    """What released it has claimed it and knows its inputs: it is one script call."""
+    spent = stretch(store_url, tmp_path, sessions=4)
+    assert spent.round_trips <= 1.5  # the claim and what a worker reads of a session are shared
+    assert spent.scripts <= 1.2
+    assert spent.commands <= 34
+    assert spent.bytes <= 2000
+
+
+def test_a_step_costs_the_same_whatever_stands_beside_it(store_url: str, tmp_path: Path) -> None:
+    few = stretch(store_url, tmp_path, sessions=5)
+    many = stretch(store_url, tmp_path, sessions=5, beside=200)
+    assert many.commands <= few.commands * 1.02
+    assert many.bytes <= few.bytes * 1.05
+
+
+def test_items_in_line_take_neither_a_claim_nor_a_message_each(
+    store_url: str, tmp_path: Path
+) -> None:
+    spent = stretch(store_url, tmp_path, sessions=1, program=programs.fan_out(200))
+    assert spent.scripts <= 1.3
+    assert spent.hints <= 0.3
+
+
+def test_a_loop_of_quick_checks_is_one_message(store_url: str, tmp_path: Path) -> None:
+    (tmp_path / "checks.py").write_text(programs.CHECKS)
+    spent = stretch(store_url, tmp_path, sessions=1, program=programs.loop(quick=True))
+    assert spent.hints * 15 <= 1
+    assert spent.round_trips <= 1.7

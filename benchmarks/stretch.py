@@ -1,0 +1,83 @@
+"""What a worker's own part of the work costs, counted without Celery: only calls and bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from redis import Redis
+
+from app.engine import About, Engine
+from app.keys import SessionRef
+from app.program import Program
+from app.records import Hint
+from app.settings import Settings
+from app.store import Store, connect
+from benchmarks import programs
+from benchmarks.cost import Queue
+from workers.agents.book import AgentBook
+from workers.attempt import Attempts
+from workers.lease import Heart
+
+
+class Calls(NamedTuple):
+    """Per step."""
+
+    round_trips: float
+    scripts: float
+    commands: float
+    bytes: float
+    hints: float
+
+
+def stretch(
+    url: str, folder: Path, *, sessions: int, beside: int = 0, program: Program | None = None
+) -> Calls:
+    """Carry out so many sessions, with others that wait beside them, and count."""
+    program = program or programs.sequence(10, quick=True)
+    queue = Queue()
+    settings = Settings(redis_url=url, secret="of the benchmark", spill=folder / "spill")
+    engine = Engine(Store(connect(url)), queue, settings)
+    attempts = Attempts(
+        engine,
+        worker="counted",
+        agents=lambda: AgentBook(agents={}),
+        heart=Heart(Engine(Store(connect(url)), queue, settings)),
+    )
+    about = About(kind="workflow", name="counted", cwd=str(folder))
+    for _ in range(beside):
+        engine.start(program, about)
+    queue.hints.clear()
+    refs = []
+    for _ in range(sessions):
+        session = engine.start(program, about).session
+        refs.append((SessionRef(session, session), list(queue.hints)))
+        queue.hints.clear()
+    redis = Redis.from_url(url, decode_responses=True)
+    before = _counted(redis)
+    hints = sum(_carried_out(attempts, queue, ref, first) for ref, first in refs)
+    spent = [now - then for now, then in zip(_counted(redis), before, strict=True)]
+    attempts.close()
+    steps = sum(int(engine.store.fields(ref)["steps"]) for ref, _ in refs)
+    return Calls(*(one / steps for one in spent), hints=hints / steps)
+
+
+def _carried_out(attempts: Attempts, queue: Queue, ref: SessionRef, first: list[Hint]) -> int:
+    """How many hints it took."""
+    todo, count = list(first), 0
+    while todo:
+        count += 1
+        todo += attempts(ref, todo.pop(0).address) or []
+        todo += queue.hints
+        queue.hints.clear()
+    return count
+
+
+def _counted(redis: Redis) -> tuple[int, int, int, int]:
+    stats, net = redis.info("commandstats"), redis.info("stats")
+    return (
+        net["total_reads_processed"],
+        stats["cmdstat_evalsha"]["calls"],
+        sum(c["calls"] for name, c in stats.items() if name != "cmdstat_info"),
+        net["total_net_input_bytes"] + net["total_net_output_bytes"],
+    )
