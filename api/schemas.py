@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,10 +15,10 @@ Schema = dict[str, Any]
 #: Of these models exactly one of the fields is given.
 _ONE_OF = {
     "Doer": ("agent", "command", "callable"),
-    "Checker": ("command", "prompt", "callable"),
+    "Checker": ("command", "prompt", "callable", "rubric"),
 }
 #: What belongs to one of the choices only.
-_GOES_WITH = {"agent": "prompt", "model": "prompt"}
+_GOES_WITH = {"agent": ("prompt", "rubric"), "model": ("prompt", "rubric")}
 #: What validators ask of texts.
 _PATTERNS = {
     "PhaseDocument": {"on_fail": "^(stop|continue|retry:([1-9][0-9]{0,2}))$"},
@@ -75,14 +75,16 @@ def _says_something(schema: Schema) -> Schema:
     return schema | {"properties": told, "minProperties": 1}
 
 
-def _one_of(schema: Schema, choices: tuple[str, ...], *, goes_with: dict[str, str]) -> Schema:
+def _one_of(
+    schema: Schema, choices: tuple[str, ...], *, goes_with: Mapping[str, tuple[str, ...]]
+) -> Schema:
     """One alternative for each choice, in which the others are null or absent."""
     properties: Schema = schema["properties"]
     alternatives = []
     for chosen in choices:
         own = {
             name: _never_null(one) if name == chosen else {"type": "null"}
-            if name in choices or goes_with.get(name, chosen) != chosen else one
+            if name in choices or chosen not in goes_with.get(name, choices) else one
             for name, one in properties.items()
         }  # fmt: skip
         alternatives.append(

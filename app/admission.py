@@ -184,7 +184,9 @@ def _check_judge(
 ) -> None:
     """Raises InvalidDocument unless the agent that judges can be asked."""
     name = checker.agent or doer
-    if checker.prompt is None or name is None:
+    # Whether a rubric asks an agent is in its file, which may change until then.
+    asks = checker.prompt is not None or (checker.rubric is not None and checker.agent is not None)
+    if not asks or name is None:
         return
     model = checker.model or loop.checker_model
     where = f"{field}.model" if checker.model else f"{field.rpartition('checkers')[0]}checker_model"

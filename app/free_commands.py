@@ -53,7 +53,7 @@ def _within(value: object, path: str) -> Iterator[str]:
     if isinstance(value, (Doer, Checker, Decision)):
         yield from (
             f"{path}{name}"
-            for name in ("command", "callable")
+            for name in ("command", "callable", "rubric")
             if getattr(value, name, None) is not None
         )
     if not isinstance(value, (Doer, Checker)):

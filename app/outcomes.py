@@ -56,6 +56,29 @@ class Busy(BaseModel):
     tries: Annotated[int, Field(ge=0, le=100)]
 
 
+class Gate(BaseModel):
+    """One gate and how it went."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gate: str
+    passed: bool
+    said: str = ""
+    #: It passed on the same work before, and was not run again.
+    kept: bool = False
+
+
+class Ruling(BaseModel):
+    """By which rubric a check judged, how its gates went, and on which state of the folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: 8 hex characters of the file's SHA-256.
+    rubric: str
+    gates: tuple[Gate, ...] = ()
+    digest: str | None = None
+
+
 class Outcome(BaseModel):
     """The one thing that a worker says about its attempt.
 
@@ -82,6 +105,8 @@ class Outcome(BaseModel):
     ended_ms: int | None = None
     #: The name of the rule that found the verdict, for those who wonder.
     decided_by: str | None = None
+    #: Of a check by a rubric.
+    ruling: Ruling | None = None
     usage: Usage | None = None
     #: Where the conversation that this step is part of goes on.
     thread: Thread | None = None

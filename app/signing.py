@@ -21,7 +21,7 @@ from app.references import parse
 _SESSION = "leadhand session 1"
 #: Of a step's inputs, those that say what is run; and what of them goes to a shell or to Python.
 _WHO = ("doer", "checker")
-_FREE = ("command", "callable")
+_FREE = ("command", "callable", "rubric")
 
 
 class Spec(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from app.outcomes import Outcome, Verdict
+from app.outcomes import Gate, Outcome, Verdict
 from app.reasons import Reason, ReasonCode
 from app.texts import cut
 from leadhand.documents import Rule
@@ -39,6 +39,10 @@ class Judged(BaseModel):
     ended_ms: int | None = None
     decided_by: str | None = None
     reason: Reason | None = None
+    #: Of a rubric: which version judged, how its gates went, and on which state of the folder.
+    rubric: str | None = None
+    gates: tuple[Gate, ...] | None = None
+    digest: str | None = None
 
 
 class Judgement(BaseModel):
@@ -89,7 +93,7 @@ def _judged(check: Check) -> Judged:
         return Judged(name=check.name, feedback="The checker was lost.", reason=_LOST)
     verdict = _verdict(outcome)
     text = outcome.text or (outcome.reason.text if outcome.reason else "")
-    return Judged(
+    judged = Judged(
         name=check.name,
         verdict=verdict,
         feedback=cut(
@@ -101,6 +105,16 @@ def _judged(check: Check) -> Judged:
         decided_by=outcome.decided_by,
         reason=outcome.reason,
     )
+    return _by_rubric(judged, outcome)
+
+
+def _by_rubric(judged: Judged, outcome: Outcome) -> Judged:
+    """With what a rubric's check says of itself."""
+    ruling = outcome.ruling
+    if ruling is None:
+        return judged
+    told = {"rubric": ruling.rubric, "gates": ruling.gates, "digest": ruling.digest}
+    return judged.model_copy(update=told)
 
 
 def _verdict(outcome: Outcome) -> Verdict | None:

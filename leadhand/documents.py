@@ -34,6 +34,7 @@ Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 #: Numbers are strict: true is not 1, and "3" is not 3.
 Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
+FileName = Annotated[str, Field(min_length=1, max_length=500)]
 #: A key of the user's own, whose concurrency and rate may be limited.
 Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 #: Where work is done, as LEADHAND_PLACE names it.
@@ -45,7 +46,7 @@ _ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
 _URL = re.compile(
     r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?][\x21\x22\x24-\x7e]*)?$"
 )
-_PREFIXED = re.compile(r"^(agent|callable)\s*:\s*(.*)$", re.DOTALL)
+_PREFIXED = re.compile(r"^(agent|callable|rubric)\s*:\s*(.*)$", re.DOTALL)
 
 
 class Document(BaseModel):
@@ -73,17 +74,19 @@ class Doer(Document):
 
 
 class Checker(Document):
-    """Who judges: exactly one of a command, an instruction to an agent, a Python callable.
+    """Who judges: exactly one of a command, an instruction to an agent, a callable, a rubric.
 
-    As text, ``agent: ...`` is an instruction, ``callable: module:function`` a callable, and
-    anything else a shell command whose exit code decides.
+    As text, ``agent: ...`` is an instruction, ``callable: module:function`` a callable,
+    ``rubric: FILE`` a rubric, and anything else a shell command whose exit code decides.
     """
 
     name: Name | None = None
     command: Text | None = None
     prompt: Text | None = None
     callable: Callable_ | None = None
-    #: The named agent that follows ``prompt``; the doer's default agent where absent.
+    #: A Markdown file, from the working folder: gates to run, criteria for an agent to judge by.
+    rubric: FileName | None = None
+    #: The named agent that follows ``prompt`` or ``rubric``; the doer's default agent where absent.
     agent: Name | None = None
     model: Name | None = None
     timeout_s: Seconds = CHECK_TIMEOUT_S
@@ -102,14 +105,16 @@ class Checker(Document):
         if match is None:
             return {"command": text}
         kind, rest = match.groups()
-        return {"prompt" if kind == "agent" else "callable": rest}
+        return {"prompt" if kind == "agent" else kind: rest}
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Checker:
-        if sum(v is not None for v in (self.command, self.prompt, self.callable)) != 1:
-            raise ValueError("give exactly one of command, prompt, callable")
-        if self.prompt is None and (self.agent is not None or self.model is not None):
-            raise ValueError("agent and model belong to a checker with a prompt")
+        kinds = (self.command, self.prompt, self.callable, self.rubric)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("give exactly one of command, prompt, callable, rubric")
+        asks = self.prompt is not None or self.rubric is not None
+        if not asks and (self.agent is not None or self.model is not None):
+            raise ValueError("agent and model belong to a checker with a prompt or a rubric")
         if self.quick and self.callable is None:
             raise ValueError("quick belongs to a callable")
         return self

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from app.outcomes import Outcome
+from app.outcomes import Gate, Outcome
 from app.verdicts import Check
 from leadhand.documents import Checker, Doer, Rule
 
@@ -94,6 +94,18 @@ class PastIteration(Inputs):
     feedback: Told = ""
 
 
+class CheckedBefore(Inputs):
+    """A check of the iteration before, as far as a rubric wants to know of it."""
+
+    name: str
+    digest: str | None = None
+    gates: Annotated[tuple[Gate, ...], BeforeValidator(lambda value: value or ())] = ()
+
+
+class JudgedBefore(Inputs):
+    checks: tuple[CheckedBefore, ...] = ()
+
+
 class CheckInputs(Inputs):
     checker: Checker
     task: Told = ""
@@ -101,6 +113,9 @@ class CheckInputs(Inputs):
     iteration: int = 1
     doer: Doer | None = None
     history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
+    #: Of a rubric: the folder's digest after the doer, and what the iteration before came to.
+    digest: str | None = None
+    judged: JudgedBefore | None = None
 
 
 class _LenientCheck(Check):

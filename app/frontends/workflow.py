@@ -138,7 +138,8 @@ def _check(
 ) -> Step:
     # Without a model of its own a checker asks the doer's, where it asks the doer's agent.
     theirs = model if checker.agent is None else None
-    if checker.prompt and checker.model is None and (loop.checker_model or theirs):
+    asks = checker.prompt or checker.rubric
+    if asks and checker.model is None and (loop.checker_model or theirs):
         checker = checker.model_copy(update={"model": loop.checker_model or theirs})
     return Step(
         id=f"check.{name}",
@@ -156,8 +157,13 @@ def _check(
             "iteration": "${turn.iteration}",
             "doer": _literals(_said(doer)) if doer else None,
             "history": "${history.judge}",
+            **(_BEFORE if checker.rubric else {}),
         },
     )
+
+
+#: What a rubric compares: gates that passed on the same work are not run again.
+_BEFORE: dict[str, JsonValue] = {"digest": "${do.digest}", "judged": "${previous.judge.value}"}
 
 
 def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[Step, ...]) -> Step:
@@ -200,6 +206,8 @@ def _slug(checker: Checker) -> str:
         text = checker.name
     elif checker.prompt:
         text = checker.agent or "agent"
+    elif checker.rubric:
+        text = checker.rubric.rpartition("/")[2].rpartition(".")[0] or "rubric"
     elif checker.callable:
         text = checker.callable.rpartition(":")[2]
     else:

@@ -42,7 +42,8 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
     metavar="SPEC",
     multiple=True,
     required=True,
-    help="A command, 'agent: what to judge' or 'callable: module:function'; may be repeated.",
+    help="A command, 'agent: what to judge', 'rubric: FILE.md' or 'callable: module:function'; may"
+    " be repeated.",
 )
 @click.option("--doer", metavar="CMD", help="A shell command that does the work.")
 @click.option("--agent", metavar="NAME", help="An agent of agents.toml that does the work.")
