@@ -18,6 +18,16 @@ from tests.flows import ask, llm, loop
 from tests.integration.fleet import Fleet
 from tests.waiting import wait_until
 
+#: Where the scripted agent begins, and what it does first while there is a file `hold`.
+HOLDS = (
+    "    key = os.environ",
+    """    import time
+    said = len(DIARY.read_text().splitlines()) if DIARY.exists() else 0
+    while Path("hold").exists() and said == int(Path("hold").read_text() or -1):
+        Path("held").touch()
+        time.sleep(0.02)
+    key = os.environ""",
+)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
 
 
@@ -41,6 +51,14 @@ class Flows(Fleet):
             shutil.copy(self.examples / file, folder)
         (folder / "answers.txt").write_text("\n".join(answers))
         return folder
+
+    def holding(self, name: str, *answers: str, at: int) -> Path:
+        """The same with an agent that hangs before it says anything in the step of this number."""
+        work = self.work(name, *answers)
+        script = (work / "scripted.py").read_text()
+        (work / "scripted.py").write_text(script.replace(*HOLDS))
+        (work / "hold").write_text(str(at))
+        return work
 
     def start(self, flow: str, work: Path, **inputs: str) -> str:
         run = FlowRun(working_folder=str(work), inputs=inputs)
@@ -181,3 +199,28 @@ def test_a_loop_that_nobody_ends_is_ended_by_its_ceiling(flows: Flows) -> None:
     result = flows.ended(flows.start("endless", work), timeout=60)
     assert (result.status, result.verdict) == ("failed", "max_iterations")
     assert len(diary(work)) == 4
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "at",
+    [1, 5, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2, 3, 4, 6, 7, 8, 9))],
+)
+def test_a_worker_that_is_killed_at_any_step_changes_no_turn(flows: Flows, at: int) -> None:
+    turns = [
+        "plan", "page", "chapter-full", "page", "chapter-full", "book-full",
+        "plan", "page", "chapter-full", "book-full",
+    ]  # fmt: skip
+    work = flows.holding(f"killed-{at}", "no", "yes", "no", "yes", "yes", at=at)
+    flows.write("killed", *json.loads((flows.examples / "flows/nested.json").read_text())["steps"])
+    victim = flows.worker(f"victim-{at}", LEADHAND_PLACE="doomed")
+    run = FlowRun(working_folder=str(work), place="doomed")
+    session = flows.engine.run_flow("killed", run).session
+    wait_until((work / "held").exists, timeout=60)
+    flows.kill(victim)
+    (work / "hold").unlink()
+    flows.worker(f"heir-{at}", LEADHAND_PLACE="doomed")
+    flows.done(session)
+    assert [line.rpartition("/")[2] for line in diary(work)] == turns
+    settled = [e for e in flows.engine.events(session, limit=1000) if e.type == "step.settled"]
+    assert [str(e.address).rpartition("/")[2] for e in settled] == turns
