@@ -127,7 +127,20 @@ class Resume(Body):
     as_: Annotated[Literal["old", "new"], Field(alias="as")] = "old"
     #: The last point that counts as done: an address, a label, or positions from 0 (`1[2]/0`).
     #: What comes after it runs anew; without it the session goes on where it was.
-    after: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    #: An address, a label, or zero-based positions: one as a number, several as a list or `2/0`.
+    after: (
+        Annotated[str, Field(min_length=1, max_length=1000)]
+        | Annotated[int, Field(ge=0)]
+        | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=50)]
+        | None
+    ) = None
+
+    @property
+    def position(self) -> str | None:
+        """The point, as it is named in words."""
+        if isinstance(self.after, list):
+            return "/".join(map(str, self.after))
+        return None if self.after is None else str(self.after)
 
 
 class Exit(Body):

@@ -103,7 +103,7 @@ class Sessions:
             max_iterations=asked.max_iterations,
             budget=asked.budget,
             is_as_seen=asked.as_ == "new",
-            after=asked.after,
+            after=asked.position,
         )
 
     def exit(self, session: str) -> Response:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn, Protocol
 
 from app.errors import PositionRefused
+from app.flow_positions import end_of, is_flow, steps_at, with_turns
 from app.origins import home_of
 from app.program import Loop, Node, Program, path_of
 from app.records import Origin, StepRecord, TurnRecord
@@ -107,15 +108,29 @@ def is_done(known: Known, node: Node, block: str) -> bool:
 
 def _segments(program: Program, said: str) -> list[str]:
     if _BY_NUMBER.match(said):
-        return re.split(r"[./]", said)
+        numbers = re.split(r"[./]", said)
+        return _in_file(program, said, numbers) if is_flow(program) else numbers
     if program.has(re.split(r"[~\[/]", said)[0]):
         return said.split("/")
     found = _labels(program).get(said, [])
+    origins = {origin.path for path in found if (origin := program.node(path).origin) is not None}
+    if len(origins) == 1:  # a step of a flow may have been made into several nodes
+        found = [end_of(program, origins.pop())]
     if len(found) == 1:
         return found[0].split("/")
     if found:
         refuse(said, f"several nodes are called so: {', '.join(found)}; name one of these")
     refuse(said, f"the program has no such node; {_WAYS}")
+
+
+def _in_file(program: Program, said: str, numbers: list[str]) -> list[str]:
+    """Positions in a flow are those of the steps in its file."""
+    found = steps_at(program, numbers)
+    if not found:
+        refuse(said, f"the flow's file has no step there, counted from 0; {_WAYS}")
+    if len(found) > 1:
+        refuse(said, f"several steps stand there: {', '.join(found)}; name its label or address")
+    return with_turns(end_of(program, found[0]), numbers)
 
 
 def _labels(program: Program) -> dict[str, list[str]]:

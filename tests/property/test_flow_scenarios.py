@@ -171,3 +171,21 @@ def test_a_stop_that_comes_too_late_holds_what_follows(world: World, at: int) ->
     for address in TURNS[at + 1 :]:
         drive.carry_out(address)
     all_in_order(drive)
+
+
+@pytest.mark.parametrize(
+    ("after", "again"),
+    [
+        ("0/0", "chapters~2[2]/pages~1[1]/page"),
+        ("0[1]/1", "chapters~2[1]/book-full"),
+        ("0[1]/1[1]/0", "chapters~2[1]/pages~1[1]/chapter-full"),
+        ("plan", "chapters~2[2]/pages~1[1]/page"),
+    ],
+)
+def test_a_flow_goes_on_after_a_step_of_its_file(world: World, after: str, again: str) -> None:
+    drive = Drive(world)
+    for address in TURNS[:9]:
+        drive.carry_out(address)
+    world.engine.control(drive.ref.id, "stop")
+    world.engine.control(drive.ref.id, "resume", after=after)
+    assert drive.next() == again

@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from api import create_app
+from api.bodies import Resume
 from app.settings import Settings
 from leadhand.problems import Kind
 from tests.flows import ask, llm
@@ -118,3 +119,17 @@ def test_an_answer_that_nobody_waits_for_is_refused(
     assert (no.status_code, said(no)["type"]) == (409, Kind.ANSWER_UNWANTED.uri)
     assert client.post("/v1/sessions/00000b22/answers", json={"text": "42"}).status_code == 202
     assert said(client.post("/v1/sessions/00000b22/answers", json={}))["field"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("after", "position"), [(2, "2"), ([2, 0], "2/0"), ("0[2]/1", "0[2]/1"), (None, None)]
+)
+def test_a_position_is_a_number_a_list_or_a_text(after: object, position: str | None) -> None:
+    assert Resume.model_validate({"after": after}).position == position
+
+
+@pytest.mark.parametrize("after", [-1, [], [0, -1], "", 1.5, True])
+def test_what_is_no_position_is_refused(client: FlaskClient, after: object) -> None:
+    answer = client.post("/v1/sessions/00000a11/resume", json={"after": after})
+    assert answer.status_code == 422
+    assert said(answer)["field"].startswith("after")

@@ -1,0 +1,37 @@
+"""Zero-based positions in a flow's file, and the nodes that its steps were made into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.flow_positions import end_of, steps_at
+from app.frontends import compile_document
+from tests.flows import ask, flow, llm, loop
+
+TWO = [{"role": "user", "content": [text]} for text in ("first", "second")]
+START: dict[str, Any] = {"type": "startLoop"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "position", "ends"),
+    [
+        ([llm(), llm(label="b")], ["1"], ["b"]),
+        ([llm(messages=TWO, label="a")], ["0"], ["a"]),
+        ([{**ask("if"), "then": [llm()], "else": [llm(label="no")]}, llm()], ["0"], ["no"]),
+        ([{**ask("if"), "then": [llm()], "else": [llm(label="no")]}], ["0", "0"],
+         ["if1-then-llm1", "no"]),
+        ([loop(llm(), loop(llm(), ask(), label="in"), label="out")], ["0"], ["out"]),
+        ([loop(llm(), loop(llm(), ask(), label="in"), label="out")], ["0", "1", "1"],
+         ["out/in/break2"]),
+        ([START, llm(), ask(), {"type": "endLoop"}, llm(label="last")], ["2"], ["loop1/break3"]),
+        ([START, llm(), ask(), {"type": "endLoop"}, llm(label="last")], ["4"], ["last"]),
+        ([llm()], ["7"], []),
+    ],
+)  # fmt: skip
+def test_a_position_is_the_last_node_of_its_step(
+    steps: list[dict[str, Any]], position: list[str], ends: list[str]
+) -> None:
+    program = compile_document(flow(*steps))
+    assert [end_of(program, path) for path in steps_at(program, position)] == ends
