@@ -21,7 +21,7 @@ from leadhand.redis_program import find_program
 from leadhand.settings import ClientSettings, environment
 from leadhand.start_errors import RedisMissing
 from leadhand.text import plain
-from leadhand.views import FleetView, WorkerView
+from leadhand.views import AgentView, FleetView, WorkerView
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_MB = 200
@@ -142,6 +142,7 @@ def services(
             client.ping()
             yield Finding("ok", "api", f"{url} answers, and its Redis too")
             yield from _workers(client.workers())
+            yield from default_agent(client.agents())
             yield from backlog(client.fleet())
     except LeadhandError as error:
         mend = f"see the logs in {folder / '.leadhand' / 'log'}"
@@ -160,6 +161,15 @@ def _workers(workers: list[WorkerView]) -> Iterator[Finding]:
     seen = [datetime.fromisoformat(w.seen_at) for w in workers if w.seen_at is not None]
     if seen:
         yield clock_finding((datetime.now(UTC) - max(seen)).total_seconds())
+
+
+def default_agent(agents: list[AgentView]) -> Iterator[Finding]:
+    """Whether whoever works where nobody is named can be used anywhere."""
+    for agent in agents:
+        if agent.default and not agent.usable_at:
+            why = "; ".join(plain(why) for why in agent.why_not.values())
+            text = f"the default agent {plain(agent.name)} can be used nowhere: {why}"
+            yield Finding("warn", "agent", text, "mend that, or name another default agent")
 
 
 def backlog(fleet: FleetView) -> Iterator[Finding]:

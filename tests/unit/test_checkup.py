@@ -7,6 +7,7 @@ from pathlib import Path
 from leadhand.cli.checkup import (
     agents,
     clock_finding,
+    default_agent,
     disk_finding,
     python_finding,
     server_program,
@@ -15,6 +16,7 @@ from leadhand.cli.checkup import (
 )
 from leadhand.home import prepare
 from leadhand.settings import ClientSettings
+from leadhand.views import AgentView
 from tests.scripted_api import TOKEN, scripted_api
 
 
@@ -79,3 +81,13 @@ def test_services_that_do_not_answer_fail_with_the_way_out(tmp_path: Path) -> No
     [finding] = services(settings, tmp_path, patience_s=0.2)
     assert finding.level == "fail"
     assert "LEADHAND_URL" in finding.mend
+
+
+def test_a_default_agent_that_can_be_used_nowhere_is_named() -> None:
+    lame = AgentView(
+        name="x", kind="command", command="x", default=True, why_not={"local": "no key"}
+    )
+    (finding,) = default_agent([lame])
+    assert (finding.level, finding.subject) == ("warn", "agent")
+    assert "default agent x can be used nowhere: no key" in finding.text
+    assert not list(default_agent([lame.model_copy(update={"usable_at": ["far"]})]))
