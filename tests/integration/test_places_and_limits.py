@@ -62,6 +62,22 @@ def test_two_sessions_in_one_folder_take_turns(fleet: Fleet) -> None:
     assert (fleet.folder / "count").read_text() == "[0, 1, 3]"
 
 
+def test_two_names_of_a_folder_far_away_are_one_folder(fleet: Fleet) -> None:
+    """The API is not at that place: only the worker can tell."""
+    counts = fleet.script("counts.py", COUNTS)
+    folder, link = fleet.folder / "work", fleet.folder / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    doer = counts.replace("counts.py", "../counts.py") + " ."
+    fleet.worker("one", LEADHAND_CONCURRENCY="4", LEADHAND_PLACE="far")
+    names = [str(folder), str(link), str(fleet.folder / "." / "link" / "..") + "/work", str(link)]
+    sessions = [fleet.loop(doer, "true", cwd=name, place="far") for name in names]
+    assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
+    assert (folder / "count").read_text() == "[0, 1, 4]"
+    views = [fleet.engine.session(session) for session in sessions]
+    assert {(v.counters.attempts_lost, v.counters.attempts_failed) for v in views} == {(0, 0)}
+
+
 def test_a_folder_beneath_no_root_is_refused_by_the_worker_too(fleet: Fleet) -> None:
     root = fleet.folder / "root"
     root.mkdir()
