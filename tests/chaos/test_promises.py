@@ -86,7 +86,7 @@ def kill(member: Member) -> float:
 
 def test_fifty_running_sessions_outlive_a_killed_redis(stack: Stack):
     folders = [stack.folder / "left", stack.folder / "right"]
-    sessions = [submit(stack, 0.3) for _ in range(50)]
+    sessions = [submit(stack, 0.1) for _ in range(50)]
     wait_until(lambda: len(account_of(stack.account)) >= 10, timeout=60)
     assert sum(stack.engine.session(one).status == "active" for one in sessions) > 25
     stack.server.signal(signal.SIGKILL)
@@ -160,18 +160,6 @@ def test_apis_alone_find_what_dead_workers_held(stack: Stack):
     for member in stack.workers:
         member.start()
     require_whole(stack, session)
-
-
-def test_workers_alone_find_what_a_dead_worker_held(stack: Stack):
-    session = submit(stack, 1.0)
-    wait_until(lambda: bodies(stack, session), timeout=30)
-    for api in stack.apis:
-        kill(api)
-    member = owner(stack, session)
-    kill(member)
-    require_whole(stack, session)
-    for down in (member, *stack.apis):
-        down.start()
 
 
 def test_a_half_open_connection_heals_within_30_s(stack: Stack, said: Said):
