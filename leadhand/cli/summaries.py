@@ -82,7 +82,9 @@ def _nearest(result: ResultView) -> Iterator[str]:
 
 def next_steps(result: ResultView) -> Iterator[str]:
     """What a user may want to do with a session that is not done."""
-    if result.status in ("failed", "stopped"):
+    if result.reason is not None and result.reason.code == "budget":
+        yield f"go on with a higher limit: leadhand explain {result.session_id} tells how"
+    elif result.status in ("failed", "stopped"):
         limit = " --max-iterations N" if result.verdict == "max_iterations" else ""
         yield f"go on with: leadhand resume {result.session_id}{limit}"
     yield f"all iterations: leadhand show {result.session_id}"

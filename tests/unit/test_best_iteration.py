@@ -8,7 +8,7 @@ from app.results import best_of, result_of
 from app.views import LedgerEntry
 from leadhand.cli.summaries import loop_summary
 from leadhand.results import LoopResult
-from leadhand.views import ResultView
+from leadhand.views import Reason, ResultView
 
 PROGRAM = Program(body=(Loop(id="loop", body=(Step(id="do", action=Action.AGENT),)),))
 
@@ -64,3 +64,9 @@ def test_people_are_told_of_it():
 def test_accepted_work_lacks_nothing():
     result = ended("accept", entry(1, "retry"), entry(2, "accept"))
     assert (result.best_iteration, result.missing) == (None, [])
+
+
+def test_who_used_up_a_budget_is_told_how_to_raise_it():
+    result = ended("terminate", entry(1, "retry"))
+    spent = result.model_copy(update={"reason": Reason(code="budget", text="used up")})
+    assert "go on with a higher limit: leadhand explain 1a2b3c4d tells how" in loop_summary(spent)
