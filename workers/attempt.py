@@ -22,8 +22,10 @@ from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant, Hint
 from tasks import tracing
+from workers import environment
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
+from workers.hush import secrets_of
 from workers.lease import Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
@@ -249,7 +251,9 @@ class Attempts:
         self, work: Work, outcome: Outcome, lease: Lease, take: int, look: Look | None = None
     ) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
-        outcome = look.seen(outcome) if look is not None else outcome
+        if look is not None:
+            hidden = secrets_of(self._agents(), environment.inherited())
+            outcome = look.seen(outcome, hidden)
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
         nonces = [next(self._nonces) for _ in range(take)]
         sent = time.monotonic()

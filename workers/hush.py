@@ -10,6 +10,7 @@ from app.outcomes import Outcome
 from app.reasons import Reason
 from app.redaction import without_keys
 from workers import environment
+from workers.agents.book import AgentBook
 from workers.body_task import BodyTask
 
 #: A shorter value is no secret worth the name, and stands in every text.
@@ -18,7 +19,7 @@ _SHORTEST = 8
 
 def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
     """The outcome without what must stay secret, wherever in it that stands."""
-    secrets = secrets_of(task, environment.inherited())
+    secrets = secrets_of(task.agents, environment.inherited()) | _long({task.token})
     reason = outcome.reason
     return outcome.model_copy(
         update={
@@ -30,9 +31,12 @@ def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
     )
 
 
-def secrets_of(task: BodyTask, held: Mapping[str, str]) -> frozenset[str]:
-    """The values of what any agent of this worker is handed, and the body's own token."""
-    values = {held.get(name, "") for name in task.agents.secret_names} | {task.token}
+def secrets_of(agents: AgentBook, held: Mapping[str, str]) -> frozenset[str]:
+    """The values of the secret variables that any agent of this worker is handed."""
+    return _long({held.get(name, "") for name in agents.secret_names})
+
+
+def _long(values: set[str]) -> frozenset[str]:
     return frozenset(value for value in values if len(value) >= _SHORTEST)
 
 

@@ -6,11 +6,13 @@ import base64
 import gzip
 import json
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from app.engine import Left, Work
 from app.outcomes import Outcome
 from app.program import Action
+from app.redaction import without_keys
 from workers.worktree import Worktree
 
 log = logging.getLogger(__name__)
@@ -38,8 +40,11 @@ class Look:
         """The folder's digest as it is now."""
         return self._tree.snapshot()
 
-    def seen(self, outcome: Outcome) -> Outcome:
-        """The outcome of the attempt with the folder's digest, and where its difference is kept."""
+    def seen(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
+        """The outcome of the attempt with the folder's digest, and where its difference is kept.
+
+        That shows none of the secrets that it may have been handed, nor what looks like a key.
+        """
         after = self.digest()
         if after is None:
             log.info("no digest of the folder")
@@ -47,7 +52,7 @@ class Look:
         text = self._tree.patch(self._before, after)
         if not text:
             return outcome.model_copy(update={"digest": after})
-        self.patch = packed(str(self._before), after, text)
+        self.patch = packed(str(self._before), after, without_keys(text, secrets))
         return outcome.model_copy(update={"digest": after, "diff": self._address})
 
 

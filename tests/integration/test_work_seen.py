@@ -13,6 +13,9 @@ import pytest
 from tests.integration.fleet import Fleet
 from tests.waiting import wait_until
 
+#: What no difference may show, though a doer writes it into a file.
+KEY = "sk-ant-0123456789abcdefghij"
+
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
     pytest.mark.timeout(120),
@@ -47,14 +50,15 @@ def digest_of(fleet: Fleet, session: str, iteration: int) -> str:
 
 def test_each_iteration_keeps_what_it_changed(fleet: Fleet, repo: Path) -> None:
     enough = '[ "$(wc -l < log)" -gt 3 ]'
-    session = fleet.loop("echo $LEADHAND_ITERATION >> log", enough, cwd=str(repo))
+    session = fleet.loop(f"echo $LEADHAND_ITERATION {KEY} >> log", enough, cwd=str(repo))
     assert fleet.ended(session, timeout=60).iterations == 3
     page = fleet.engine.diffs(session)
     assert [(d.loop, d.iteration) for d in page.items] == [("loop", n) for n in (1, 2, 3)]
     for diff in page.items:
         added = [line for line in diff.patch.splitlines() if line.startswith("+")]
-        assert added == ["+++ b/log", f"+{diff.iteration}"]
+        assert added == ["+++ b/log", f"+{diff.iteration} [redacted]"]
         assert digest_of(fleet, session, diff.iteration) == diff.after
+    assert KEY in (repo / "log").read_text(), "the work itself is left as it is"
     assert page.items[0].after == page.items[1].before
     assert [d.iteration for d in fleet.engine.diffs(session, iteration=2).items] == [2]
     assert subprocess.run(
