@@ -13,7 +13,7 @@ from workers.agents.asking import agent_named, ask
 from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import decision_prompt
 from workers.body_task import BodyTask
-from workers.endings import failed, failure, stamped, why_not_started
+from workers.endings import failed, failure, stamped, why_not_started, worth_another_try
 from workers.inputs import BreakInputs
 from workers.sandbox import ProcessResult, run
 
@@ -52,7 +52,7 @@ def _by_agent(task: BodyTask, given: BreakInputs, cancel: threading.Event) -> Ou
         cancel=cancel,
     )
     if answer.failure is not None:
-        return answer.told(_tried_again(answer.failure, answer.result))
+        return answer.told(worth_another_try(answer.failure, answer.result))
     found = parse_decision(answer.text)
     if isinstance(found, Undecided):
         return answer.told(_invalid(f"agent {name!r}", found, answer.text, answer.result))
@@ -93,12 +93,6 @@ def _word(task: BodyTask, is_so: bool, *, text: str) -> Outcome:
     reason = Reason(code=ReasonCode.BREAK, text="the break's condition was met")
     breaks = task.action is Action.BREAK
     return Outcome(word="succeeded", verdict="accept", text=text, reason=reason if breaks else None)
-
-
-def _tried_again(bad: Outcome, result: ProcessResult) -> Outcome:
-    """An agent that failed may do better, but not one that was ended or is not there."""
-    hopeless = result.cancelled or why_not_started(result) is not None
-    return bad if hopeless else bad.model_copy(update={"retryable": True})
 
 
 def _invalid(who: str, found: Undecided, said: str, result: ProcessResult) -> Outcome:

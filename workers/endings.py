@@ -56,6 +56,20 @@ def ended(result: ProcessResult, said: str | None = None) -> str:
     return f"{how}: {said[-TAIL_LIMIT:]}" if said else how
 
 
+#: What an agent may do better at another go.
+_PASSING = (ReasonCode.FAILED_STEP, ReasonCode.INVALID_ANSWER, ReasonCode.TIMEOUT)
+
+
+def worth_another_try(bad: Outcome, result: ProcessResult) -> Outcome:
+    """An agent that failed may do better, but not one that was ended or is not there.
+
+    How often it is tried is its step's own policy; a loop's doer is not.
+    """
+    hopeless = result.cancelled or why_not_started(result) is not None
+    passing = bad.reason is not None and bad.reason.code in _PASSING
+    return bad.model_copy(update={"retryable": True}) if passing and not hopeless else bad
+
+
 def failed(
     code: ReasonCode, text: str, *, result: ProcessResult | None = None, retryable: bool = False
 ) -> Outcome:

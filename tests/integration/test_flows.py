@@ -224,3 +224,15 @@ def test_a_worker_that_is_killed_at_any_step_changes_no_turn(flows: Flows, at: i
     assert [line.rpartition("/")[2] for line in diary(work)] == turns
     settled = [e for e in flows.engine.events(session, limit=1000) if e.type == "step.settled"]
     assert [str(e.address).rpartition("/")[2] for e in settled] == turns
+
+
+@pytest.mark.timeout(90)
+def test_an_agent_that_fails_is_asked_again_and_told_why(flows: Flows) -> None:
+    work = flows.work("again")
+    script = (work / "scripted.py").read_text()
+    fails = 'if "no luck" not in prompt: sys.exit("no luck")\n    key = os.environ'
+    (work / "scripted.py").write_text(script.replace("key = os.environ", fails, 1))
+    flows.write("again", llm("try it"))
+    session = flows.start("again", work)
+    flows.done(session)
+    assert flows.engine.session(session).counters.attempts_failed == 1

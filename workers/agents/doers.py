@@ -14,7 +14,7 @@ from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import doer_prompt
 from workers.body_task import BodyTask
 from workers.callables import Called, call
-from workers.endings import failed, failure, stamped
+from workers.endings import failed, failure, stamped, worth_another_try
 from workers.inputs import DoerInputs
 from workers.sandbox import run
 
@@ -40,7 +40,9 @@ def _by_agent(task: BodyTask, given: DoerInputs, name: str, cancel: threading.Ev
         timeout_s=task.timeout_s,
         cancel=cancel,
     )
-    return answer.told(answer.failure or Outcome(word="succeeded", text=answer.text))
+    if answer.failure is not None:
+        return answer.told(worth_another_try(answer.failure, answer.result))
+    return answer.told(Outcome(word="succeeded", text=answer.text))
 
 
 def _by_command(task: BodyTask, given: DoerInputs, line: str, cancel: threading.Event) -> Outcome:
