@@ -31,6 +31,7 @@ from tasks.wiring import make_engine
 from workers.agents.book import AgentBook
 from workers.agents.usable import agents_here
 from workers.attempt import Attempts
+from workers.batched_events import BatchingConsumer
 from workers.drain import Drain
 from workers.inventory import Inventory
 from workers.lease import Heart
@@ -66,6 +67,7 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
     worker = celery.Worker(
         hostname=f"{name}@{socket.gethostname()}",
         pool_cls="prefork",
+        consumer_cls=BatchingConsumer,
         concurrency=settings.concurrency,
         queues=list(queues),
         loglevel="INFO",
