@@ -42,8 +42,10 @@ local function record(address, step, word, verdict, reason, text)
   end
   note_use('steps', count('steps'))
   spend_step()
+  local used = A.usage or {}
   emit('step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
-    fence = step.fence})
+    fence = step.fence, cost_usd = used.cost_micros and used.cost_micros / 1000000,
+    input_tokens = used.tokens_in, output_tokens = used.tokens_out})
 end
 
 local ENDING = {judge = {accept = 'accepted', terminate = 'terminated'},

@@ -41,6 +41,9 @@ def test_cost_is_shown_of_step_iteration_and_session(world: World) -> None:
     assert (result.cost_usd, result.input_tokens, result.output_tokens) == (0.12, 20, 4)
     (entry,) = result.history
     assert (entry.cost_usd, entry.input_tokens, entry.output_tokens) == (0.12, 20, 4)
+    told = [e.fields for e in world.engine.events(ref.id) if e.type == "step.settled"]
+    assert [fields.get("cost_usd") for fields in told] == [0.1, 0.02, None]
+    assert told[0]["input_tokens"] == 10
     costs = {step.address: step.cost_usd for step in world.engine.steps(ref.id).items}
     assert costs["loop~1[1]/do"] == 0.1
     assert costs["loop~1[1]/judge"] == 0
