@@ -43,6 +43,7 @@ _LISTS: Mapping[str, tuple[Verb, Kind]] = {
     "called": ("fsck_locks", "hash"),
     "waits": ("fsck_locks", "hash"),
     "sessions": ("fsck_index", "zset"),
+    "owed": ("fsck_index", "hash"),
 }
 _INDEXES: Mapping[str, Kind] = {"status": "zset", "users": "set", "owned": "set"}
 _OF_SESSION = re.compile(r"^\{([^}]*)\}:([^:]*):(.*)$")

@@ -2,7 +2,7 @@
 -- A: keys (each key, kind, needs?, or of an id its session), repair
 -- Returns: looked(found)
 local WEEK_S = 7 * 24 * 3600
-local KEPT_S = {idem = WEEK_S, spent = 2 * 24 * 3600, unknown = WEEK_S}
+local KEPT_S = {idem = WEEK_S, spent = 2 * 24 * 3600, ['token-key'] = WEEK_S, unknown = WEEK_S}
 
 local function alone(one)
   local needs = one.needs

@@ -115,6 +115,8 @@ MESSES: dict[str, Callable[[Mess], object]] = {
     "index_stray among all": lambda m: m.redis.zadd(m.everywhere("sessions"), {"00000000": 1}),
     "index_stray of a token": lambda m: m.redis.sadd(m.everywhere("owned:t"), m.ended.id),
     "index_stray of a program": lambda m: m.redis.sadd(m.everywhere("users:x"), m.ready.id),
+    "index_stray of an export": lambda m: m.redis.hset(m.everywhere("owed"), "00000000", "why"),
+    "deadline_missing of a token": lambda m: m.redis.set(m.everywhere("token-key:x"), "t"),
     "id_lost": lambda m: m.redis.delete(m.everywhere(f"id:{m.ready.id}")),
     "user_unlisted": lambda m: m.redis.srem(m.everywhere(f"users:{LOOP.hash}"), m.ready.id),
     "deadline_missing": lambda m: m.redis.persist(m.key(m.ended, "steps")),
