@@ -41,7 +41,10 @@ def _by_agent(task: BodyTask, given: DoerInputs, name: str, cancel: threading.Ev
         cancel=cancel,
     )
     if answer.failure is not None:
-        return answer.told(worth_another_try(answer.failure, answer.result))
+        # What an agent says of itself in order, such as that its key is refused, it will say again.
+        broke = answer.result.exit_code != 0
+        bad = answer.failure
+        return answer.told(worth_another_try(bad, answer.result) if broke else bad)
     return answer.told(Outcome(word="succeeded", text=answer.text))
 
 
