@@ -95,7 +95,10 @@ ENDING = (Action.JUDGE, Action.BREAK, Action.AGENT)
 class Schedule:
     """Workers, sweepers and faults, in an order that a seed decides."""
 
-    def __init__(self, bench: Bench, program: Program, oracle: Oracle, seed: int) -> None:
+    def __init__(
+        self, bench: Bench, program: Program, oracle: Oracle, seed: int, *, stops: int = 1
+    ) -> None:
+        self.stops = stops
         self.bench, self.oracle, self.program = bench, oracle, program
         self.random = Random(seed)
         bench.restart()
@@ -108,7 +111,7 @@ class Schedule:
     def run(self) -> None:
         acts = {
             self.claim: 30, self.finish: 30, self.sweep: 6, self.zombie: 5, self.hand_back: 2,
-            self.die: 2, self.stop_and_go: 1, self.lose_hints: 1, self.doubled: 3,
+            self.die: 2, self.stop_and_go: self.stops, self.lose_hints: 1, self.doubled: 3,
         }  # fmt: skip
         for _ in range(ROUNDS):
             if self.drive.status in ("completed", "failed"):
@@ -217,6 +220,9 @@ class Schedule:
         for grant in self.held:
             self.drive.release(grant)
         self.held.clear()
+        self.go_on()
+
+    def go_on(self) -> None:
         self.drive.control("resume")
 
     def finish_while_stopping(self) -> None:
