@@ -147,7 +147,7 @@ class Explainer:
         """What can be done about the session as a whole."""
         match fields["status"]:
             case SessionStatus.STOPPED:
-                yield f"leadhand resume {ref.id}"
+                yield f"leadhand resume {ref.id}{self._spent(fields)}"
             case SessionStatus.FAILED:
                 yield f"leadhand resume {ref.id}{self._raised(fields, reason)}"
                 yield f"leadhand show {ref.id}"
@@ -163,12 +163,16 @@ class Explainer:
         """The option that raises the limit which was passed."""
         codes = {link.code for link in reason.chain()} if reason else set()
         if ReasonCode.BUDGET in codes:
-            lines = budget_lines(fields, self._store.now_ms())
-            passed = [(n, line) for n, line in lines.items() if line.used >= line.limit]
-            return "".join(f" {_RAISES[n]} {line.used + line.limit:g}" for n, line in passed)
+            return self._spent(fields)
         if ReasonCode.MAX_ITERATIONS in codes:
             return f" --max-iterations {max(1, int(fields.get('iterations', 1)))}"
         return ""
+
+    def _spent(self, fields: Mapping[str, str]) -> str:
+        """The options that raise what is used up."""
+        lines = budget_lines(fields, self._store.now_ms())
+        passed = [(n, line) for n, line in lines.items() if line.used >= line.limit]
+        return "".join(f" {_RAISES[n]} {line.used + line.limit:.15g}" for n, line in passed)
 
 
 def _cause(link: Reason) -> Cause:

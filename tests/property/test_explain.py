@@ -13,12 +13,13 @@ from redis import Redis
 
 from app.engine import About
 from app.keys import SessionRef
-from app.outcomes import Outcome
+from app.outcomes import Outcome, Usage
 from app.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
 from app.reasons import Reason, ReasonCode
 from app.views import ExplainView, Wait
 from leadhand.cli import cli
 from leadhand.cli.explain import explanation
+from leadhand.documents import Budget
 from leadhand.views import ExplainView as Told
 from tests.property.test_children import family
 from tests.property.world import World
@@ -260,6 +261,25 @@ def test_a_limit_that_was_reached_is_raised_by_the_command_that_is_told(case: Ca
     understood(view.next)
     case.engine.control(ref.id, "resume", max_iterations=3)
     assert case.engine.session(ref.id).status == "active"
+
+
+def test_a_budget_that_was_used_up_is_raised_by_the_command_that_is_told(case: Case):
+    about = About(kind="loop", name="x", budget=Budget(tokens=1_000_000))
+    body = (Step(id="s", action=Action.AGENT), Step(id="t", action=Action.TOOL))
+    id_ = case.engine.start(Program(body=body), about).session
+    ref = SessionRef(id_, id_)
+    used = Outcome(word="succeeded", usage=Usage(input_tokens=1_000_000))
+    case.world.settle(ref, case.world.grant(ref, "s"), used)
+    assert f"leadhand resume {id_} --max-tokens 2000000" in case.engine.explain(id_).next
+
+
+def test_a_session_that_was_stopped_with_its_time_over_is_told_how_to_go_on(case: Case):
+    about = About(kind="loop", name="x", budget=Budget(wall_s=3))
+    body = (Step(id="s", action=Action.AGENT),)
+    id_ = case.engine.start(Program(body=body), about).session
+    case.world.now += 3_000
+    case.engine.control(id_, "stop")
+    assert f"leadhand resume {id_} --max-wall 6" in case.engine.explain(id_).next
 
 
 @pytest.mark.parametrize("verb", ["stop", "abort"])
