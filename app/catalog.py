@@ -7,6 +7,7 @@ now. What runs has been taken along at its start, so that a file may change at a
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from leadhand.flow_documents import (
 from leadhand.flow_files import FlowInvalid, is_name, read_command, read_flow
 
 T = TypeVar("T")
+_PLAIN = re.compile(r"^[^/\0]{1,200}$")
 
 
 class CatalogFlow(NamedTuple):
@@ -104,10 +106,11 @@ class Catalog:
         return next((messages for messages in found if messages is not None), None)
 
     def _file(self, name: str) -> Path:
-        for folder in self.folders:
-            for file in _files(folder):
-                if file.stem == name:
-                    return file
+        # A name with a path in it is no name of a file here.
+        found = (folder / f"{name}.json" for folder in self.folders if _PLAIN.match(name))
+        for file in found:
+            if file.exists() or file.is_symlink():
+                return file
         raise FlowUnknown(name, tuple(str(folder) for folder in self.folders))
 
 

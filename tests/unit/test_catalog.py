@@ -124,3 +124,10 @@ def test_a_document_is_completed_with_what_it_does_not_bring(folder: Path) -> No
     assert "the catalog's" in catalog.completed(flow(runs("inner"))).model_dump_json()
     with pytest.raises(InvalidDocument, match="circle: test -> test"):
         catalog.completed(flow(runs("test")))
+
+
+@pytest.mark.parametrize("name", ["../flows/x", "/etc/passwd", "x\0", "", "x/../x", "a" * 5000])
+def test_a_name_with_a_path_in_it_leads_nowhere(folder: Path, name: str) -> None:
+    write(folder, "x", llm())
+    with pytest.raises(FlowUnknown):
+        Catalog((folder,)).one(name)
