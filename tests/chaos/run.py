@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from tests.chaos.records import Record, account_of, with_children
 from tests.chaos.stack import Stack
 
 Say = Callable[[str], None]
+_OURS = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) (api|app|leadhand|tasks|workers)\.")
 
 
 class Plan(NamedTuple):
@@ -107,6 +109,7 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     for told in breaker.deserted:
         yield Broken("no process gives up", told.partition(" ")[0], told)
     yield from _idle_workers(stack)
+    yield from _in_logs(stack)
     account = account_of(stack.account)
     records = {record.ref.id: record for record in _records(stack, driver)}
     for record in records.values():
@@ -121,6 +124,14 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     yield from of_audit(stack.engine)
     _wait_for(lambda: not stack.bodies(), 20)
     yield from _processes(stack.bodies(), "after all sessions had ended")
+
+
+def _in_logs(stack: Stack) -> Iterator[Broken]:
+    """Whatever goes wrong around them, our own processes meet nothing that they did not expect."""
+    for member in stack.members:
+        for line in member.log.read_text(errors="replace").splitlines():
+            if _OURS.search(line):
+                yield Broken("no fault of ours", member.name, line)
 
 
 def _idle_workers(stack: Stack) -> Iterator[Broken]:
