@@ -8,15 +8,16 @@ local function set_status(status, reason)
   if reason then redis.call('HSET', K.session, 'reason', cjson.encode(reason)) end
 end
 
--- Nothing is kept for ever: an ended session is deleted by an errand; its keys' own TTL, a day
--- later, is the net below. One whose export is owed is never lost to that net: its errand waits until
+-- Nothing is kept for ever: an ended session is deleted by an errand; its keys' own TTL, a month later,
+-- is the net below: what lists a session, and its program, go with the errand alone. One whose export is owed is never lost to that net: its errand waits until
 -- the export is written.
 local TELL_MS = 60000   -- one that goes at its end stays for so long, until its webhook has been told
+local NET_S = 30 * 24 * 3600   -- a fleet that is down for no longer comes back to all that it has to forget
 local EXPORT_S = 10 * 365 * 24 * 3600
 local function keep_until_deleted()
   S.retention = redis.call('HGET', K.session, 'retention_' .. S.status) or S.retention
   local owed = redis.call('HGET', K.session, 'export') == '1'
-  keep_s = S.retention + (owed and EXPORT_S or 24 * 3600)
+  keep_s = S.retention + (owed and EXPORT_S or NET_S)
   local wait = S.retention * 1000
   if wait == 0 and S.rings ~= '' then wait = TELL_MS end
   redis.call('ZADD', G.errands, now + wait, 'forget|' .. A.member)

@@ -789,7 +789,7 @@ FAULTS = [
     Fault(
         "an ended session stays for ever",
         "_session",
-        "  keep_s = S.retention + (owed and EXPORT_S or 24 * 3600)\n",
+        "  keep_s = S.retention + (owed and EXPORT_S or NET_S)\n",
         "",
     ),
     Fault(
