@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -160,6 +161,7 @@ class Plain:
 
     def stop(self) -> None:
         end(self._worker)
+        gc.collect()  # results forget themselves on the server, which goes next
 
 
 class Floor:
