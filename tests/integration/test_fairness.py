@@ -65,6 +65,7 @@ def test_a_small_session_is_not_behind_large_ones(fleet: Fleet) -> None:
         fleet.engine.control(one, "abort")
 
 
+@pytest.mark.timeout(120)
 def test_what_is_urgent_goes_first(fleet: Fleet) -> None:
     steps = WINDOW + 4
     sessions = [

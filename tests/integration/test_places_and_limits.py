@@ -36,6 +36,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
     fleet.close()
 
 
+@pytest.mark.timeout(120)
 def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
     counts = fleet.script("counts.py", COUNTS)
     command = [*counts.split(), str(fleet.folder)]
@@ -50,7 +51,7 @@ def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
         folder = fleet.folder / str(number)
         folder.mkdir()
         sessions.append(fleet.submitted("true", cwd=str(folder), doer=Doer(agent="x")))
-    assert {fleet.ended(session).verdict for session in sessions} == {"accept"}
+    assert {fleet.ended(session, timeout=90).verdict for session in sessions} == {"accept"}
     assert (fleet.folder / "count").read_text() == "[0, 2, 40]"
 
 
