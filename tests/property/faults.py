@@ -57,18 +57,21 @@ FAULTS = [
         "settle",
         "if not step or step.fence ~= A.fence or step.nonce ~= A.nonce then",
         "if not step then",
+        "test_who_lost_a_step_can_neither_keep_it_nor_hand_it_back_nor_settle_it",
     ),
     Fault(
         "beat keeps a step for whoever asks",
         "beat",
         "step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then",
         "step.state ~= 'running' then",
+        "test_who_lost_a_step_can_neither_keep_it_nor_hand_it_back_nor_settle_it",
     ),
     Fault(
         "release hands back another's step",
         "release",
         "step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then",
         "step.state ~= 'running' then",
+        "test_who_lost_a_step_can_neither_keep_it_nor_hand_it_back_nor_settle_it",
     ),
     Fault(
         "the fence does not grow",

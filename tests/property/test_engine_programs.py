@@ -589,6 +589,19 @@ def test_step_in_line_is_not_hinted_for_having_been_so_before_a_stop(bench: Benc
     assert drive.members("hinted") == {"tools<a"}
 
 
+def test_who_lost_a_step_can_neither_keep_it_nor_hand_it_back_nor_settle_it(bench: Bench):
+    drive = bench.start(program(step("a"), step("b")))
+    first = drive.take("a")
+    bench.tick(LEASE_MS / 1000 + 1)
+    assert drive.sweep() == ["lost"]
+    second = drive.take("a")
+    assert drive.beat(first).word == "lost"
+    assert drive.release(first).word == "superseded"
+    assert drive.settle(first).word == "superseded"
+    assert drive.state("a") == "running"
+    assert drive.settle(second).word == "settled"
+
+
 def test_stale_place_in_the_line_is_no_hint_before_its_time(bench: Bench):
     drive = bench.start(program(step("w", for_each=(1, 2, 3), retries=2)), window=1)
     assert drive.hinted == ["w~1#1"]

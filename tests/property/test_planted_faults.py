@@ -45,7 +45,7 @@ def by_program(bench: Bench, test: str) -> Iterator[Callable[[], Any]]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
 def test_planted_fault_is_noticed(fault: Fault, redis_url: str):
     bench = planted(fault, redis_url)
