@@ -515,7 +515,7 @@ FAULTS = [
         "_turns",
         "if origin and origin.opened == iteration_of(block) and origin.kept[name] then",
         "if false then",
-        "test_what_comes_after_a_point_runs_again_and_nothing_else",
+        "test_what_was_decided_before_the_point_is_still_decided",
     ),
     Fault(
         "a list is lost on the way back",

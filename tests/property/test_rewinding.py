@@ -263,6 +263,8 @@ def test_iterations_keep_their_numbers_and_the_limit_counts_on(bench: Bench) -> 
     assert session.go() == ["l[2]/b", "l[3]/a", "l[3]/b"]
     assert session.did[-3:] == ["l~2[2]/b", "l~2[3]/a", "l~2[3]/b"]
     assert session.status == "failed"
+    session.resume("l[3]/b")
+    assert (session.go(), session.status) == ([], "failed")
     world.engine.control(session.ref.id, "resume", after="l[3]/b", max_iterations=4)
     assert session.go() == ["l[4]/a", "l[4]/b"]
 
@@ -362,6 +364,21 @@ def test_what_stands_beside_the_point_goes_on_where_it_is(bench: Bench) -> None:
     for address in ("b~2", "beside", "z"):
         world.settle(ref, world.grant(ref, address))
     assert world.engine.session(id_).status == "completed"
+
+
+def test_what_was_decided_before_the_point_is_still_decided(bench: Bench) -> None:
+    said = Given(node="ask", verdict="accept")
+    yes = step("yes").model_copy(update={"given": said})
+    tree = program(loop("l", step("ask", "decide"), step("pause"), yes, step("tail"), turns=1))
+
+    def say(address: str, step: Step) -> Said:
+        return Said("succeeded", "accept" if step.action is Action.DECIDE else None)
+
+    session = Session(World.of(bench), tree, say)
+    session.go(3)
+    session.world.engine.control(session.ref.id, "stop")
+    session.resume("pause")
+    assert session.go() == ["l[1]/yes", "l[1]/tail"]
 
 
 def test_a_list_that_was_made_before_the_point_is_worked_on_again(bench: Bench) -> None:
