@@ -381,6 +381,21 @@ def test_what_was_decided_before_the_point_is_still_decided(bench: Bench) -> Non
     assert session.go() == ["l[1]/yes", "l[1]/tail"]
 
 
+def test_what_runs_anew_meets_what_does_not_in_a_join_of_its_own(bench: Bench) -> None:
+    world = World.of(bench)
+    aside, both = step("c", needs=("a",)), step("z", needs=("b", "c"))
+    tree = program(step("a"), step("p"), step("b"), aside, both, step("tail"))
+    id_ = world.engine.start(tree, About(kind="flow", name="x")).session
+    ref = SessionRef(id_, id_)
+    for address in ("a", "p", "b", "c", "z"):
+        world.settle(ref, world.grant(ref, address))
+    world.engine.control(id_, "stop")
+    world.engine.control(id_, "resume", after="p")
+    for address in ("b~2", "z~2"):
+        world.settle(ref, world.grant(ref, address))
+    assert len(world.engine.store.members(ref, "live")) == 1
+
+
 def test_a_list_that_was_made_before_the_point_is_worked_on_again(bench: Bench) -> None:
     world = World.of(bench)
     each = step("each", for_each="${list.items}", inputs={"it": "${item}"})
