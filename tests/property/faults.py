@@ -765,12 +765,6 @@ FAULTS = [
         " then",
     ),
     Fault(
-        "a quick step works in a folder that others hold",
-        "_ready",
-        "return r.quick and has_folder(address, r)",
-        "return r.quick",
-    ),
-    Fault(
         "the settler is granted any step that stands in line",
         "_ready",
         "if not address or not goes_along(address) then return end",
