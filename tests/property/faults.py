@@ -775,6 +775,7 @@ FAULTS = [
         "_ready",
         "if load('steps', address).state == 'ready' and not early(load('steps', address)) then",
         "if true then",
+        found_by="test_a_settler_takes_nothing_from_the_line_that_waits_for_its_time",
     ),
     # Ends
     Fault(

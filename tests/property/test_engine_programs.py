@@ -769,6 +769,13 @@ def test_key_has_a_deadline_and_makes_a_new_session_after_it(bench: Bench):
     assert later.create(key="k").word == "created"
 
 
+def test_a_settler_takes_nothing_from_the_line_that_waits_for_its_time(bench: Bench):
+    drive = bench.start(program(step("w", for_each=(1, 2, 3), retries=2, quick=True)), window=1)
+    drive.settle(drive.take("w~1#3"), "failed")
+    taken = drive.settle(drive.take("w~1#1"), take=["m", "n"]).grants
+    assert "w~1#3" not in [grant.address for grant in taken]
+
+
 def test_key_of_another_body_is_refused(bench: Bench):
     drive = bench.start(program(step("a")), key="k")
     assert drive.create(key="k", body="other").word == "conflict"
