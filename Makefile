@@ -14,7 +14,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-fast faults bench chaos fmt docs lock clean
+.PHONY: help setup setup-dev agents demo check test test-fast test-slow faults bench chaos fmt docs lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,11 +94,14 @@ dead-code:
 locks:
 	$(PY) scripts/lock.py --check
 
-test: setup-dev agents ## every test, in WORKERS processes, with branch coverage
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
+test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 test-fast: setup-dev ## the tests that need no worker: unit, property and doctests
 	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" $(wildcard tests/unit tests/property) $(PACKAGES)
+
+test-slow: setup-dev agents ## the tests that take minutes, which `make test` leaves out
+	$(PY) -m pytest -n $(WORKERS) -m slow
 
 faults: setup-dev ## plant faults in the state machine; the properties must catch each one
 	$(PY) -m pytest -n $(WORKERS) -m faults
