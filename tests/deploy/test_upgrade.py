@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from app.program import SCHEMA_VERSION
-from tests.deploy.compose import ROOT, Topology, new_environment
+from tests.deploy.compose import ROOT, Container, Topology, new_environment
 from tests.deploy.talking import WAITS, call, ended, marks, submit
 from tests.waiting import wait_until
 
@@ -60,13 +60,21 @@ def api_is(fleet: Topology, **version: str) -> None:
     fleet.wait_until_healthy("api")
 
 
-def workers_are(fleet: Topology, **version: str) -> None:
+def workers_are(fleet: Topology, **version: str) -> Container:
     """Workers of another version come first, and then the old ones are drained."""
     old = fleet.containers.pop("worker")
     new = fleet.add("worker", **version)
     wait_until(lambda: new.process.pid in {w["pid"] for w in workers(fleet)}, timeout=40)
-    for container in old:
-        assert container.terminate(within_s=60) == 0
+    for container in old:  # at once: what one hands back is not for the other
+        container.process.terminate()
+    assert [container.process.wait(timeout=60) for container in old] == [0] * len(old)
+    return new
+
+
+def runs_at(fleet: Topology, session: str, worker: Container) -> bool:
+    """Whether that worker, which is called by its process, has a step of the session."""
+    running = call(fleet, "GET", f"/v1/sessions/{session}")["progress"]["running"]
+    return any(f"-{worker.process.pid}/" in str(step["worker"]) for step in running)
 
 
 def workers(fleet: Topology) -> list[dict[str, int]]:
@@ -85,14 +93,14 @@ def refused(fleet: Topology, path: str) -> httpx2.Response:
 def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, newer: str) -> None:
     older = submit(fleet, "one")
     wait_until(lambda: marks(fleet) == 1)
-    workers_are(fleet, PYTHONPATH=newer)
-    wait_until(lambda: marks(fleet) == 2, timeout=40)
+    new = workers_are(fleet, PYTHONPATH=newer)
+    wait_until(lambda: runs_at(fleet, older, new), timeout=40)
     api_is(fleet, PYTHONPATH=newer)
     (fleet.work / "one").touch()
     assert ended(fleet, older)["verdict"] == "accept", "newer workers carry out older programs"
     assert call(fleet, "GET", f"/v1/sessions/{older}")["counters"]["attempts_lost"] == 0
     session = submit(fleet, "two")
-    wait_until(lambda: marks(fleet) == 3, timeout=40)
+    wait_until(lambda: runs_at(fleet, session, new), timeout=40)
 
     api_is(fleet)
     assert call(fleet, "GET", f"/v1/sessions/{session}")["notes"] == [NOTE]
@@ -108,7 +116,7 @@ def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, ne
     wait_until(lambda: '"schema"' in log.read_text(), timeout=40)
     (fleet.work / "two").touch()
     waits = call(fleet, "GET", f"/v1/sessions/{session}")
-    assert (waits["status"], marks(fleet)) == ("active", 3), "what is newer waits"
+    assert (waits["status"], waits["progress"]["running"]) == ("active", []), "what is newer waits"
 
     workers_are(fleet, PYTHONPATH=newer)
     api_is(fleet, PYTHONPATH=newer)
