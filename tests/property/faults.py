@@ -319,6 +319,7 @@ FAULTS = [
         "control",
         "close_around(A.address and block_of(A.address) or '')",
         "close_around('')",
+        "test_a_loop_that_breaks_releases_nothing_while_a_child_below_it_works",
     ),
     Fault(
         "nobody knows where a child was born",
@@ -745,6 +746,7 @@ FAULTS = [
         "_anew",
         "  if #joins == 1 then close_turn('', 'accept', {code = 'done'}) end\n",
         "",
+        "test_session_that_had_done_all_when_its_budget_ended_it_completes_at_its_resume",
     ),
     # The window
     Fault(

@@ -1045,6 +1045,17 @@ def test_late_success_in_a_failing_session_counts_when_it_is_resumed(bench: Benc
     drive.ended_well()
 
 
+def test_session_that_had_done_all_when_its_budget_ended_it_completes_at_its_resume(bench: Bench):
+    steps = [step(name, needs=()) for name in "ab"]
+    drive = bench.start(program(*steps), budget={"steps": 1})
+    under_way = drive.take("b")
+    drive.do("a")
+    drive.settle(under_way)
+    assert (drive.status, drive.reason["code"]) == ("failed", "budget")
+    drive.control("resume", budget={"steps": 9})
+    drive.ended_well()
+
+
 def test_allowance_of_a_resume_counts_for_a_later_retry_too(bench: Bench):
     drive = bench.start(program(loop("l", *ITERATION, turns=1, on_fail="retry", retries=1)))
     iterate(drive, "l~1", "retry")
