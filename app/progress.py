@@ -1,8 +1,9 @@
 """Pure: what an iteration's work and its refusal come to, to see whether anything moves.
 
-Two iterations with the same signature did the same work and were refused by the same checkers. The
-work is known by its digest, or where there is none by the doer's text; then the refusals must say
-the same too, but for what differs each time anyway.
+Two iterations with the same signature did the same work, and the same checkers refused it in the
+same words, but for what differs each time anyway. The work is known by its digest, or where there
+is none by the doer's text. A digest does not see all work (what git ignores, what lies outside the
+folder), so what the checkers say of it counts always.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def standing_of(inputs: Mapping[str, JsonValue], outcome: Outcome) -> Standing |
     value = outcome.value if isinstance(outcome.value, dict) else {}
     checks = value.get("checks")
     refusals = sorted(
-        (str(check.get("name")), str(check.get("verdict")), _feedback(check, digest is not None))
+        (str(check.get("name")), str(check.get("verdict")), _feedback(check))
         for check in (checks if isinstance(checks, list) else [])
         if isinstance(check, dict) and check.get("verdict") != "accept"
     )
@@ -48,6 +49,6 @@ def standing_of(inputs: Mapping[str, JsonValue], outcome: Outcome) -> Standing |
     return Standing(signature, ", ".join(name for name, *_ in refusals))
 
 
-def _feedback(check: Mapping[str, JsonValue], is_known: bool) -> str:
-    """What a checker said, where the work itself does not tell whether it changed."""
-    return "" if is_known else _FLEETING.sub("#", str(check.get("feedback") or "")).strip()
+def _feedback(check: Mapping[str, JsonValue]) -> str:
+    """What a checker said, without what differs each time."""
+    return _FLEETING.sub("#", str(check.get("feedback") or "")).strip()

@@ -47,9 +47,16 @@ def test_other_work_is_progress_however_it_is_described():
     assert signature(work="I tried", digest="a") != signature(work="I tried", digest="b")
 
 
-def test_known_work_that_stands_still_is_that_whatever_is_said_of_it():
-    reworded = judged(("tests", "retry", "please mend it"))
-    assert signature(digest="a", work="once") == signature(reworded, digest="a", work="twice")
+def test_work_that_its_digest_does_not_see_is_known_by_what_is_said_of_it():
+    for passed in (1, 2):
+        better = judged(("tests", "retry", f"{passed + 1} of 6 tests pass in {passed}s"))
+        now = judged(("tests", "retry", f"{passed} of 6 tests pass in {passed + 1}s"))
+        assert signature(now, digest="a") != signature(better, digest="a")
+
+
+def test_known_work_that_stands_still_is_that_whatever_its_doer_says_of_it():
+    slower = judged(("tests", "retry", "1 failed in 4.02s"))
+    assert signature(digest="a", work="once") == signature(slower, digest="a", work="twice")
 
 
 def test_nobody_knows_of_work_without_digest_and_text():
