@@ -21,6 +21,8 @@ _FORMS = re.compile(
     \b(?:sk|pk|rk)-[A-Za-z0-9_-]{8,}           # OpenAI, Anthropic, Stripe
     | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_[A-Za-z0-9_]{16,}
     | \bxox[abprs]-[A-Za-z0-9-]{8,}
+    | \blhc1\.[A-Za-z0-9_-]{8,4096}(?:\.[0-9a-f]{1,64})?   # a running attempt's, of ours
+    | \blht_[0-9a-f]{8,64}_[A-Za-z0-9_-]{8,}               # a person's, of ours
     | \b(?:AKIA|ASIA)[A-Z0-9]{12,}
     | \beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]*
     """

@@ -50,15 +50,17 @@ def digest_of(fleet: Fleet, session: str, iteration: int) -> str:
 
 def test_each_iteration_keeps_what_it_changed(fleet: Fleet, repo: Path) -> None:
     enough = '[ "$(wc -l < log)" -gt 3 ]'
-    session = fleet.loop(f"echo $LEADHAND_ITERATION {KEY} >> log", enough, cwd=str(repo))
+    session = fleet.loop(
+        f"echo $LEADHAND_ITERATION {KEY} $LEADHAND_TOKEN >> log", enough, cwd=str(repo)
+    )
     assert fleet.ended(session, timeout=60).iterations == 3
     page = fleet.engine.diffs(session)
     assert [(d.loop, d.iteration) for d in page.items] == [("loop", n) for n in (1, 2, 3)]
     for diff in page.items:
         added = [line for line in diff.patch.splitlines() if line.startswith("+")]
-        assert added == ["+++ b/log", f"+{diff.iteration} [redacted]"]
+        assert added == ["+++ b/log", f"+{diff.iteration} [redacted] [redacted]"]
         assert digest_of(fleet, session, diff.iteration) == diff.after
-    assert KEY in (repo / "log").read_text(), "the work itself is left as it is"
+    assert f"1 {KEY} lhc1." in (repo / "log").read_text(), "the work itself is left as it is"
     assert page.items[0].after == page.items[1].before
     assert [d.iteration for d in fleet.engine.diffs(session, iteration=2).items] == [2]
     assert subprocess.run(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import capabilities
 from app.redaction import redacted
 from app.retry import QUOTED, policy, quoted_error
 
@@ -19,6 +20,8 @@ from app.retry import QUOTED, policy, quoted_error
         "ghp_abcdefghijklmnop1234",
         "AKIAABCDEFGHIJKLMNOP",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "lht_0123456789ab_0123456789abcdef",
+        capabilities.mint(capabilities.Caller("s", "loop~1[1]/do", 1, ("exit",)), secret="x" * 32),
     ],
 )
 def test_what_looks_like_a_credential_is_left_out(secret: str) -> None:
