@@ -144,8 +144,11 @@ class Worktree:
             assert process.stdout is not None
             taken = process.stdout.read(PATCH_BYTES + 1)
             process.kill()
-        text = taken[:PATCH_BYTES].decode(errors="replace")
-        return text if len(taken) <= PATCH_BYTES else f"{text}\n[... the rest is left out ...]\n"
+        if len(taken) <= PATCH_BYTES:
+            return taken.decode(errors="replace")
+        # Half a line may hold half a secret, which nobody would know for one.
+        text = taken[: taken.rfind(b"\n", 0, PATCH_BYTES) + 1].decode(errors="replace")
+        return f"{text}[... the rest is left out ...]\n"
 
     def _environment(self, *, own: bool) -> dict[str, str]:
         """Nothing of the worker's own: a repository may name programs to be run."""

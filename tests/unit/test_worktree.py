@@ -179,6 +179,17 @@ def test_a_long_difference_is_cut(repo: Path, shelf: Path, monkeypatch) -> None:
 
 
 @needs_git
+def test_a_cut_shows_no_half_line(repo: Path, shelf: Path, monkeypatch) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "long.txt").write_text("line\nhush-hush-hush\n" * 10)
+    after = tree.snapshot()
+    whole = str(tree.patch(first, after))
+    monkeypatch.setattr(worktree, "PATCH_BYTES", whole.index("-hush-hush\n"))
+    assert str(tree.patch(first, after)).endswith("\n+line\n[... the rest is left out ...]\n")
+
+
+@needs_git
 def test_an_index_that_somebody_died_over_is_used_again(repo: Path, shelf: Path) -> None:
     tree = Worktree(repo, shelf)
     first = tree.snapshot()
