@@ -45,7 +45,8 @@ tickets      zset    ``lock<order<session|root|address``: who waits for it, in o
 called       hash    ticket -> when its turn came
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
-rates        hash    key -> until when its minute is used up (it goes with the limit)
+rates        hash    key -> when its next slot is; ``key<`` -> which pace of it holds: a number of
+                     its own each time that it is changed (they go with the limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
 tokens       hash    API tokens by id: a secret's hash, scopes ..., sealed; until revoked or over
 token-uses   hash    when each was used last; goes with it

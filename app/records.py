@@ -126,6 +126,8 @@ class Answer(BaseModel):
     leases: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     errands: tuple[str, ...] = ()
+    #: Whether a limit's pace is another one now.
+    paced: bool = False
     #: What an audit found.
     found: tuple[Found, ...] = ()
 

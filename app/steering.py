@@ -18,6 +18,7 @@ from app.errors import (
     InvalidDocument,
     LimitChanged,
     LimitUnknown,
+    ProgramNewer,
     QuotaPassed,
     SessionChanged,
     SessionStillRuns,
@@ -28,7 +29,7 @@ from app.known import KnownOf
 from app.pictures import BUDGETS
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
-from app.records import Answer
+from app.records import Answer, StepRecord
 from app.registry import Registry
 from app.rewinding import rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
@@ -53,6 +54,8 @@ LOOKS = 3
 PARENT_DID = "its parent session did"
 #: How many are called at once where a limit is taken away.
 CALLED = 200
+#: How many ready steps are looked at where a pace changes.
+LOOKED_AT = 5000
 
 #: A session can be bound to another place while it is one of these.
 MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
@@ -234,7 +237,16 @@ class Steering:
         answer = self._store.limit(lock_name(key), text, seen=texts)
         if answer.word == "changed":
             raise LimitChanged(key)
+        if answer.paced:
+            self._look_at_paced()
         return answer.word == "replaced"
+
+    def _look_at_paced(self) -> None:
+        """Let those who wait for a slot look again; the sweep comes to the rest in some minutes."""
+        for stood in self._store.looks().next("ready", LOOKED_AT):
+            if StepRecord.model_validate_json(stood.record).slot is not None:
+                with suppress(SessionUnknown, ProgramNewer):
+                    self._transitions.rehint(stood.ref, stood.address, depth=0)
 
     def _call(self, key: str, room: int | None) -> None:
         """Let those who wait for a key try again: what keeps them has changed."""

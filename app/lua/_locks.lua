@@ -141,20 +141,43 @@ local function give_up_turn(address)
   for _, name in ipairs(names) do call_next(name) end
 end
 
+-- Which pace of a key holds now: a number of its own each time that its limit of rate is changed.
+local function pace_field(key)
+  return key .. '<'
+end
+
+local function pace_of(key)
+  return tonumber(redis.call('HGET', G.rates, pace_field(key)) or 0)
+end
+
+-- A slot of a pace that no longer holds is waited for no more.
+local function drop_old_slot(address, r)
+  local step = load('steps', address)
+  local old = false
+  for _, key in ipairs(step.slot and r.limits or {}) do
+    old = old or pace_of(key) ~= ((step.paces or {})[key] or 0)
+  end
+  if not old then return end
+  step.slot, step.paces, step.due = nil, nil, nil
+  save('steps', address)
+end
+
 -- Limits of rate: each beginning has a slot of its own, a gap after the one before it. Who comes early
 -- is given the next one, in the order of coming, and waits for it alone. Returns that time, or nil.
-local function paced(step, r)
+local function paced(address, r)
+  drop_old_slot(address, r)
+  local step = load('steps', address)
   if step.slot then return step.slot > now and step.slot or nil end
-  local slot, gaps = now, {}
+  local slot, gaps, paces = now, {}, {}
   for _, key in ipairs(r.limits or {}) do
     local limit = limit_of(key)
     if limit and limit.per_minute then
-      gaps[key] = 60000 / limit.per_minute
+      gaps[key], paces[key] = 60000 / limit.per_minute, pace_of(key)
       slot = math.max(slot, tonumber(redis.call('HGET', G.rates, key) or 0))
     end
   end
   for key, gap in pairs(gaps) do redis.call('HSET', G.rates, key, math.ceil(slot + gap)) end
-  if next(gaps) then step.slot = slot end
+  if next(gaps) then step.slot, step.paces = slot, paces end
   return slot > now and slot or nil
 end
 

@@ -20,12 +20,18 @@ local function early(step)
   return step.due and step.due > now
 end
 
+-- When a step that is early is looked at next: its pace may be another one before its slot comes.
+local SLOT_LOOK_MS = 300000
+local function look_at(step)
+  return step.slot and math.min(step.due, now + SLOT_LOOK_MS) or step.due
+end
+
 -- A ready step of an active session gets a hint, or a place in the line for one, or its time to wait for.
 local function offer(address)
   local step, r = load('steps', address), route(path_of(address))
   local queue = queue_of(r)
   if early(step) then
-    redis.call('ZADD', G.ready, step.due, member(address))
+    redis.call('ZADD', G.ready, look_at(step), member(address))
   elseif window_full(queue) then
     local order = string.format('%012d', redis.call('HINCRBY', K.session, 'order', 1))
     redis.call('ZADD', K.waiting, 0, queue .. '<' .. order .. '<' .. address)
@@ -96,7 +102,8 @@ local function grant(address, nonce)
   local step, r = load('steps', address), route(path_of(address))
   step.state, step.nonce, step.owner = 'running', nonce, A.worker
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
-  step.since, step.due, step.slot, step.hinted, step.hints, step.told = now, nil, nil, nil, nil, nil
+  step.since, step.due, step.hinted, step.hints, step.told = now, nil, nil, nil, nil
+  step.slot, step.paces = nil, nil
   step.deadline = now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
   save('steps', address)

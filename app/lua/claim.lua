@@ -28,10 +28,10 @@ local function wait_until(at)
   flush()
 end
 local r = route(path_of(address))
-local due = paced(step, r)
+local due = paced(address, r)
 if due then
   step.due = due
-  wait_until(due)
+  wait_until(look_at(step))
   answer.why = 'rate'
   return reply('refused')
 end

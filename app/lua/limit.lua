@@ -1,16 +1,25 @@
 -- Set a key's limit or take it away, unless it is no longer what its caller saw.
 -- KEYS: -, -, the base across sessions.   A: key, limit? (JSON; absent: away with it), seen? ('any', or JSON texts)
--- Returns: done (there was none) | replaced | changed
+-- Returns: done (there was none) | replaced | changed; with `paced`: who waits for a slot of its old pace looks again
 local held = redis.call('HGET', G.limits, A.key)
 if A.seen then
   local as_seen = A.seen == 'any' and held
   for _, text in ipairs(A.seen == 'any' and {} or A.seen) do as_seen = as_seen or text == held end
   if not as_seen then return reply('changed') end
 end
+local function per_minute(text)
+  return text and cjson.decode(text).per_minute or 0
+end
+answer.paced = per_minute(held) ~= per_minute(A.limit)
 if A.limit then
   redis.call('HSET', G.limits, A.key, A.limit)
 else
   redis.call('HDEL', G.limits, A.key)
-  redis.call('HDEL', G.rates, A.key)   -- the pace went with the limit
+end
+if answer.paced then
+  redis.call('HDEL', G.rates, A.key, pace_field(A.key))   -- what was given out goes with its pace
+  if per_minute(A.limit) > 0 then
+    redis.call('HSET', G.rates, pace_field(A.key), redis.call('HINCRBY', G.epoch, 'paces', 1))
+  end
 end
 return reply(held and 'replaced' or 'done')

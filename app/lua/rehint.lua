@@ -8,15 +8,16 @@ if not step or step.state ~= 'ready' or S.status ~= 'active' then
   redis.call('ZREM', G.ready, member(address))
   return reply('gone')
 end
+local r = route(path_of(address))
+drop_old_slot(address, r)
 if early(step) then
-  redis.call('ZADD', G.ready, step.due, member(address))
+  redis.call('ZADD', G.ready, look_at(step), member(address))
   return reply('gone')
 end
 if step.hinted and A.depth > BUSY_DEPTH and now - step.hinted < HINT_BUSY_MS then
   redis.call('ZADD', G.ready, now + HINT_MAX_MS, member(address))
   return reply('busy')
 end
-local r = route(path_of(address))
 local queue = queue_of(r)
 local out = redis.call('ZSCORE', K.hinted, queue .. '<' .. address)
 -- A step whose turn for a lock has come does not stand behind its siblings that wait for it too.

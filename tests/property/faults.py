@@ -181,8 +181,22 @@ FAULTS = [
     Fault(
         "a retry has no deadline",
         "_ready",
-        "    redis.call('ZADD', G.ready, step.due, member(address))\n",
+        "    redis.call('ZADD', G.ready, look_at(step), member(address))\n",
         "",
+    ),
+    Fault(
+        "a slot of an old pace is waited for",
+        "_locks",
+        "  step.slot, step.paces, step.due = nil, nil, nil\n",
+        "",
+        "test_the_sweep_finds_who_waits_for_a_slot_of_an_old_pace",
+    ),
+    Fault(
+        "a slot that is far off is looked at when it comes",
+        "_ready",
+        "return step.slot and math.min(step.due, now + SLOT_LOOK_MS) or step.due",
+        "return step.due",
+        "test_the_sweep_finds_who_waits_for_a_slot_of_an_old_pace",
     ),
     Fault(
         "a beat extends the deadline",
@@ -606,8 +620,8 @@ FAULTS = [
     Fault(
         "what an attempt told is taken off the next one's",
         "_ready",
-        "step.hints, step.told = now, nil, nil, nil, nil, nil",
-        "step.hints = now, nil, nil, nil, nil",
+        "step.hints, step.told = now, nil, nil, nil, nil",
+        "step.hints = now, nil, nil, nil",
     ),
     Fault(
         "a settle that comes again is counted again",

@@ -13,6 +13,7 @@ from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Loop, Program, Step
 from app.settings import Settings
+from tests.property.driving import Bench
 from tests.property.world import World
 
 
@@ -46,7 +47,7 @@ def test_a_pace_goes_with_its_limit(world: World, redis_client: redis.Redis) -> 
     world.engine.limit("key:k", per_minute=6)
     world.grant(world.session(), "loop~1[1]/do")
     assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
-    assert redis_client.hkeys("lh:rates") == ["key:k"]
+    assert set(redis_client.hkeys("lh:rates")) == {"key:k", "key:k<"}
     world.engine.unlimit("key:k")
     assert redis_client.hkeys("lh:rates") == []
     world.grant(world.session("/h"), "loop~1[1]/do")
@@ -160,6 +161,69 @@ def test_a_rate_is_waited_for_in_order_and_holds_nobody(world: World) -> None:
     assert world.claim(refs[2], "loop~1[1]/do").why == "early"
     world.later(30_000)
     world.grant(refs[2], "loop~1[1]/do")
+
+
+def paced(world: World, *, per_minute: float = 1) -> list[SessionRef]:
+    """Sessions that wait for the 2nd, 3rd and 4th slot of a key."""
+    world.engine.limit("key:k", per_minute=per_minute)
+    refs = [world.session(f"/f{n}") for n in range(4)]
+    world.grant(refs[0], "loop~1[1]/do")
+    assert [world.claim(ref, "loop~1[1]/do").why for ref in refs[1:]] == ["rate"] * 3
+    world.hints.clear()
+    return refs[1:]
+
+
+def test_a_pace_that_is_raised_is_so_for_those_who_wait(world: World) -> None:
+    refs = paced(world)
+    world.engine.limit("key:k", per_minute=600)
+    assert {ref for ref, _ in world.hints} == set(refs)
+    world.grant(refs[0], "loop~1[1]/do")
+    assert world.claim(refs[1], "loop~1[1]/do").why == "rate"
+    assert world.claim(refs[2], "loop~1[1]/do").why == "rate"
+    world.later(200)
+    world.grant(refs[1], "loop~1[1]/do")
+    world.grant(refs[2], "loop~1[1]/do")
+
+
+@pytest.mark.parametrize("concurrency", [None, 9])
+def test_who_waited_for_a_pace_goes_on_without_it(world: World, concurrency: int | None) -> None:
+    refs = paced(world)
+    if concurrency:
+        world.engine.limit("key:k", concurrency=concurrency)
+    else:
+        world.engine.unlimit("key:k")
+    assert {ref for ref, _ in world.hints} == set(refs)
+    for ref in refs:
+        world.grant(ref, "loop~1[1]/do")
+
+
+def test_a_slot_of_a_pace_that_came_back_meanwhile_is_none_of_it(world: World) -> None:
+    first, *_ = paced(world)
+    world.engine.limit("key:k", per_minute=600)
+    world.engine.limit("key:k", per_minute=1)
+    world.grant(first, "loop~1[1]/do")
+    world.later(59_000)
+    assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
+
+
+def test_a_pace_that_stays_keeps_the_slots_that_it_gave(world: World) -> None:
+    refs = paced(world)
+    world.engine.limit("key:k", per_minute=1, concurrency=9)
+    assert world.hints == []
+    assert world.claim(refs[0], "loop~1[1]/do").why == "early"
+    world.later(60_000)
+    world.grant(refs[0], "loop~1[1]/do")
+
+
+def test_the_sweep_finds_who_waits_for_a_slot_of_an_old_pace(bench: Bench) -> None:
+    """Whoever changed it was lost before it told those who wait."""
+    world = World.of(bench)
+    refs = paced(world, per_minute=0.05)
+    world.engine.store.limit("key:k", None)
+    world.later(300_000)
+    assert {ref for ref, _ in world.hints} == set(refs)
+    for ref in refs:
+        world.grant(ref, "loop~1[1]/do")
 
 
 def test_a_limit_taken_away_lets_all_go_on(world: World) -> None:

@@ -13,6 +13,7 @@ from app.store import connect
 from tests.property import (
     test_decisions,
     test_engine_programs,
+    test_locks,
     test_rewinding,
     test_turns_and_children,
 )
@@ -23,7 +24,9 @@ from tests.property.walking import walk
 #: How many walks a fault may survive; most fall in the first few.
 WALKS = 300
 #: Where the programs written by hand are.
-BY_HAND = (test_engine_programs, test_decisions, test_rewinding, test_turns_and_children)
+BY_HAND = (
+    test_engine_programs, test_decisions, test_locks, test_rewinding, test_turns_and_children,
+)  # fmt: skip
 
 
 def planted(fault: Fault, url: str) -> Bench:
