@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from workers import environment
@@ -73,7 +76,7 @@ class Worktree:
         self._deadline = time.monotonic() + SNAPSHOT_S
         told = ("diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
         try:
-            return self._read(*told, old, new)
+            return self._cut(*told, old, new)
         except (OSError, subprocess.SubprocessError):
             return None
 
@@ -120,40 +123,40 @@ class Worktree:
         )
 
     def _git(self, *arguments: str, own: bool = True) -> str:
-        done = subprocess.run(  # noqa: S603 - git, with arguments of ours
-            _command(self._unfiltered, *arguments),
-            cwd=self._folder,
-            env=self._environment(own=own),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=max(0.1, self._deadline - time.monotonic()),
-        )
-        return done.stdout.decode(errors="replace").strip("\n")
+        return self._told(*arguments, own=own).decode(errors="replace").strip("\n")
 
-    def _read(self, *arguments: str) -> str:
+    def _cut(self, *arguments: str) -> str:
         """The first of what git writes, however much that is."""
-        with subprocess.Popen(  # noqa: S603 - git, with arguments of ours
-            _command(self._unfiltered, *arguments),
-            cwd=self._folder,
-            env=self._environment(own=True),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            assert process.stdout is not None
-            taken = process.stdout.read(PATCH_BYTES + 1)
-            process.kill()
+        taken = self._told(*arguments, most=PATCH_BYTES + 1)
         if len(taken) <= PATCH_BYTES:
             return taken.decode(errors="replace")
         # Half a line may hold half a secret, which nobody would know for one.
         text = taken[: taken.rfind(b"\n", 0, PATCH_BYTES) + 1].decode(errors="replace")
         return f"{text}[... the rest is left out ...]\n"
 
+    def _told(self, *arguments: str, own: bool = True, most: int = -1) -> bytes:
+        """What git writes, so many bytes of it; git and all that it began end with the time."""
+        command = _command(self._unfiltered, *arguments)
+        with subprocess.Popen(  # noqa: S603 - git, with arguments of ours
+            command,
+            cwd=self._folder,
+            env=self._environment(own=own),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        ) as process:
+            taken = _read(process, most, max(0.1, self._deadline - time.monotonic()))
+        if process.returncode and len(taken) != most:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        return taken
+
     def _environment(self, *, own: bool) -> dict[str, str]:
         """Nothing of the worker's own: a repository may name programs to be run."""
         plain = {**environment.clean(environment.inherited()), "LC_ALL": "C"}
         plain |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        # What the repository lacks is not fetched: that is a program of its choice too.
+        plain |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
         return plain | (self._env or {}) if own else plain
 
     def _of_files(self) -> str | None:
@@ -166,6 +169,34 @@ class Worktree:
             mixed.update(f"{path.relative_to(self._folder)}\0".encode(errors="surrogateescape"))
             mixed.update(_content(path, told.st_mode))
         return f"files:{mixed.hexdigest()}"
+
+
+def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> bytes:
+    """What the leader of a process group writes, so many bytes of it; then the group is ended."""
+    assert process.stdout is not None
+    late = threading.Event()
+
+    def end() -> None:
+        with suppress(ProcessLookupError, PermissionError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def tell() -> None:
+        late.set()
+        end()
+
+    timer = threading.Timer(seconds, tell)
+    timer.start()
+    try:
+        taken = process.stdout.read(most)
+        if len(taken) != most:  # its end is waited for, but it keeps its number until it is reaped
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        timer.cancel()
+        timer.join()
+        end()
+    if late.is_set():
+        raise subprocess.TimeoutExpired(process.args, seconds)
+    return taken
 
 
 def _command(more: tuple[str, ...], *arguments: str) -> list[str]:

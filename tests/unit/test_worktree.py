@@ -47,6 +47,22 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path / "shelf"
 
 
+def stuck_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """A git that leaves half a file at one of its verbs, and does not end there."""
+    real, fake = shutil.which("git"), tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(
+        "#!/bin/sh\n"
+        f'case " $* " in *" {verb} "*)\n'
+        '  mkdir -p "$GIT_OBJECT_DIRECTORY/aa"; touch "$GIT_OBJECT_DIRECTORY/aa/tmp_obj_x"\n'
+        "  sleep 60;; esac\n"
+        f'exec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(worktree, "SNAPSHOT_S", 3.0)
+
+
 def everything(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -132,6 +148,39 @@ def test_no_program_of_the_repositorys_is_run(repo: Path, shelf: Path, tmp_path:
     (repo / "new.txt").write_text("new\n")
     assert Worktree(repo, shelf).snapshot() is not None
     assert not ran.exists()
+
+
+@needs_git
+def test_what_a_repository_lacks_is_not_fetched(repo: Path, shelf: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed\n")
+    second = tree.snapshot()
+    for name, value in (
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", f"ext::touch {ran}"),
+        ("protocol.ext.allow", "always"),
+    ):
+        git(repo, "config", name, value)
+    lacks = git(repo, "rev-parse", "HEAD:one.txt").strip()
+    (repo / ".git" / "objects" / lacks[:2] / lacks[2:]).unlink()
+    assert tree.patch(first, second) is None
+    assert not ran.exists()
+
+
+@needs_git
+def test_git_and_what_it_begins_have_a_time_to_end(
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch
+) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed\n")
+    second = tree.snapshot()
+    stuck_at(tmp_path, monkeypatch, "diff-tree")
+    assert tree.patch(first, second) is None
 
 
 @needs_git
