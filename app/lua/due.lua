@@ -2,7 +2,7 @@
 -- KEYS: -, -, the base across sessions.   A: every_ms, limit, run_id, grace_ms
 -- Returns: recent (somebody just looked) | due(leases, ready, errands)
 local last = tonumber(redis.call('GET', G.swept) or 0)
-if now - last < A.every_ms then return reply('recent') end
+if last <= now and now - last < A.every_ms then return reply('recent') end   -- a clock may step back
 redis.call('SET', G.swept, now)
 local seen = redis.call('HGET', G.epoch, 'run_id')
 if seen ~= A.run_id then

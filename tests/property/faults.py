@@ -240,6 +240,13 @@ FAULTS = [
     Fault(
         "a restart has no grace", "due", "now >= grace and batch(G.leases) or {}", "batch(G.leases)"
     ),
+    Fault(
+        "a clock that steps back keeps all from looking",
+        "due",
+        "if last <= now and now - last < A.every_ms then",
+        "if now - last < A.every_ms then",
+        "test_a_clock_that_steps_back_keeps_nobody_from_looking",
+    ),
     # Retries
     Fault(
         "a retry is not counted",

@@ -710,6 +710,15 @@ def test_only_one_sweeper_looks_at_a_time(bench: Bench):
     assert bench.store.due(every_ms=900, limit=10, grace_ms=1).word == "due"
 
 
+def test_a_clock_that_steps_back_keeps_nobody_from_looking(bench: Bench):
+    bench.start(program(step("a")))
+    bench.tick(3600)
+    assert bench.store.due(every_ms=900, limit=10, grace_ms=1).word == "due"
+    bench.tick(-3600)
+    assert bench.store.due(every_ms=900, limit=10, grace_ms=1).word == "due"
+    assert bench.store.due(every_ms=900, limit=10, grace_ms=1).word == "recent"
+
+
 def test_lost_hint_is_sent_again_ever_more_slowly(bench: Bench):
     drive = bench.start(program(step("a")))
     for wait_s in (3, 6, 12, 24, 48, 48):
