@@ -1,4 +1,4 @@
--- What is past its time, in batches; after a restart of Redis, leases have one period of grace.
+-- What is past its time, in batches; after a restart of Redis, leases have one period of grace, timers none.
 -- KEYS: -, -, the base across sessions.   A: every_ms, limit, run_id, grace_ms
 -- Returns: recent (somebody just looked) | due(leases, ready, errands)
 local last = tonumber(redis.call('GET', G.swept) or 0)
@@ -12,7 +12,25 @@ local function batch(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, A.limit)
 end
 local grace = tonumber(redis.call('HGET', G.epoch, 'grace') or 0)
-answer.leases = now >= grace and batch(G.leases) or {}
+-- A lease may have passed while nobody could tell that it lives; the time of a timer has simply come.
+local LOOKED_AT = 1000
+local function is_timer(line)
+  local session, root, address = line:match('^(.-)|(.-)|(.*)$')
+  local text = redis.call('HGET', GLOBAL .. '{' .. root .. '}:' .. session .. ':steps', address)
+  local parked = text and cjson.decode(text).parked
+  return parked and parked.on == 'wait'
+end
+
+local function timers()
+  local found = {}
+  for _, line in ipairs(redis.call('ZRANGEBYSCORE', G.leases, '-inf', now, 'LIMIT', 0, LOOKED_AT)) do
+    if is_timer(line) then table.insert(found, line) end
+    if #found == A.limit then break end
+  end
+  return found
+end
+
+answer.leases = now >= grace and batch(G.leases) or timers()
 answer.ready = batch(G.ready)
 answer.errands = batch(G.errands)
 return reply('due')

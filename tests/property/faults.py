@@ -238,7 +238,21 @@ FAULTS = [
         "test_question_that_nobody_answers_fails_at_its_deadline",
     ),
     Fault(
-        "a restart has no grace", "due", "now >= grace and batch(G.leases) or {}", "batch(G.leases)"
+        "a restart has no grace", "due", "now >= grace and batch(G.leases)", "batch(G.leases)"
+    ),
+    Fault(
+        "a timer waits for the grace of leases",
+        "due",
+        "or timers()",
+        "or {}",
+        "test_a_timer_waits_for_no_grace_after_a_restart",
+    ),
+    Fault(
+        "in the time of grace all that is parked is late",
+        "due",
+        "return parked and parked.on == 'wait'",
+        "return parked",
+        "test_a_timer_waits_for_no_grace_after_a_restart",
     ),
     Fault(
         "a clock that steps back keeps all from looking",

@@ -258,7 +258,9 @@ class Simulation:
         due = self.bench.due(run_id=f"run {self.run_ids}")
         now = self.bench.clock.now
         past = {self._member(a) for a, score in self._leases().items() if score <= now}
-        assert set(due.leases) == (past if now >= self.grace_until else set())
+        parked = {a: s for a, s in self.model.steps.items() if s.state == "parked"}
+        timers = {self._member(a) for a, step in parked.items() if step.on == "wait"}
+        assert set(due.leases) == (past if now >= self.grace_until else past & timers)
         for member in [*due.leases, *due.leases[: choose((0, 1))]]:
             self.call("expire", address=member.split("|", 2)[2])
         for member in due.ready:

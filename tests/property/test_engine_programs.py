@@ -702,6 +702,19 @@ def test_restarted_server_gives_leases_one_period_of_grace(bench: Bench):
     assert len(bench.due(run_id="two").leases) == 1
 
 
+def test_a_timer_waits_for_no_grace_after_a_restart(bench: Bench):
+    drive = bench.start(program(*(step(name, needs=()) for name in "abcd")))
+    drive.take("a")
+    for name, on in (("b", "wait"), ("c", "human"), ("d", "child")):
+        drive.park(drive.take(name), on, wait_s=31)
+    assert bench.due(run_id="one").leases == ()
+    bench.tick(31)
+    assert bench.due(run_id="two").leases == (drive.ref.member + "b",)
+    assert drive.expire("b").word == "woken"
+    bench.tick(LEASE_MS / 1000)
+    assert len(bench.due(run_id="two").leases) == 3
+
+
 def test_only_one_sweeper_looks_at_a_time(bench: Bench):
     bench.start(program(step("a")))
     assert bench.store.due(every_ms=900, limit=10, grace_ms=1).word == "due"
