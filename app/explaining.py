@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from app.store import Store
 from app.views import Cause, ExplainView, Wait, WorkerView
 from app.waits import Around, Holder, wait_of
 from app.watching import Depths
+from leadhand.documents import MAX_ITERATIONS_CEILING
 
 #: How many waiting steps are told of, and how deep the tree is followed.
 STEPS, DEPTH = 20, 5
@@ -149,7 +150,7 @@ class Explainer:
             case SessionStatus.STOPPED:
                 yield f"leadhand resume {ref.id}{self._spent(fields)}"
             case SessionStatus.FAILED:
-                yield f"leadhand resume {ref.id}{self._raised(fields, reason)}"
+                yield f"leadhand resume {ref.id}{self._raised(ref, fields, reason)}"
                 yield f"leadhand show {ref.id}"
                 yield f"leadhand logs {ref.id}"
             case SessionStatus.STOPPING | SessionStatus.EXITING:
@@ -159,14 +160,22 @@ class Explainer:
             case _:
                 return
 
-    def _raised(self, fields: Mapping[str, str], reason: Reason | None) -> str:
+    def _raised(self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None) -> str:
         """The option that raises the limit which was passed."""
-        codes = {link.code for link in reason.chain()} if reason else set()
-        if ReasonCode.BUDGET in codes:
+        links = list(reason.chain()) if reason else []
+        if any(link.code is ReasonCode.BUDGET for link in links):
             return self._spent(fields)
-        if ReasonCode.MAX_ITERATIONS in codes:
-            return f" --max-iterations {max(1, int(fields.get('iterations', 1)))}"
-        return ""
+        loops = [link.at for link in links if link.code is ReasonCode.MAX_ITERATIONS and link.at]
+        return self._more_turns(ref, loops)
+
+    def _more_turns(self, ref: SessionRef, loops: Sequence[str]) -> str:
+        """A limit of iterations is raised for outermost loops only, and a child's is its own."""
+        if not loops or "/" in loops[0]:
+            return ""
+        turn = self._store.turns(ref, loops[:1]).get(loops[0])
+        if turn is None or not turn.reason or turn.reason.code is not ReasonCode.MAX_ITERATIONS:
+            return ""
+        return f" --max-iterations {min(2 * max(1, turn.max), MAX_ITERATIONS_CEILING)}"
 
     def _spent(self, fields: Mapping[str, str]) -> str:
         """The options that raise what is used up."""

@@ -257,10 +257,29 @@ def test_a_limit_that_was_reached_is_raised_by_the_command_that_is_told(case: Ca
     for iteration in (1, 2, 3):
         case.world.turn(ref, iteration, "retry")
     view = case.engine.explain(ref.id)
-    assert view.next[0] == f"leadhand resume {ref.id} --max-iterations 3"
+    assert view.next[0] == f"leadhand resume {ref.id} --max-iterations 6"
     understood(view.next)
-    case.engine.control(ref.id, "resume", max_iterations=3)
+    case.engine.control(ref.id, "resume", max_iterations=6)
     assert case.engine.session(ref.id).status == "active"
+
+
+def test_a_limit_that_a_resume_cannot_raise_is_not_offered(case: Case):
+    work = Step(id="do", action=Action.AGENT)
+    inner = Loop(id="inner", body=(work,), max_iterations=2)
+    ref = case.start(Loop(id="outer", body=(inner,), max_iterations=5))
+    for iteration in (1, 2):
+        case.world.settle(ref, case.world.grant(ref, f"outer~1[1]/inner~1[{iteration}]/do"))
+    view = case.engine.explain(ref.id)
+    assert [cause.code for cause in view.causes][-1] == "max_iterations"
+    assert view.next[0] == f"leadhand resume {ref.id}"
+
+
+def test_a_limit_of_a_childs_own_loop_is_not_the_parents(case: Case):
+    parent, kid = family(case.world)
+    for iteration in (1, 2, 3):
+        case.world.turn(kid, iteration, "retry", check="check.true")
+    assert case.engine.session(kid.id).status == "failed"
+    assert case.engine.explain(parent.id).next[0] == f"leadhand resume {parent.id}"
 
 
 def test_a_budget_that_was_used_up_is_raised_by_the_command_that_is_told(case: Case):
