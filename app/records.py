@@ -154,6 +154,8 @@ class StepRecord(BaseModel):
     #: When it became ready last.
     ready: int | None = None
     ended: int | None = None
+    #: When its worker told last that the attempt lives, if it has since its claim.
+    heard: int | None = None
     lease: int | None = None
     deadline: int | None = None
     due: int | None = None

@@ -62,13 +62,20 @@ def _running(record: StepRecord, around: Around) -> Wait:
         text = f"{attempt} is not heard of; the next sweep gives it to another"
         return Wait(why="lost", text=text, since=_at(record.lease), next=["leadhand workers"])
     until = f", until {iso(record.deadline)} at most" if record.deadline else ""
+    heard = _heard(record, around.now_ms)
     return Wait(
         why="running",
-        text=f"{attempt} works on it{until}",
+        text=f"{attempt} works on it{until}{heard}",
         since=_at(record.since),
         until=_at(record.deadline),
         next=[f"leadhand logs {around.session}"],
     )
+
+
+def _heard(record: StepRecord, now_ms: int) -> str:
+    """When its worker told of itself last: who was killed is at work until its lease is over."""
+    last = record.heard or record.since
+    return "" if last is None else f"; last heard of {max(0, now_ms - last) // 1000} s ago"
 
 
 def _parked(record: StepRecord, around: Around, address: str) -> Wait:

@@ -104,7 +104,7 @@ local function grant(address, nonce)
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
   step.since, step.due, step.hinted, step.hints, step.told = now, nil, nil, nil, nil
   step.slot, step.paces = nil, nil
-  step.deadline = now + r.timeout_ms
+  step.heard, step.deadline = nil, now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
   save('steps', address)
   redis.call('ZADD', K.running, 0, address)

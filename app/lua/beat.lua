@@ -7,7 +7,7 @@ local step = session() and load('steps', address)
 if not step or step.state ~= 'running' or step.fence ~= A.fence or step.nonce ~= A.nonce then
   return reply('lost')
 end
-step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
+step.heard, step.lease = now, math.min(now + A.lease_ms, step.deadline + GRACE_MS)
 redis.call('HSET', K.steps, address, cjson.encode(step))
 redis.call('ZADD', G.leases, step.lease, member(address))
 if A.spent_micros and A.spent_micros > (step.told or 0) then

@@ -237,9 +237,7 @@ FAULTS = [
         "if false then",
         "test_question_that_nobody_answers_fails_at_its_deadline",
     ),
-    Fault(
-        "a restart has no grace", "due", "now >= grace and batch(G.leases)", "batch(G.leases)"
-    ),
+    Fault("a restart has no grace", "due", "now >= grace and batch(G.leases)", "batch(G.leases)"),
     Fault(
         "a timer waits for the grace of leases",
         "due",

@@ -196,6 +196,21 @@ def test_each_reason_is_told_with_what_to_do(case: Case, make: Callable[[Case], 
     assert set(wait.next) <= set(view.next)
 
 
+def test_an_attempt_tells_when_it_was_last_heard_of(case: Case):
+    ref = case.world.session("/killed")
+    grant = case.world.grant(ref, DO)
+    case.world.now += 11_000
+    assert case.engine.explain(ref.id).waits[0].text.endswith("; last heard of 11 s ago")
+    case.engine.beat(ref, grant)
+    case.world.now += 25_000
+    (wait,) = case.engine.explain(ref.id).waits
+    assert (wait.why, wait.text.split("; ")[-1]) == ("running", "last heard of 25 s ago")
+    case.world.later(6_000)
+    again = case.world.grant(ref, DO)
+    assert again.attempt == 2
+    assert case.engine.explain(ref.id).waits[0].text.endswith("; last heard of 0 s ago")
+
+
 def test_a_lock_names_who_holds_it_since_when(case: Case):
     view = case.engine.explain(lock(case).id)
     (wait,) = view.waits
