@@ -10,6 +10,10 @@ if step.state ~= 'parked' or step.fence ~= A.fence then
 end
 step.answered_by = A.by
 if A.child then use_of_child(A.child, address) end
+if reached and A.word == 'failed' then   -- what was lent to the child was all that was left
+  A.reason = {code = 'budget', at = address, text = 'its budget is used up: ' .. said(reached),
+    beneath = A.reason and A.reason.beneath}
+end
 write_transcript(address)
 finish(address, step, A.word, A.verdict, A.reason, A.text)
 dispatch()

@@ -18,6 +18,21 @@ if A.parent then
     return reply('refused')
   end
 end
+-- What a child costs is its parent's cost: it may use as much as that one has left.
+local function lend(base, budget)
+  local limits = budget ~= '' and cjson.decode(budget) or {}
+  local above = redis.call('HGET', base .. 'session', 'budget')
+  local most = above and above ~= '' and cjson.decode(above) or {}
+  for what, names in pairs({cost_micros = {'cost_micros'}, tokens = {'tokens_in', 'tokens_out'}}) do
+    local left = most[what]
+    for _, name in ipairs(left and names or {}) do
+      left = left - tonumber(redis.call('HGET', base .. 'session', name) or 0)
+    end
+    if left then limits[what] = math.max(1, math.min(left, limits[what] or left)) end
+  end
+  return cjson.encode(limits)
+end
+
 local made_by = redis.call('HGET', K.session, 'nonce')
 if made_by and made_by == A.fields.nonce then return reply('created') end
 answer.why = A.owner and quota_passed(A.owner)
@@ -37,6 +52,7 @@ if redis.call('EXISTS', PROGRAM) == 0 then
   for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
 end
 redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
+if A.parent then A.fields.budget = lend(A.parent.base, A.fields.budget or '') end
 for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end
 redis.call('HSET', K.session, 'status', 'active', 'created', now)
 if A.parent and redis.call('HGET', A.parent.base .. 'session', 'export') == '1' then

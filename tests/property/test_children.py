@@ -9,6 +9,7 @@ from app.engine import About
 from app.keys import SessionRef
 from app.outcomes import Outcome, Usage
 from app.program import Action, Program, Step
+from app.records import Grant
 from leadhand.documents import Budget
 from tests.property.world import World
 from workers.parking import LOOK_MS, park
@@ -166,16 +167,46 @@ def test_what_a_child_cost_counts_in_its_parent_once(world: World) -> None:
     assert world.engine.steps(parent.id).items[0].cost_usd == 0.25
 
 
+def family_with(world: World, *body: Step, **budget: float) -> SessionRef:
+    about = About(kind="loop", name="x", budget=Budget.model_validate(budget))
+    id_ = world.engine.start(Program(body=body), about).session
+    return SessionRef(id_, id_)
+
+
+def born(world: World, parent: SessionRef, grant: Grant) -> SessionRef:
+    assert park(world.engine, world.engine.work(parent, grant)) is None
+    (child,) = world.engine.store.children(parent)
+    return SessionRef(child, parent.root)
+
+
 def test_a_childs_cost_uses_up_its_parents_budget(world: World) -> None:
-    about = About(kind="loop", name="x", budget=Budget(cost_usd=0.2))
-    two = Program(body=(*PARENT.body, Step(id="then", action=Action.TOOL)))
-    id_ = world.engine.start(two, about).session
-    parent = SessionRef(id_, id_)
-    park(world.engine, world.engine.work(parent, world.grant(parent, "kid")))
-    (kid,) = world.engine.store.children(parent)
-    child = SessionRef(kid, id_)
+    then = Step(id="then", action=Action.TOOL)
+    parent = family_with(world, *PARENT.body, then, cost_usd=0.2)
+    child = born(world, parent, world.grant(parent, "kid"))
     world.settle(child, world.grant(child, "loop~1[1]/do"), using(0.25))
-    (judge,) = world.settle(child, world.grant(child, "loop~1[1]/check.true")).grants
-    world.settle(child, judge, Outcome(word="succeeded", verdict="accept"))
-    view = world.engine.session(id_)
+    view = world.engine.session(parent.id)
     assert (view.status, view.reason and view.reason.code.value) == ("failed", "budget")
+
+
+def test_a_child_may_use_what_its_parent_has_left(world: World) -> None:
+    first = Step(id="first", action=Action.AGENT)
+    parent = family_with(world, first, *PARENT.body, cost_usd=1.0, tokens=100)
+    answer = world.settle(parent, world.grant(parent, "first"), using(0.75))
+    child = born(world, parent, answer.grants[0])
+    limits = world.engine.session(child.id).budget
+    assert (limits["cost_usd"].limit, limits["tokens"].limit) == (0.25, 91)
+    assert limits["steps"].limit == world.engine.settings.budget_steps
+    doer = world.grant(child, "loop~1[1]/do")
+    assert world.engine.beat(child, doer, spent_micros=250_000).word == "cancel"
+    world.engine.release(child, doer, why="cancel", usage=Usage(cost_usd=0.25))
+    reasons = {id_: world.engine.session(id_).reason for id_ in (child.id, parent.id)}
+    assert [reason and reason.code.value for reason in reasons.values()] == ["budget", "budget"]
+    assert world.engine.session(parent.id).counters.cost_usd == 1.0
+
+
+def test_a_child_that_may_use_less_than_its_parent_has_left_keeps_its_limit(world: World) -> None:
+    document = {**DOCUMENT, "budget": {"cost_usd": 0.5}} if isinstance(DOCUMENT, dict) else None
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": document})
+    parent = family_with(world, kid, cost_usd=2.0)
+    child = born(world, parent, world.grant(parent, "kid"))
+    assert world.engine.session(child.id).budget["cost_usd"].limit == 0.5
