@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 from app.keys import SessionRef
+from app.outcomes import Thread
 from app.records import StepRecord, TurnRecord
 from app.store import Store
 
@@ -18,6 +20,7 @@ class KnownOf:
         self.run = cache(self._run)
         self.step = cache(self._step)
         self.turn = cache(self._turn)
+        self.thread = cache(self._thread)
 
     def _run(self, place: str) -> int:
         return int(self._store.values(self._ref, "runs", [place]).get(place, 1))
@@ -27,3 +30,8 @@ class KnownOf:
 
     def _turn(self, id_: str) -> TurnRecord | None:
         return self._store.turns(self._ref, [id_]).get(id_)
+
+    def _thread(self, address: str) -> Thread | None:
+        kept = self._store.values(self._ref, "out", [address]).get(address)
+        thread = json.loads(kept).get("thread") if kept is not None else None
+        return Thread.model_validate(thread) if thread else None

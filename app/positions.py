@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn, Protocol
 from app.errors import PositionRefused
 from app.flow_positions import end_of, is_flow, steps_at, with_turns
 from app.origins import home_of
+from app.outcomes import Thread
 from app.program import Loop, Node, Program, path_of
 from app.records import Origin, StepRecord, TurnRecord
 from app.standing import step_is_done, turn_is_done
@@ -32,6 +33,8 @@ class Known(Protocol):
     def step(self, address: str) -> StepRecord | None: ...
 
     def turn(self, id_: str) -> TurnRecord | None: ...
+
+    def thread(self, address: str) -> Thread | None: ...
 
 
 class At(NamedTuple):

@@ -25,6 +25,7 @@ from app.positions import (
     within,
 )
 from app.program import Action, Loop, Node, Program, Step, before, needs_of, path_of, sinks_of
+from app.speaking import Kept, threads_at
 
 __all__ = ["Rewind", "rewound"]
 
@@ -34,6 +35,8 @@ class Rewind(NamedTuple):
 
     again: list[JsonValue]
     levels: list[JsonValue]
+    #: Where each conversation goes on.
+    threads: dict[str, str]
 
 
 def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
@@ -50,7 +53,9 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     done = {node.id for node in program.body if is_done(known, node, "")} - anew
     # What stands beside the point in a stopped session goes on where it is.
     run = {node.id for node in program.body} - done if failed else anew
-    return Rewind(_joins(program.body, run, done), look.levels(point))
+    beside = {node.id for node in program.body} - run
+    threads = threads_at(program, known, look.all_kept(point, beside))
+    return Rewind(_joins(program.body, run, done), look.levels(point), threads)
 
 
 class _Look:
@@ -130,15 +135,25 @@ class _Look:
         """The turns to open, each in the one before it."""
         return [self._level(point, depth) for depth in range(len(point.around))]
 
+    def all_kept(self, point: Position, outermost: set[str]) -> Kept:
+        """What counts as done in the outermost block, and in each of the turns."""
+        inside = [self._kept_inside(point, depth) for depth in range(len(point.around))]
+        return Kept(point.around, [outermost, *inside])
+
+    def _kept_inside(self, point: Position, depth: int) -> set[str]:
+        """What counts as done in a turn, without the loop in there that is opened."""
+        kept = self._kept(_cut(point, depth))
+        if depth + 1 < len(point.around):
+            kept -= {path_of(point.around[depth + 1].turn).rpartition("/")[2]}
+        return kept
+
     def _level(self, point: Position, depth: int) -> JsonValue:
         turn, iteration = point.around[depth]
         record = self._known.turn(turn)
         assert record is not None
         loop = self._program.node(path_of(turn))
         assert isinstance(loop, Loop)
-        kept = self._kept(_cut(point, depth))
-        if depth + 1 < len(point.around):
-            kept -= {path_of(point.around[depth + 1].turn).rpartition("/")[2]}
+        kept = self._kept_inside(point, depth)
         block = f"{turn}[{iteration}]"
         homes: dict[str, JsonValue] = {name: home(self._known, block, name) for name in kept}
         return {

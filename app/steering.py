@@ -335,7 +335,7 @@ class Steering:
         failed = fields["status"] == SessionStatus.FAILED
         found = rewound(program, after, KnownOf(self._store, ref), failed=failed)
         seen: dict[str, JsonValue] = {"as_of": fields["updated"]}
-        return seen | ({"again": found.again, "levels": found.levels} if found else {})
+        return seen | (found._asdict() if found else {})
 
     def _anew(self, ref: SessionRef, verb: Control) -> dict[str, JsonValue]:
         """Which nodes a failed session runs anew when it is resumed."""

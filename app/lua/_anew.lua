@@ -102,8 +102,15 @@ local function close_if_over(inside)
     text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')})
 end
 
+-- What was said after the point is undone: each conversation goes on where it stood there.
+local function talk_from(threads)
+  redis.call('DEL', K.threads)
+  for talk, kept in pairs(threads) do redis.call('HSET', K.threads, talk, kept) end
+end
+
 -- All of the runs are in place before the first of them begins: what begins may end at once.
-function anew.go_on(joins, levels)
+function anew.go_on(joins, levels, threads)
+  if threads then talk_from(threads) end
   for _, node in ipairs(joins) do
     if node.name ~= '' and end_run(node.name) then
       redis.call('HSET', K.runs, node.name, run_of('', node.name) + 1)

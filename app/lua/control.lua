@@ -1,5 +1,5 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, as_of?, ended?, max_iterations?,
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, as_of?, ended?, max_iterations?,
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here)
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
 --    | moved (look again) | unknown
@@ -96,7 +96,7 @@ function verbs.resume()
   go_on_counting()
   if failed then anew.reopen_root() end
   release_ready()
-  if A.again then anew.go_on(A.again, A.levels or {}) end
+  if A.again then anew.go_on(A.again, A.levels or {}, A.threads) end
   close_quiet()
 end
 function verbs.exit()

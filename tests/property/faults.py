@@ -775,6 +775,13 @@ FAULTS = [
         "nil",
     ),
     Fault(
+        "a session that is sent back remembers what was said after that",
+        "_anew",
+        "  if threads then talk_from(threads) end\n",
+        "",
+        "test_what_comes_after_a_point_runs_again_and_nothing_else",
+    ),
+    Fault(
         "a session that had done all when its budget ended it is stuck",
         "_anew",
         "  if #joins == 1 then close_turn('', 'accept', {code = 'done'}) end\n",

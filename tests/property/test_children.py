@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from app.engine import About
 from app.keys import SessionRef
 from app.outcomes import Outcome, Usage
-from app.program import Action, Program, Step
+from app.program import Action, Loop, Program, Step
 from app.records import Grant
 from leadhand.documents import Budget
 from tests.property.world import World
@@ -167,7 +167,7 @@ def test_what_a_child_cost_counts_in_its_parent_once(world: World) -> None:
     assert world.engine.steps(parent.id).items[0].cost_usd == 0.25
 
 
-def family_with(world: World, *body: Step, **budget: float) -> SessionRef:
+def family_with(world: World, *body: Step | Loop, **budget: float) -> SessionRef:
     about = About(kind="loop", name="x", budget=Budget.model_validate(budget))
     id_ = world.engine.start(Program(body=body), about).session
     return SessionRef(id_, id_)
@@ -205,7 +205,8 @@ def test_a_child_may_use_what_its_parent_has_left(world: World) -> None:
 
 
 def test_a_child_that_may_use_less_than_its_parent_has_left_keeps_its_limit(world: World) -> None:
-    document = {**DOCUMENT, "budget": {"cost_usd": 0.5}} if isinstance(DOCUMENT, dict) else None
+    assert isinstance(DOCUMENT, dict)
+    document: JsonValue = {**DOCUMENT, "budget": {"cost_usd": 0.5}}
     kid = Step(id="kid", action=Action.CHILD, inputs={"document": document})
     parent = family_with(world, kid, cost_usd=2.0)
     child = born(world, parent, world.grant(parent, "kid"))

@@ -88,6 +88,26 @@ def test_a_resumed_session_keeps_its_conversations(world: World) -> None:
     assert world.grant(ref, "last").thread == went_on("t1").thread
 
 
+def test_a_session_that_is_sent_back_forgets_what_was_said_after_the_point(world: World) -> None:
+    ref = begun(world, agent("a"), agent("b"), agent("c"))
+    world.settle(ref, world.grant(ref, "a"), went_on("t1"))
+    world.settle(ref, world.grant(ref, "b"), went_on("t2"))
+    world.engine.control(ref.id, "stop")
+    world.engine.control(ref.id, "resume", after="a")
+    assert world.grant(ref, "b~2").thread == went_on("t1").thread
+
+
+def test_of_steps_side_by_side_who_spoke_last_counts_where_a_session_goes_on(world: World) -> None:
+    body = (agent("one", needs=()), agent("two", needs=()), agent("end", needs=("one", "two")))
+    ref = begun(world, *body, agent("late"))
+    for at, name in enumerate(("two", "one", "end")):
+        world.now += 1
+        world.settle(ref, world.grant(ref, name), went_on(f"t{at}"))
+    world.engine.control(ref.id, "stop")
+    world.engine.control(ref.id, "resume", after="two")
+    assert world.grant(ref, "end~2").thread == went_on("t1").thread
+
+
 def test_conversations_go_with_their_session(world: World) -> None:
     ref = begun(world, agent("only"))
     world.settle(ref, world.grant(ref, "only"), went_on("t1"))

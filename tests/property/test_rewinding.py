@@ -21,7 +21,7 @@ from app.engine import About
 from app.errors import ControlRefused, PositionRefused
 from app.keys import SessionRef
 from app.known import KnownOf
-from app.outcomes import Outcome
+from app.outcomes import Outcome, Thread
 from app.program import (
     Action,
     Given,
@@ -86,7 +86,9 @@ def nested(random: Random, depth: int = 0) -> tuple[Step | Loop, ...]:
             ends = "iteration" if kind == "continue" else "loop"
             node = step(name, "break", ends=ends, inputs=_looking(body, depth))
         else:
-            node = step(name, inputs=_looking(body, depth))
+            aside = Random(hash(random.getstate()[1]))
+            talk = aside.choice((None, "agent|one", "agent|other"))
+            node = step(name, inputs=_looking(body, depth), conversation=talk)
         if kind == "given" and deciders:
             said = Given(node=random.choice(deciders), verdict="accept")
             node = node.model_copy(update={"given": said})
@@ -107,6 +109,14 @@ def _looking(body: Sequence[Step | Loop], depth: int) -> dict[str, JsonValue]:
     return inputs
 
 
+def _spoken(step: Step, place: str) -> Thread | None:
+    """Where its conversation goes on; some places forget it."""
+    if step.conversation is None:
+        return None
+    forgets = Random(place).random() < 0.2
+    return Thread(conversation=step.conversation, id=None if forgets else place)
+
+
 class Session:
     """One session of a sequence, carried out a step at a time."""
 
@@ -116,6 +126,7 @@ class Session:
         self.ref = SessionRef(id_, id_)
         self.did: list[str] = []
         self.given: dict[str, Any] = {}
+        self.threads: dict[str, str | None] = {}
 
     @property
     def status(self) -> str:
@@ -129,8 +140,12 @@ class Session:
             work = self.world.engine.work(self.ref, grant)
             told = self.say(ready, work.step)
             self.given[plain(ready)] = work.inputs
-            outcome = Outcome.model_validate(
-                {"word": told.word, "verdict": told.verdict, "text": plain(ready)}
+            self.threads[plain(ready)] = grant.thread.id if grant.thread else None
+            outcome = Outcome(
+                word=told.word,  # type: ignore[arg-type]
+                verdict=told.verdict,  # type: ignore[arg-type]
+                text=plain(ready),
+                thread=_spoken(work.step, plain(ready)),
             )
             self.world.engine.settle(work, outcome, take=[], worker="w")
             done.append(plain(ready))
@@ -192,6 +207,7 @@ def sent_back(world: World, seed: int, pairs: int) -> int:
         assert session.status == expected.status, (seed, stop)
         assert plain(session.did[-1]) == order[-1]
         assert session.given == whole.given, (seed, stop)
+        assert session.threads == whole.threads, (seed, stop)
     return tried
 
 
@@ -488,7 +504,7 @@ class Rewinding(Schedule):
             return
         self.sent_back += 1
         self._seen = set(records)
-        answer = self.drive.control("resume", again=found.again, levels=found.levels)
+        answer = self.drive.control("resume", **found._asdict())
         assert answer.word == "done"
 
     def _rewind(self, address: str) -> Rewind | None:
