@@ -108,7 +108,7 @@ def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None
 
 
 def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:
-    """The place that is named, else one whose roots hold the folder, our own before others.
+    """The place that is named, else one that holds the folder, our own before others.
 
     Without a folder any place will do, an empty name, unless its agents keep conversations there.
     """
@@ -118,10 +118,28 @@ def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVi
     if cwd is None:
         names = {one.agent for one in asked(document)} if isinstance(document, FlowDocument) else ()
         return AgentsThere(workers).keeper(names, ours=settings.place)
-    holding = {w.place for w in workers if cwd and any(_below(cwd, root) for root in w.roots)}
-    if settings.place in holding or not holding:
+    return _place_of(cwd, settings, workers)
+
+
+def _place_of(cwd: str, settings: Settings, workers: Sequence[WorkerView]) -> str:
+    """Where a folder is worked in. Workers without roots may work in any, if it is there."""
+    rooted = {w.place for w in workers if any(_below(cwd, root) for root in w.roots)}
+    holding = rooted | {w.place for w in workers if not w.roots}
+    if not holding:
+        staffed = {w.place for w in workers}
+        return settings.place if settings.place in staffed or not staffed else min(staffed)
+    others = holding - {settings.place}
+    if settings.place in holding and (not others or _may_be_here(cwd)):
         return settings.place
-    return min(holding)
+    return min(others & rooted or others)
+
+
+def _may_be_here(cwd: str) -> bool:
+    """Whether a folder is on this machine, as far as we may look."""
+    try:
+        return Path(cwd).is_dir()
+    except PermissionError:
+        return True
 
 
 def _below(cwd: str, root: str) -> bool:

@@ -33,8 +33,14 @@ def loop(folder: Path, checker: str = "their-linter --all") -> LoopDocument:
     return LoopDocument.model_validate(given)
 
 
-def worker(path: str | None, *, host: str = HOST, place: str = "here") -> WorkerView:
-    return WorkerView(name="w", place=place, host=host, path=path)
+def worker(
+    path: str | None, *, host: str = HOST, place: str = "here", roots: tuple[str, ...] = ()
+) -> WorkerView:
+    return WorkerView(name="w", place=place, host=host, path=path, roots=list(roots))
+
+
+def there(place: str, *roots: str) -> WorkerView:
+    return worker(None, host="another", place=place, roots=roots)
 
 
 def test_a_checker_s_program_is_looked_for_where_its_worker_looks(tmp_path, tool):
@@ -76,3 +82,23 @@ def test_a_folder_that_the_api_may_not_look_into_is_left_to_its_workers(tmp_path
 
     monkeypatch.setattr(Path, "is_dir", refuse)
     assert admit(loop(tmp_path), SETTINGS, [worker("/bin")]).folder == str(tmp_path)
+
+
+def test_a_worker_without_roots_holds_every_folder_of_ours(tmp_path):
+    ours, far = worker(None), there("far", str(tmp_path))
+    assert admit(loop(tmp_path), SETTINGS, [far, ours]).place == "here"
+    assert admit(loop(tmp_path), SETTINGS, [far, there("there")]).place == "far"
+
+
+def test_a_folder_is_not_bound_to_a_place_without_a_worker(tmp_path):
+    assert admit(loop(tmp_path), SETTINGS, [there("siteA")]).place == "siteA"
+    with pytest.raises(InvalidDocument, match="at 'siteA' working folders must lie beneath /srv"):
+        admit(loop(tmp_path), SETTINGS, [there("siteA", "/srv")])
+
+
+def test_a_folder_that_is_not_here_goes_to_who_says_that_it_is_theirs(tmp_path):
+    gone = tmp_path / "theirs"
+    workers = [worker(None), there("anywhere"), there("far", str(gone))]
+    assert admit(loop(gone), SETTINGS, workers).place == "far"
+    with pytest.raises(InvalidDocument, match="there is no such folder"):
+        admit(loop(gone), SETTINGS, [worker(None), there("far", "/srv")])
