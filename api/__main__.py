@@ -10,6 +10,7 @@ from api.server import SPARE_THREADS, Server
 from app.engine import Engine
 from app.errors import SettingInvalid
 from app.logs import log_to_stderr
+from app.parent import hide
 from app.settings import Settings
 from tasks.deliver import Deliverer
 from tasks.sweep import Sweeper
@@ -19,6 +20,7 @@ from tasks.wiring import make_engine
 
 def main() -> None:
     """Serve. A setting that cannot be used is told in one line."""
+    hide()
     try:
         settings = Settings.from_env()
         check(settings)

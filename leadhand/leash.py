@@ -21,6 +21,7 @@ import time
 from types import FrameType
 
 _SET_PDEATHSIG = 1
+_SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
 #: How often the parent is looked at where the kernel does not tell of its death.
 _LOOK_S = 0.5
@@ -41,6 +42,7 @@ def command() -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Run the command to its end, or to the parent's."""
+    hide()
     # None of these is lost between two processes: each waits until the command can have it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     leash = _Leash(parent=int(argv[0]))
@@ -51,6 +53,11 @@ def main(argv: list[str]) -> int:
     leash.child = _spawn(argv[1:])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     return leash.hold()
+
+
+def hide() -> None:
+    """Let no other process of our user read what our environment holds."""
+    _tell_kernel(_SET_DUMPABLE, 0)
 
 
 class _Leash:

@@ -34,7 +34,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from leadhand import home as home_folder
-from leadhand import locks, log_files
+from leadhand import leash, locks, log_files
 from leadhand.keepsakes import agents_files, own_port, own_secrets, require_answer
 from leadhand.life import Life
 from leadhand.local_api import LocalApi
@@ -241,6 +241,7 @@ class Supervisor:
 def main(argv: Sequence[str] | None = None) -> int:
     """Supervise, as the command line says."""
     options = _options(argv)
+    leash.hide()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     env = environment()
     try:

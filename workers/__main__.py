@@ -21,7 +21,7 @@ from celery.signals import (
 from app.engine import Engine
 from app.errors import LeadhandError
 from app.logs import log_to_stderr
-from app.parent import die_with
+from app.parent import die_with, hide
 from app.settings import Settings
 from tasks import tracing
 from tasks.deliver import Deliverer
@@ -44,6 +44,7 @@ TRIES = 6
 
 def main() -> int:
     """Work until TERM; the exit code is Celery's."""
+    hide()
     try:
         settings = Settings.from_env()
         tracing.check(settings)
