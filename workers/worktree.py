@@ -22,6 +22,8 @@ from workers import environment
 
 #: How long one look at a folder may take; one that takes longer tells nothing.
 SNAPSHOT_S = 10.0
+#: How long a folder that took longer is left alone.
+REST_S = 600.0
 #: How much of a difference is kept, in bytes.
 PATCH_BYTES = 200_000
 #: Files of a folder without git, and bytes in them, that are read at most.
@@ -41,18 +43,43 @@ class Worktree:
     def __init__(self, folder: Path, shelf: Path) -> None:
         self._folder = folder
         self._shelf = shelf
+        self._slow = shelf / "slow"
         self._deadline = 0.0
         self._env: dict[str, str] | None = None
         self._unfiltered: tuple[str, ...] = ()
 
     def snapshot(self) -> str | None:
-        """The folder's digest: ``git:TREE`` or ``files:HASH``; None where that takes too long."""
+        """The folder's digest: ``git:TREE`` or ``files:HASH``; None where that takes too long.
+
+        One that took too long is not tried again for some minutes: it holds up each step.
+        """
+        if self._rests():
+            return None
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
             prefix = self._opened()
-            return self._of_files() if prefix is None else self._of_git(prefix)
+            found = self._of_files() if prefix is None else self._of_git(prefix)
+        except subprocess.TimeoutExpired:
+            found = None
         except (OSError, subprocess.SubprocessError, ValueError):
             return None
+        if found is None:
+            self._rest()
+        return found
+
+    def _rests(self) -> bool:
+        try:
+            return abs(time.time() - self._slow.stat().st_mtime) < REST_S
+        except OSError:
+            return False
+
+    def _rest(self) -> None:
+        """Leave the folder alone for some time, and nothing of what was begun for nobody."""
+        with suppress(OSError):
+            self._shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._slow.touch()
+            for begun in self._shelf.glob("objects/*/tmp_*"):
+                begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
         """Whether what the digest stands for can still be compared here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,22 @@ def test_git_and_what_it_begins_have_a_time_to_end(
     second = tree.snapshot()
     stuck_at(tmp_path, monkeypatch, "diff-tree")
     assert tree.patch(first, second) is None
+
+
+@needs_git
+def test_what_took_too_long_leaves_nothing_and_is_not_tried_again_soon(
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch
+) -> None:
+    first = Worktree(repo, shelf).snapshot()
+    with monkeypatch.context() as stuck:
+        stuck_at(tmp_path, stuck, "add")
+        assert Worktree(repo, shelf).snapshot() is None
+    assert list(shelf.rglob("tmp_*")) == []
+    assert Worktree(repo, shelf).snapshot() is None
+    assert Worktree(repo, tmp_path / "of another session").snapshot() == first
+    long_ago = time.time() - worktree.REST_S
+    os.utime(shelf / "slow", (long_ago, long_ago))
+    assert Worktree(repo, shelf).snapshot() == first
 
 
 @needs_git
