@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -105,6 +105,20 @@ def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None
     if not any(_below(cwd, root) for worker in rooted for root in worker.roots):
         roots = ", ".join(sorted({root for worker in rooted for root in worker.roots}))
         raise InvalidDocument("cwd", cwd, f"at {place!r} working folders must lie beneath {roots}")
+
+
+def other_home(
+    place: str, cwd: str, agents: Collection[str], workers: Sequence[WorkerView]
+) -> str | None:
+    """The one other place whose roots hold the folder and that has these agents, where nobody is
+    at this one; None where there is none, or there are several.
+    """
+    if any(worker.place == place for worker in workers):
+        return None
+    holding = {w.place for w in workers if any(_below(cwd, root) for root in w.roots)}
+    there = AgentsThere(workers)
+    able = [one for one in holding if there.can(one, agents)]
+    return able[0] if len(able) == 1 else None
 
 
 def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:

@@ -66,13 +66,14 @@ class AgentsThere:
         told = [agent for name in names for agent in self._told(name)]
         if not any(agent.remembers and agent.kind == "command" for agent in told):
             return ""
-        able = [place for place in self._places() if self._can(place, names)]
+        able = [place for place in self._places() if self.can(place, names)]
         return ours if ours in able or not able else able[0]
 
     def _places(self) -> list[str]:
         return sorted({worker.place for worker in self._workers})
 
-    def _can(self, place: str, names: Collection[str]) -> bool:
+    def can(self, place: str, names: Collection[str]) -> bool:
+        """Whether all of them can be used at the place."""
         here = [a for w in self._workers if w.place == place for a in w.agents_here]
         return set(names) <= {agent.name for agent in here if agent.why_not is None}
 

@@ -151,6 +151,7 @@ class Engine:
         self.follow = steering.follow
         self.poke = steering.poke
         self.rehome = steering.rehome
+        self.choose_again = steering.choose_again
         self.limit = steering.limit
         self.unlimit = steering.unlimit
         self.limits = steering.limits

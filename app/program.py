@@ -196,6 +196,12 @@ class Program(Frozen):
         yield from _walk(self.body, prefix="")
 
 
+def agents_of(program: Program) -> set[str]:
+    """The agents that it names."""
+    keys = {key for _, node in program.walk() if isinstance(node, Step) for key in node.limits}
+    return {key.removeprefix("agent:") for key in keys if key.startswith("agent:")}
+
+
 def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
     """What each node of a block waits for, with the default of the node before it filled in."""
     filled: dict[str, tuple[str, ...]] = {}

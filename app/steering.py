@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from app import decide
-from app.admission import check_roots
+from app.admission import check_roots, other_home
 from app.capabilities import Caller
 from app.errors import (
     ControlRefused,
@@ -27,6 +28,7 @@ from app.errors import (
 from app.keys import SessionRef, lock_name
 from app.known import KnownOf
 from app.pictures import BUDGETS
+from app.program import agents_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, StepRecord
@@ -35,8 +37,10 @@ from app.rewinding import rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.transitions import Transitions
-from app.views import Limit, SessionView
+from app.views import Limit, SessionView, WorkerView
 from leadhand.documents import Budget
+
+log = logging.getLogger(__name__)
 
 Control = Literal["stop", "resume", "exit", "abort"]
 
@@ -192,6 +196,38 @@ class Steering:
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
         self._check_place(place, fields.get("cwd") or None)
+        self._move(ref, fields, place, seen=seen)
+        return self._reader.session(session)
+
+    def choose_again(self, ref: SessionRef, workers: Sequence[WorkerView]) -> None:
+        """Move a session that nobody has begun, whose place was chosen for it and is gone.
+
+        Where one other place holds its folder, and no more.
+        """
+        facts = self._registry.facts(ref)
+        if not facts.place or not facts.cwd or any(w.place == facts.place for w in workers):
+            return
+        fields = self._store.fields(ref)
+        if not (fields.get("chosen") and fields.get("updated")):
+            return
+        agents = agents_of(self._registry.program(fields["program"]))
+        place = other_home(fields["place"], fields["cwd"], agents, workers)
+        if place is None:
+            return
+        seen = Seen(fields["status"], int(fields["updated"]))
+        with suppress(ControlRefused, SessionChanged):
+            self._move(ref, fields, place, seen=seen, unclaimed=True)
+            log.info("moved to another place", extra={"session": ref.id, "place": place})
+
+    def _move(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        place: str,
+        *,
+        seen: Seen | None,
+        unclaimed: bool = False,
+    ) -> None:
         folder = fields.get("folder", "").partition(":")[2].partition(":")[2]
         arguments: dict[str, JsonValue] = {
             "verb": "rehome",
@@ -200,12 +236,12 @@ class Steering:
             "folder": f"folder:{place}:{folder}" if folder else "",
             "signature": self._registry.signed_anew(ref, fields, place),
             "seen": seen.as_stored() if seen else None,
+            "unclaimed": unclaimed or None,
         }
         answer = self._transitions.run("control", ref, arguments)
-        _raise_refusal(session, "rehome", answer)
+        _raise_refusal(ref.id, "rehome", answer)
         self._registry.forget_facts()
         self._transitions.dispatch(ref, answer)
-        return self._reader.session(session)
 
     def _check_place(self, place: str, cwd: str | None) -> None:
         workers = self._reader.workers()

@@ -55,6 +55,8 @@ class About(NamedTuple):
     budget: Budget = Budget()
     #: Of a flow of the catalog: which one, as of when, and how it was run (JSON).
     source: str = ""
+    #: Not empty: its place was chosen for its folder, and another may be until a step is claimed.
+    chosen: str = ""
 
 
 class Asker(NamedTuple):
@@ -174,6 +176,7 @@ class Submitting:
             rings=",".join(hook.events) if hook else "",
             budget=document.budget,
             source=source,
+            chosen="yes" if document.place is None and asker.parent is None else "",
         )
         size = len(document.model_dump_json().encode())
         return self.start(program, about, size=size, **asker._asdict())

@@ -60,9 +60,11 @@ def _look_at(engine: Engine, answer: Answer) -> None:
         with _the_rest_goes_on(engine, "leases", member):
             engine.expire(*_parted(member))
     depths: dict[str, int] = {}
+    workers = engine.workers() if answer.ready else []
     for member in answer.ready:
         with _the_rest_goes_on(engine, "ready", member):
             ref, address = _parted(member)
+            engine.choose_again(ref, workers)
             engine.rehint(ref, address, depth=engine.depth(ref, address, depths))
     for errand in answer.errands:
         with _the_rest_goes_on(engine, "errands", errand):

@@ -1,6 +1,7 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, as_of?, ended?, max_iterations?,
---    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here)
+--    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
+--    unclaimed? (only while no step was ever claimed)
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
 --    | moved (look again) | unknown
 if not session() then return reply('unknown') end
@@ -35,6 +36,17 @@ if A.above then   -- its parent is obeyed as long as it still means it
 end
 if A.verb == 'rehome' and (redis.call('ZCARD', K.running) > 0 or children_at_work()) then
   answer.status = 'at work'   -- its folder is held until that is handed back, or its lease is over
+  return reply('refused')
+end
+-- Whether a step was ever claimed: one that was has a fence, or has left an outcome.
+local function is_begun()
+  for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
+    if load('steps', address).fence then return true end
+  end
+  return redis.call('EXISTS', K.out) == 1
+end
+if A.unclaimed and (S.status ~= 'active' or is_begun()) then
+  answer.status = 'begun'
   return reply('refused')
 end
 if A.verb == 'resume' and allowed and not A.above then

@@ -117,9 +117,10 @@ def test_sessions_stay_where_their_folder_is_until_their_place_is_gone(
     fleet: Fleet, machines: dict[str, Machine], client: FlaskClient
 ) -> None:
     stay = {place: begun(fleet, place, "stay") for place in ("a", "c")}
-    lost = [begun(fleet, "b", name) for name in ("one", "two", "three")]
-    assert [told(client, f"{S}/{one}")["place"] for one in lost] == ["b"] * 3
-    dead = Path("/proc") / str(pid(fleet, "b", "one"))
+    lost = [begun(fleet, "b", name) for name in ("one", "two")]
+    dead = [Path("/proc") / str(pid(fleet, "b", name)) for name in ("one", "two")]
+    waits = begun(fleet, "b", "three")  # for a slot of that worker
+    assert [told(client, f"{S}/{one}")["place"] for one in [*lost, waits]] == ["b"] * 3
     assert all(pid(fleet, place, "stay") for place in stay)
     machines["b"].vanish()
     for one in lost:
@@ -132,12 +133,13 @@ def test_sessions_stay_where_their_folder_is_until_their_place_is_gone(
     assert (refused["status"], refused["field"]) == (422, "cwd")
     for one in lost:
         wait_until(partial(is_moved, client, one), timeout=20)
-    wait_until(lambda: not dead.exists(), timeout=20)
+    wait_until(lambda: not any(process.exists() for process in dead), timeout=20)
+    wait_until(lambda: told(client, f"{S}/{waits}")["place"] == "c", timeout=60)
     for place in PLACES:
         (fleet.folder / place / "go").touch()
     seen = {place: ended_by(fleet, client, one) for place, one in stay.items()}
     assert [workers for workers, _ in seen.values()] == [{"at-a"}, {"at-c"}]
-    assert [ended_by(fleet, client, one) for one in lost] == [seen["c"]] * 3
+    assert [ended_by(fleet, client, one) for one in [*lost, waits]] == [seen["c"]] * 3
     own = str(Path("/proc/self/ns/net").readlink())
     kinds = 3 if isinstance(machines["a"], Namespace) else 1
     assert len({own, *(network for _, network in seen.values())}) == kinds

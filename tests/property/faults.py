@@ -185,6 +185,13 @@ FAULTS = [
         "",
     ),
     Fault(
+        "a session that was begun is moved by the sweep",
+        "control",
+        "    if load('steps', address).fence then return true end\n",
+        "",
+        "test_a_session_that_was_begun_stays_at_its_place",
+    ),
+    Fault(
         "a slot of an old pace is waited for",
         "_locks",
         "  step.slot, step.paces, step.due = nil, nil, nil\n",

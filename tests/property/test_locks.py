@@ -446,6 +446,46 @@ def test_a_lock_is_not_moved_under_what_runs(world: World) -> None:
     assert world.engine.beat(ref, work.grant).word == "ok"
 
 
+def swept(world: World, ref: SessionRef) -> str | None:
+    """Where a session is when its hint has gone unheard."""
+    world.hints.clear()
+    world.later(10_000)
+    return world.engine.session(ref.id).place
+
+
+def test_a_session_that_nobody_began_moves_where_its_place_is_gone(world: World) -> None:
+    ref = world.session(place="gone", chosen="yes")
+    world.worker("here", "/f")
+    world.worker("there", "/g")
+    assert swept(world, ref) == "here"
+    assert (ref, "loop~1[1]/do") in world.hints
+    world.turn(ref, 1, "accept")
+    assert world.engine.session(ref.id).status == "completed"
+
+
+def test_a_session_stays_where_another_place_is_not_sure(world: World) -> None:
+    named = world.session(place="gone")
+    there = world.session("/g/x", place="there", chosen="yes")
+    twice = world.session("/g", place="gone", chosen="yes")
+    nowhere = world.session("/h", place="gone", chosen="yes")
+    world.worker("here", "/f", "/g")
+    world.worker("there", "/g")
+    world.worker("anywhere")
+    assert [swept(world, ref) for ref in (named, there, twice, nowhere)] == [
+        "gone", "there", "gone", "gone",
+    ]  # fmt: skip
+
+
+def test_a_session_that_was_begun_stays_at_its_place(bench: Bench) -> None:
+    world = World.of(bench)
+    ref = world.session(chosen="yes")
+    world.engine.release(ref, world.grant(ref, "loop~1[1]/do"), why="drain")
+    world.worker("there", "/f")
+    assert swept(world, ref) == "here"
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"))
+    assert swept(world, ref) == "here"
+
+
 def test_a_move_to_another_place_is_looked_at_there_again(world: World) -> None:
     world.worker("here")
     world.worker("there")

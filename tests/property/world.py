@@ -61,8 +61,8 @@ class World:
         told = {"place": place, "roots": roots, "seen_ms": self.now}
         self.engine.store.fleet().tell_of_worker(f"at {place}", json.dumps(told))
 
-    def session(self, folder: str = "/f", place: str = "here") -> SessionRef:
-        about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place)
+    def session(self, folder: str = "/f", place: str = "here", *, chosen: str = "") -> SessionRef:
+        about = About(kind="loop", name="x", cwd=folder, folder=folder, place=place, chosen=chosen)
         id_ = self.engine.start(LOOP, about).session
         return SessionRef(id_, id_)
 

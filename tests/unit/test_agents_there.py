@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.admission import admit
+from app.admission import admit, other_home
 from app.agents_here import agents_of
 from app.errors import InvalidDocument
 from app.settings import Settings
@@ -119,3 +119,12 @@ def test_a_session_stays_where_its_agents_keep_their_conversations() -> None:
     assert admit(talking("teller"), settings, [near, far]).place == "local", "ours before others"
     assert admit(talking("other"), settings, [near, far]).place == "far"
     assert admit(talking("plain"), settings, [near, far]).place == "", "any will do"
+
+
+def test_a_session_is_not_moved_to_where_its_agents_cannot_be_used():
+    poor = worker(here("plain"), here("poor", why_not=NO_KEY), place="poor")
+    able = worker(here("plain"), here("poor"), place="able")
+    rooted = [one.model_copy(update={"roots": ["/f"]}) for one in (poor, able)]
+    assert other_home("gone", "/f/x", {"poor"}, rooted) == "able"
+    assert other_home("gone", "/f/x", {"plain"}, rooted) is None
+    assert other_home("gone", "/f/x", {"poor"}, rooted[:1]) is None
