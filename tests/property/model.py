@@ -233,6 +233,7 @@ class Model:
         else:
             self._keep_thread(step, thread)
             self._finish(step, word, verdict, expand)
+        self.signed = None
         self._end_if_spent()
         return "again" if step.state == "ready" else "settled"
 
