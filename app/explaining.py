@@ -32,6 +32,8 @@ _RAISES = {
     "steps": "--max-steps",
     "iterations": "--max-total-iterations",
     "wall_s": "--max-wall",
+    "stage_stops": "--max-stage-stops",
+    "stops": "--max-stops",
 }
 _HEADLINES: Mapping[str, str] = {
     SessionStatus.STOPPED: "it was stopped, and goes on when it is resumed",
@@ -163,7 +165,8 @@ class Explainer:
     def _raised(self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None) -> str:
         """The option that raises the limit which was passed."""
         links = list(reason.chain()) if reason else []
-        if any(link.code is ReasonCode.BUDGET for link in links):
+        limits = (ReasonCode.BUDGET, ReasonCode.CIRCUIT_OPEN)
+        if any(link.code in limits for link in links):
             return self._spent(fields)
         loops = [link.at for link in links if link.code is ReasonCode.MAX_ITERATIONS and link.at]
         return self._more_turns(ref, loops)

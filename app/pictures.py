@@ -15,7 +15,7 @@ from app.records import StepRecord, TurnRecord
 from app.views import BudgetLine, Counters, DiffView, NodeProgress, RunningStep, StepView
 
 #: The counters that are shown as they are.
-COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries")
+COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries", "stops")
 #: The limits as documents name them -> the counter, and how many of its units make one of theirs.
 BUDGETS = {
     "iterations": ("iterations", 1),
@@ -23,7 +23,12 @@ BUDGETS = {
     "wall_s": ("wall_ms", 1000),
     "cost_usd": ("cost_micros", MICROS),
     "tokens": ("tokens", 1),
+    "stage_stops": ("stage_stops", 1),
+    "stops": ("stops", 1),
 }
+
+#: Before the name of an outermost loop: the counter of its stops.
+_STOPS = "stops/"
 
 
 def iso(at_ms: int) -> str:
@@ -42,8 +47,8 @@ def diff_view(address: str, packed: str) -> DiffView:
     return DiffView(address=address, loop=loop, iteration=iteration_of(address), **told)
 
 
-def node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:
-    """An outermost node, and how far its newest run is."""
+def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) -> NodeProgress:
+    """An outermost node, how far its newest run is, and how many ended without acceptance."""
     return NodeProgress(
         node=node.id,
         label=node.label or node.id,
@@ -54,6 +59,7 @@ def node_progress(node: Step | Loop, turn: TurnRecord | None) -> NodeProgress:
         run=turn.run if turn else 1,
         attempts_failed=turn.attempts_failed if turn else 0,
         attempts_lost=turn.attempts_lost if turn else 0,
+        stops=stops,
     )
 
 
@@ -68,11 +74,20 @@ def counters(fields: Mapping[str, str]) -> Counters:
     )
 
 
+def stops_of(fields: Mapping[str, str], node: str) -> int:
+    """How many runs of an outermost loop ended without acceptance."""
+    return int(fields.get(_STOPS + node, 0))
+
+
 def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine]:
     """A session's limits, and how much of each is used."""
     limits: dict[str, int] = json.loads(fields.get("budget") or "{}")
-    used = {name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros")}
+    used = {
+        name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros", "stops")
+    }
     used["tokens"] = int(fields.get("tokens_in", 0)) + int(fields.get("tokens_out", 0))
+    of_stages = (int(value) for name, value in fields.items() if name.startswith(_STOPS))
+    used["stage_stops"] = max(of_stages, default=0)
     if "wall_ms" in limits:
         left = int(fields["until"]) - now_ms if "until" in fields else int(fields.get("left", 0))
         used["wall_ms"] = limits["wall_ms"] - max(0, left)

@@ -24,6 +24,7 @@ from app.pictures import (
     node_progress,
     running_step,
     step_view,
+    stops_of,
 )
 from app.program import Loop, Program, by_number, iteration_of
 from app.reasons import Reason
@@ -264,7 +265,7 @@ class Reader:
             ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
             counters=counters(fields),
             budget=budget_lines(fields, self._store.now_ms()),
-            progress=self._progress(ref, program) if program else Progress(),
+            progress=self._progress(ref, program, fields) if program else Progress(),
             warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
             notes=self._notes(ref, fields) if program else [UNREADABLE],
         )
@@ -308,9 +309,12 @@ class Reader:
                 notes.append(f"{address} waits for {record.blocked}{held}")
         return notes
 
-    def _progress(self, ref: SessionRef, program: Program) -> Progress:
+    def _progress(self, ref: SessionRef, program: Program, fields: Mapping[str, str]) -> Progress:
         turns = self._newest_turns(ref, program)
-        nodes = [node_progress(node, turns.get(node.id)) for node in program.body]
+        nodes = [
+            node_progress(node, turns.get(node.id), stops_of(fields, node.id))
+            for node in program.body
+        ]
         running = self._store.members(ref, "running", SHOWN)
         records = self._store.steps(ref, running)
         return Progress(

@@ -74,6 +74,9 @@ class Settings(BaseModel):
     budget_wall_s: float = Field(default=30 * 24 * 3600, gt=0, le=365 * 24 * 3600)
     budget_cost_usd: float = Field(default=1_000, gt=0, le=1_000_000)
     budget_tokens: int = Field(default=1_000_000_000, ge=1)
+    #: How many runs of one stage, and of all together, may end without acceptance; `circuit_open`.
+    budget_stage_stops: int = Field(default=5, ge=1, le=1_000_000)
+    budget_stops: int = Field(default=15, ge=1, le=1_000_000)
     #: Where a session's export is written before it goes; none: it goes without.
     export_dir: Path | None = None
     #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
@@ -156,6 +159,8 @@ _PLAIN = {
     "budget_wall_s": "LEADHAND_BUDGET_WALL_S",
     "budget_cost_usd": "LEADHAND_BUDGET_COST_USD",
     "budget_tokens": "LEADHAND_BUDGET_TOKENS",
+    "budget_stage_stops": "LEADHAND_BUDGET_STAGE_STOPS",
+    "budget_stops": "LEADHAND_BUDGET_STOPS",
     "export_dir": "LEADHAND_EXPORT_DIR",
     "inventory_s": "LEADHAND_INVENTORY_S",
     "drain_s": "LEADHAND_DRAIN_S",

@@ -12,6 +12,7 @@ from pydantic import JsonValue, ValidationError
 
 from app import decide
 from app.admission import admit
+from app.breakers import limits_of
 from app.catalog import Catalog, hash_of
 from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
 from app.flow_sources import Source, run_of
@@ -256,7 +257,7 @@ class Submitting:
             "root": ref.root,
             "nonce": secrets.token_hex(8),
             **{name: str(value) for name, value in about._asdict().items()},
-            "budget": json.dumps(self._settings.budget.limits() | about.budget.limits()),
+            "budget": json.dumps(limits_of(program, self._settings.budget, about.budget)),
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
             "program": program.hash,

@@ -30,6 +30,8 @@ class Counters(View):
     attempts_failed: int = 0
     attempts_lost: int = 0
     phase_retries: int = 0
+    #: Runs of outermost loops that ended without acceptance.
+    stops: int = 0
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -55,6 +57,8 @@ class NodeProgress(View):
     run: int = 1
     attempts_failed: int = 0
     attempts_lost: int = 0
+    #: Runs of it that ended without acceptance.
+    stops: int = 0
 
 
 class RunningStep(View):
@@ -88,7 +92,7 @@ class SessionView(View):
     updated_at: str
     ended_at: str | None = None
     counters: Counters = Counters()
-    #: By name: iterations, steps, wall_s, cost_usd, tokens.
+    #: By name: iterations, steps, wall_s, cost_usd, tokens, stage_stops, stops.
     budget: dict[str, BudgetLine] = {}
     progress: Progress = Progress()
     warnings: list[str] = []

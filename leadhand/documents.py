@@ -159,6 +159,9 @@ class Budget(Document):
     cost_usd: Annotated[float, Field(strict=True, gt=0, le=1_000_000)] | None = None
     #: Those read and those written together.
     tokens: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
+    #: Runs of one outermost loop, and of all of them together, that may end without acceptance.
+    stage_stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
+    stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
 
     def limits(self) -> dict[str, int]:
         """The limits that are given, as the counters have them: whole millionths, whole ms."""
@@ -166,6 +169,8 @@ class Budget(Document):
             "iterations": self.iterations,
             "steps": self.steps,
             "tokens": self.tokens,
+            "stage_stops": self.stage_stops,
+            "stops": self.stops,
             "cost_micros": None if self.cost_usd is None else max(1, round(self.cost_usd * 1e6)),
             "wall_ms": None if self.wall_s is None else max(1, round(self.wall_s * 1000)),
         }

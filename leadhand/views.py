@@ -38,6 +38,8 @@ class Counters(View):
     attempts_failed: int = 0
     attempts_lost: int = 0
     phase_retries: int = 0
+    #: Runs of outermost loops that ended without acceptance.
+    stops: int = 0
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -60,6 +62,8 @@ class NodeProgress(View):
     run: int = 1
     attempts_failed: int = 0
     attempts_lost: int = 0
+    #: Runs of it that ended without acceptance.
+    stops: int = 0
 
 
 class RunningStep(View):

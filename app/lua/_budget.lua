@@ -3,7 +3,7 @@
 local end_turn
 local reached           -- the first budget that this transition reached: {what, used, limit}
 
--- The limits by name: steps, iterations, cost_micros, tokens, wall_ms.
+-- The limits by name: steps, iterations, cost_micros, tokens, wall_ms, stage_stops, stops.
 local function budget()
   if not S.limits then S.limits = S.budget ~= '' and cjson.decode(S.budget) or {} end
   return S.limits
@@ -83,7 +83,8 @@ local function with_usage(entry, turn)
     tokens_in or 0, tokens_out or 0)
 end
 
-local SAID = {steps = '%d of %d steps', iterations = '%d of %d iterations', tokens = '%d of %d tokens'}
+local SAID = {steps = '%d of %d steps', iterations = '%d of %d iterations', tokens = '%d of %d tokens',
+  stops = '%d of %d stops', stage_stops = '%d of %d stops of one stage'}
 local function said(over)
   if over.what == 'cost_micros' then
     return string.format('%.4f of %.4f USD', over.used / 1000000, over.limit / 1000000)
@@ -124,6 +125,24 @@ local function end_if_spent()
   if reached and S.status == 'active' then end_spent() end
 end
 
+-- A stage is an outermost loop; a run of it that ended without accept is a stop, counted for ever. Says
+-- of which limit no stop is left, nil while there are some. A stage that is passed over asks for no further run.
+local function count_stop(stage, passed)
+  local here, all = count('stops/' .. stage), count('stops')
+  local limits = budget()
+  if not passed and here >= (limits.stage_stops or math.huge) then
+    return said({what = 'stage_stops', used = here, limit = limits.stage_stops})
+  end
+  if all >= (limits.stops or math.huge) then return said({what = 'stops', used = all, limit = limits.stops}) end
+end
+
+-- How often that stage was stopped which was stopped most, of those that are to run anew.
+local function most_stops()
+  local most = 0
+  for _, node in ipairs(A.again or {}) do most = math.max(most, used('stops/' .. node.name)) end
+  return most
+end
+
 -- Which budget of a session that is to go on is used up already, with some of its limits changed.
 local function spent_before(raised)
   local wall, left = budget().wall_ms, redis.call('HGET', K.session, 'left')
@@ -131,6 +150,7 @@ local function spent_before(raised)
   S.waited = wall and left and wall - left or 0
   for name in pairs(budget()) do
     if name == 'tokens' then note_use(name, used('tokens_in') + used('tokens_out'))
+    elseif name == 'stage_stops' then note_use(name, most_stops())
     else note_use(name, name == 'wall_ms' and S.waited or used(name)) end
   end
   return reached

@@ -255,10 +255,21 @@ local function fail_block(block, reason)
   end_turn(id, 'terminate', reason)
 end
 
+-- Ends the session where no stop is left to a stage, or to all of them together.
+local function opens_circuit(id, turn, r)
+  if block_of(id) ~= '' then return false end
+  local text = count_stop(name_of(id), r.on_fail == 'continue')
+  if not text then return false end
+  end_turn('', 'terminate', {code = 'circuit_open', at = id, beneath = turn.reason,
+    text = 'no further run of ' .. r.label .. ' is begun: ' .. text})
+  return true
+end
+
 local function loop_ended(id, turn)
   local block, name = block_of(id), name_of(id)
   local r = route(path_of(id))
   if turn.verdict == 'accept' then return arrive(block, name) end
+  if opens_circuit(id, turn, r) then return end
   if r.on_fail == 'retry' and turn.left > 0 then
     local run = run_of(block, name) + 1
     redis.call('HSET', K.runs, within(block, name), run)

@@ -19,6 +19,8 @@ _OPTIONS = {
     "max_steps": ("steps", int, "N", "Most steps that it may take."),
     "max_total_iterations": ("iterations", int, "N", "Most iterations of all its loops together."),
     "max_wall": ("wall_s", float, "S", "Most seconds, those not counted in which it is stopped."),
+    "max_stage_stops": ("stage_stops", int, "N", "Most runs of one phase that are not accepted."),
+    "max_stops": ("stops", int, "N", "Most runs of all its phases that are not accepted."),
 }
 
 

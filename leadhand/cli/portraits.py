@@ -42,14 +42,14 @@ def _head(view: SessionView) -> Iterator[str]:
     yield (
         f"counted  {plural(counted.steps, 'step')}, {plural(counted.iterations, 'iteration')},"
         f" attempts lost {counted.attempts_lost}, attempts failed {counted.attempts_failed},"
-        f" phase retries {counted.phase_retries}"
+        f" phase retries {counted.phase_retries}, stops {counted.stops}"
     )
     yield from used_lines(view)
     for node in view.progress.nodes:
-        if node.attempts_failed or node.attempts_lost or node.run > 1:
+        if node.attempts_failed or node.attempts_lost or node.run > 1 or node.stops:
             yield (
                 f"  {plain(node.label)}: run {node.run}, attempts lost {node.attempts_lost},"
-                f" failed {node.attempts_failed}"
+                f" failed {node.attempts_failed}, stops {node.stops}"
             )
     for warning in view.warnings:
         yield f"warning  {plain(warning)}"

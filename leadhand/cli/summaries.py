@@ -82,7 +82,7 @@ def _nearest(result: ResultView) -> Iterator[str]:
 
 def next_steps(result: ResultView) -> Iterator[str]:
     """What a user may want to do with a session that is not done."""
-    if result.reason is not None and result.reason.code == "budget":
+    if result.reason is not None and result.reason.code in ("budget", "circuit_open"):
         yield f"go on with a higher limit: leadhand explain {result.session_id} tells how"
     elif result.status in ("failed", "stopped"):
         limit = " --max-iterations N" if result.verdict == "max_iterations" else ""

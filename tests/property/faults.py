@@ -706,6 +706,41 @@ FAULTS = [
         "  local over = spent_before(A.budget or {})\n  if over then\n",
         "  local over = spent_before(A.budget or {})\n  if false then\n",
     ),
+    # Stops of stages
+    Fault(
+        "a stage that ended without acceptance is no stop",
+        "_turns",
+        "  if opens_circuit(id, turn, r) then return end\n",
+        "",
+    ),
+    Fault(
+        "a retry is taken while the circuit is open",
+        "_budget",
+        "here >= (limits.stage_stops or math.huge)",
+        "here > (limits.stage_stops or math.huge)",
+        "test_retry_that_the_stages_limit_forbids_is_not_taken",
+    ),
+    Fault(
+        "stops of all stages are not looked at",
+        "_budget",
+        "  if all >= (limits.stops or math.huge) then",
+        "  if false then",
+        "test_stops_of_all_stages_count_together_also_of_those_passed_over",
+    ),
+    Fault(
+        "a loop within a stage counts as one",
+        "_turns",
+        "  if block_of(id) ~= '' then return false end\n",
+        "",
+        "test_loops_within_a_stage_are_no_stages",
+    ),
+    Fault(
+        "a stage at its limit is run again by a resume",
+        "_budget",
+        "note_use(name, most_stops())",
+        "note_use(name, 0)",
+        "test_retry_that_the_stages_limit_forbids_is_not_taken",
+    ),
     # No progress
     Fault(
         "a loop that stands still goes on",

@@ -140,6 +140,8 @@ class Model:
         self.ledger: Counter[tuple[str, int, str, int]] = Counter()
         self.counters: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
+        #: Of each outermost loop, and of all.
+        self.stops: Counter[str] = Counter()
         self.released: list[StepRun] = []
         self.allowance: int | None = None
         #: Where each conversation goes on.
@@ -311,6 +313,7 @@ class Model:
         if verb == "resume":
             self.used["wall_ms"] = self.budget.get("wall_ms", 0) - self.left
             limits = {**self.budget, **(budget or {})}
+            self.used["stage_stops"] = self._most_stops()
             if any(self.used[name] >= limit for name, limit in limits.items()):
                 return "refused"
             self.budget = limits
@@ -641,6 +644,8 @@ class Model:
         block, node = turn.block, turn.node
         if verdict == "accept":
             self._arrive(block, node.id)
+        elif isinstance(node, Loop) and block.turn is self.root and self._circuit_opens(node):
+            self._end(self.root, "terminate")
         elif isinstance(node, Loop) and node.on_fail is OnFail.RETRY and turn.left > 0:
             block.runs[node.id] += 1
             self.counters["phase_retries"] += 1
@@ -649,6 +654,23 @@ class Model:
             self._arrive(block, node.id)
         else:
             self._end(block.turn, "terminate")
+
+    def _circuit_opens(self, stage: Loop) -> bool:
+        """One more run of it was not accepted; whether that was the last that may not be."""
+        for name in (stage.id, "stops"):
+            self.stops[name] += 1
+        self.used["stops"] = self.counters["stops"] = self.stops["stops"]
+        again = stage.on_fail is not OnFail.CONTINUE
+        here = again and self.stops[stage.id] >= self.budget.get("stage_stops", math.inf)
+        return here or self.stops["stops"] >= self.budget.get("stops", math.inf)
+
+    def _most_stops(self) -> int:
+        """How often that one was stopped which was stopped most, of those that would run anew."""
+        block = self.root.inner
+        assert block is not None
+        failed = self.status == "failed"
+        anew = (n for n in block.body if failed and not self._fine(n, block.begun.get(n.id)))
+        return max((self.stops[node.id] for node in anew), default=0)
 
     def _end_session(self, status: str) -> None:
         self.status = status

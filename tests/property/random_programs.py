@@ -20,8 +20,9 @@ def random_program(choose: Choose) -> Program:
 def random_budget(choose: Choose) -> dict[str, int]:
     """What a session may use: mostly all that it likes, else little of one thing."""
     budget: dict[str, int] = choose((
-        {}, {}, {}, {"steps": choose((3, 8))}, {"iterations": choose((1, 2))},
-        {"cost_micros": choose((50, 500))}, {"tokens": choose((8, 108))},
+        {}, {}, {"stage_stops": 2, "stops": 3}, {"steps": choose((3, 8))},
+        {"iterations": choose((1, 2))}, {"cost_micros": choose((50, 500))},
+        {"tokens": choose((8, 108))},
         {"wall_ms": choose((4_000, 75_000))}, {"steps": 8, "wall_ms": 75_000},
     ))  # fmt: skip
     return budget

@@ -19,12 +19,12 @@ from tests.property.random_programs import Choose
 
 HINT_MAX_MS = 48_000
 COUNTERS = (
-    "steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries",
+    "steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries", "stops",
     "cost_micros", "tokens_in", "tokens_out",
 )  # fmt: skip
 #: Beyond what any of the programs here uses.
 PLENTY = {"steps": 100_000, "iterations": 100_000, "cost_micros": 10**9, "tokens": 10**9,
-          "wall_ms": 10**9}  # fmt: skip
+          "wall_ms": 10**9, "stage_stops": 10**6, "stops": 10**6}  # fmt: skip
 
 
 class Call(NamedTuple):

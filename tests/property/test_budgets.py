@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from app.engine import About
@@ -118,4 +120,47 @@ def test_time_over_ends_the_session_and_stopped_time_does_not_count(world: World
 def test_settings_limit_what_a_document_leaves_open(world: World) -> None:
     budget = world.engine.session(begun(world, steps=7).id).budget
     assert (budget["steps"].limit, budget["iterations"].limit) == (7, 10_000)
-    assert budget.keys() == {"iterations", "steps", "wall_s", "cost_usd", "tokens"}
+    assert budget.keys() == {
+        "iterations",
+        "steps",
+        "wall_s",
+        "cost_usd",
+        "tokens",
+        "stage_stops",
+        "stops",
+    }
+
+
+def judge_run(
+    world: World, ref: SessionRef, run: int, verdict: Literal["accept", "terminate"]
+) -> None:
+    world.settle(ref, world.grant(ref, f"loop~{run}[1]/do"))
+    (judge,) = world.settle(ref, world.grant(ref, f"loop~{run}[1]/check"), FREE).grants
+    world.settle(ref, judge, Outcome(word="succeeded", verdict=verdict))
+
+
+def test_a_stage_whose_circuit_is_open_runs_no_more_until_its_limit_is_raised(world: World) -> None:
+    ref = begun(world, stage_stops=2)
+    judge_run(world, ref, 1, "terminate")
+    assert world.engine.session(ref.id).counters.stops == 1
+    world.engine.control(ref.id, "resume")
+    judge_run(world, ref, 2, "terminate")
+    view = world.engine.session(ref.id)
+    assert (view.status, view.counters.stops, view.progress.nodes[0].stops) == ("failed", 2, 2)
+    assert view.reason is not None
+    assert [link.code for link in view.reason.chain()] == ["circuit_open", "terminated"]
+    assert view.reason.text == "no further run of loop is begun: 2 of 2 stops of one stage"
+    refusal = r"budget.stage_stops is used up \(2 of 2 stops of one stage\); raise it"
+    with pytest.raises(ControlRefused, match=refusal):
+        world.engine.control(ref.id, "resume")
+    assert f"leadhand resume {ref.id} --max-stage-stops 4" in world.engine.explain(ref.id).next
+    view = world.engine.control(ref.id, "resume", budget=Budget(stage_stops=4))
+    assert (view.status, view.counters.stops) == ("active", 2)
+    assert (view.budget["stage_stops"].used, view.budget["stage_stops"].limit) == (2, 4)
+    judge_run(world, ref, 3, "accept")
+    assert world.engine.session(ref.id).status == "completed"
+
+
+def test_stops_are_limited_by_default(world: World) -> None:
+    budget = world.engine.session(begun(world).id).budget
+    assert (budget["stage_stops"].limit, budget["stops"].limit) == (5, 15)

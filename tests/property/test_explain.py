@@ -22,7 +22,7 @@ from leadhand.cli.explain import explanation
 from leadhand.documents import Budget
 from leadhand.views import ExplainView as Told
 from tests.property.test_children import family
-from tests.property.world import World
+from tests.property.world import LOOP, World
 
 DO = "loop~1[1]/do"
 QUEUES = ("agents@here", "checks@here", "tools@here", "agents", "checks", "tools")
@@ -305,6 +305,19 @@ def test_a_budget_that_was_used_up_is_raised_by_the_command_that_is_told(case: C
     used = Outcome(word="succeeded", usage=Usage(input_tokens=1_000_000))
     case.world.settle(ref, case.world.grant(ref, "s"), used)
     assert f"leadhand resume {id_} --max-tokens 2000000" in case.engine.explain(id_).next
+
+
+def test_an_open_circuit_is_closed_by_the_command_that_is_told(case: Case):
+    about = About(kind="loop", name="x", budget=Budget(stage_stops=1))
+    id_ = case.engine.start(LOOP, about).session
+    for iteration in (1, 2, 3):
+        case.world.turn(SessionRef(id_, id_), iteration, "retry")
+    view = case.engine.explain(id_)
+    assert [cause.code for cause in view.causes] == ["circuit_open", "max_iterations"]
+    assert view.next[0] == f"leadhand resume {id_} --max-stage-stops 2"
+    understood(view.next)
+    case.engine.control(id_, "resume", budget=Budget(stage_stops=2))
+    assert case.engine.session(id_).status == "active"
 
 
 def test_a_session_that_was_stopped_with_its_time_over_is_told_how_to_go_on(case: Case):
