@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
-from app.frontends.flow_children import steps_of
+from app.frontends.flow_children import require_commands, steps_of
 from app.views import FlowInput, FlowView
 from leadhand.flow_documents import (
     CommandStep,
@@ -94,6 +94,8 @@ class Catalog:
         """
         gathered = _Gathered(self, document)
         gathered.take(document, (document.name,), "")
+        for flow in (document, *gathered.flows.values()):
+            require_commands(flow, gathered.commands)
         return document.model_copy(update={"commands": gathered.commands, "flows": gathered.flows})
 
     def definition(self, name: str) -> FlowDefinition:

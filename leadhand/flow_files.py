@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -99,7 +101,7 @@ def fault_of(error: ValidationError, given: JsonValue) -> tuple[str, str]:
 def _fault(first: ErrorDetails, given: JsonValue) -> tuple[str, str]:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, FlowMalformed):
-        return cause.fault
+        return cause.fault.path, cause.fault.message
     path = path_of(first["loc"], given)
     if isinstance(cause, FieldFaulty):
         return f"{path}.{cause.field}".removeprefix("."), cause.message
@@ -155,13 +157,25 @@ def _json(file: Path) -> JsonValue:
 
 def _text(file: Path) -> str:
     try:
-        if file.stat().st_size > LONGEST_FILE:
-            raise FlowInvalid(file.name, "", f"it is longer than {LONGEST_FILE} bytes; cut it")
-        return _STRING.validate_python(file.read_bytes())
+        return _STRING.validate_python(_bytes(file))
     except OSError as error:
         raise FlowInvalid(file.name, "", f"it cannot be read: {error.strerror}") from None
     except ValidationError:
         raise FlowInvalid(file.name, "", "it is no UTF-8; save it as UTF-8") from None
+
+
+def _bytes(file: Path) -> bytes:
+    """What is in the file, which nobody is waited for: a pipe or a device is not read."""
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as data:
+        if not stat.S_ISREG(os.fstat(data.fileno()).st_mode):
+            raise FlowInvalid(
+                file.name, "", "it is no regular file; put one there, or take it away"
+            )
+        found = data.read(LONGEST_FILE + 1)
+    if len(found) > LONGEST_FILE:
+        raise FlowInvalid(file.name, "", f"it is longer than {LONGEST_FILE} bytes; cut it")
+    return found
 
 
 _SENTENCES = {

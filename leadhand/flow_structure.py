@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from pydantic import JsonValue
+
 if TYPE_CHECKING:
-    from leadhand.flow_documents import FlowDefinition, FlowStep, StartLoop
+    from leadhand.flow_documents import FlowDefinition, FlowStep, Messages, StartLoop
 
 #: A whole line that stands for what an earlier step came to.
 STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
@@ -21,6 +23,8 @@ class Fault(NamedTuple):
 
     path: str
     message: str
+    #: The text that it is about, where it is about one.
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,17 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
     found = _List(flow.steps, "steps")
     yield from found.faults
     yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())
+
+
+def faults_of_commands(flow: FlowDefinition, commands: Mapping[str, Messages]) -> Iterator[Fault]:
+    """What the flow's commands ask for that its run would not have, each where it stands."""
+    yield from _faults_in(
+        arranged(flow.steps),
+        in_loop=False,
+        inputs=flow.inputs,
+        above=frozenset(),
+        commands=commands,
+    )
 
 
 @dataclass
@@ -126,18 +141,24 @@ def _faults_in(
     in_loop: bool,
     inputs: Mapping[str, str | None],
     above: frozenset[str],
+    commands: Mapping[str, Messages] | None = None,
 ) -> Iterator[Fault]:
-    """`above` are the labels that can be seen; those of this list are added as they come."""
+    """`above` are the labels that can be seen; those of this list are added as they come.
+
+    The texts of these commands are looked at too, where the flow's own have been.
+    """
     seen = set(above)
     for one in placed:
         step = one.step
         if step.type in ("break", "continue") and not in_loop:
             message = f"a {step.type} stands outside a loop; put it into one, or leave it out"
             yield Fault(one.path, message)
-        yield from _faults_of_texts(one, inputs, seen)
+        yield from _faults_of_texts(one, inputs, seen, commands or {})
         inner = in_loop or step.type == "startLoop"
         for body in (one.body, one.otherwise):
-            yield from _faults_in(body, in_loop=inner, inputs=inputs, above=frozenset(seen))
+            yield from _faults_in(
+                body, in_loop=inner, inputs=inputs, above=frozenset(seen), commands=commands
+            )
         if step.label is not None:
             seen.add(step.label)
         if step.type == "if":
@@ -146,33 +167,58 @@ def _faults_in(
 
 
 def _faults_of_texts(
-    one: Placed, inputs: Mapping[str, str | None], seen: set[str]
+    one: Placed,
+    inputs: Mapping[str, str | None],
+    seen: set[str],
+    commands: Mapping[str, Messages],
 ) -> Iterator[Fault]:
-    for where, text in _texts(one):
+    for where, text in _texts(one, commands):
         for name in INPUT_REFERENCE.findall(text):
             if name not in inputs:
                 known = ", ".join(sorted(inputs)) or "none"
                 message = f"it asks for the input {name!r}; the flow's `inputs` are: {known}"
-                yield Fault(where, f"{message}. Add it there")
+                yield Fault(where, f"{message}. Add it there", text)
         label = STEP_REFERENCE.match(text)
         if label is not None and label.group(1) not in seen:
             message = f"no step with the label {label.group(1)!r} can be seen from here"
-            yield Fault(where, f"{message}; it must stand before, in this list or one around it")
+            hint = "it must stand before, in this list or one around it"
+            yield Fault(where, f"{message}; {hint}", text)
     command = getattr(one.step, "command", None)
     if command is not None and INPUT_REFERENCE.search(command):
         message = "inputs are not put into shell commands; pass them to an agent, or use a file"
         yield Fault(f"{one.path}.command", message)
 
 
-def _texts(one: Placed) -> Iterator[tuple[str, str]]:
-    """What agents and people are told, with where it stands."""
-    if one.step.type == "llm":
-        for number, message in enumerate(one.step.messages):
-            for line, text in enumerate(message.content):
-                yield f"{one.path}.messages[{number}].content[{line}]", text
-    question = getattr(one.step, "question", None)
+def _texts(one: Placed, commands: Mapping[str, Messages]) -> Iterator[tuple[str, str]]:
+    """What agents, people and tools are told, with where it stands."""
+    step = one.step
+    if step.type == "llm":
+        yield from _texts_of(step.messages, f"{one.path}.")
+    if step.type == "command":
+        name = step.command_name
+        yield from _texts_of(commands.get(name, ()), f"commands/{name}: ")
+    question = getattr(step, "question", None)
     if question is not None:
         yield f"{one.path}.question", question
-    if one.step.type == "subflow":
-        for name, text in one.step.inputs.items():
+    if step.type == "subflow":
+        for name, text in step.inputs.items():
             yield f"{one.path}.inputs.{name}", text
+    if step.type == "tool":
+        yield from _texts_within(step.arguments, f"{one.path}.arguments")
+
+
+def _texts_of(messages: Messages, before: str) -> Iterator[tuple[str, str]]:
+    for number, message in enumerate(messages):
+        for line, text in enumerate(message.content):
+            yield f"{before}messages[{number}].content[{line}]", text
+
+
+def _texts_within(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _texts_within(item, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts_within(item, f"{path}.{name}")

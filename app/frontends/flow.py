@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.errors import InvalidDocument
-from app.frontends.flow_children import agent_of, child_document
+from app.frontends.flow_children import agent_of, child_document, require_commands
 from app.frontends.flow_names import conversation, node_id
 from app.frontends.flow_texts import Texts
 from app.keys import lock_name
@@ -47,6 +47,7 @@ def compile_flow(document: FlowDocument) -> Program:
     """The steps in sequence. Raises InvalidDocument for what it needs and does not bring."""
     if not document.steps:
         raise InvalidDocument("steps", [], "there are no steps to run; write some")
+    require_commands(document, document.commands)
     block = _Block(document, Texts(_given(document)))
     block.take_all(arranged(document.steps))
     return Program(name=document.name, body=tuple(block.nodes))

@@ -18,9 +18,10 @@ from leadhand.flow_documents import (
     CommandStep,
     FlowDefinition,
     FlowDocument,
+    Messages,
     SubflowStep,
 )
-from leadhand.flow_structure import Placed, arranged
+from leadhand.flow_structure import Placed, arranged, faults_of_commands
 
 
 class Asked(NamedTuple):
@@ -70,6 +71,13 @@ def asked(document: FlowDocument) -> Iterator[Asked]:
             if checker is not None and checker.agent is not None:
                 agent = agent_of(flow, checker.agent)
                 yield Asked(f"{path}{one.path}.checker", "agent", agent, checker.model)
+
+
+def require_commands(flow: FlowDefinition, commands: Mapping[str, Messages]) -> None:
+    """Raises InvalidDocument where a command's texts ask for what the flow does not have."""
+    fault = next(faults_of_commands(flow, commands), None)
+    if fault is not None:
+        raise InvalidDocument(fault.path, fault.text, fault.message)
 
 
 def child_document(

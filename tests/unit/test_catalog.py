@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,35 @@ def test_what_a_flow_needs_and_is_not_there_disables_it(folder: Path) -> None:
     assert not catalog.flow("outer").disabled
     (folder / "inner.json").write_text("[]")
     assert "it is disabled: inner.json" in str(catalog.flow("outer").error)
+
+
+@pytest.mark.parametrize("said", ["write ${inputs.whta}", "${steps.plna}"])
+def test_a_command_that_asks_for_what_its_flow_has_not_disables_it(folder: Path, said: str) -> None:
+    message = {"role": "user", "content": ["first", said]}
+    (folder.parent / "commands/c.json").write_text(json.dumps({"items": [message]}))
+    write(folder, "inner", llm(label="plan"), command("c"), inputs={"what": "tests"})
+    write(folder, "outer", runs("inner"))
+    for found in Catalog((folder,)).flows():
+        assert found.disabled
+        assert "commands/c: messages[0].content[1]" in str(found.error)
+        assert said in str(found.error)
+
+
+def test_a_command_may_ask_for_what_its_flow_has(folder: Path) -> None:
+    message = {"role": "user", "content": ["write ${inputs.what}", "${steps.plan}"]}
+    (folder.parent / "commands/c.json").write_text(json.dumps({"items": [message]}))
+    write(folder, "x", llm(label="plan"), command("c"), inputs={"what": "tests"})
+    assert [found.error for found in Catalog((folder,)).flows()] == [None]
+
+
+def test_a_pipe_among_the_files_holds_nobody_up(folder: Path) -> None:
+    write(folder, "good", llm())
+    os.mkfifo(folder / "pipe.json")
+    (folder / "device.json").symlink_to("/dev/zero")
+    found = {flow.name: flow for flow in Catalog((folder,)).flows()}
+    assert not found["good"].disabled
+    for name in ("pipe", "device"):
+        assert "no regular file" in str(found[name].error)
 
 
 def test_flows_that_run_each_other_are_refused(folder: Path) -> None:

@@ -161,3 +161,10 @@ def test_a_command_is_a_list_of_messages_or_one_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples/flows/flows").glob("*.json")))
 def test_every_example_is_a_flow(file: Path) -> None:
     assert read_flow(file).steps
+
+
+def test_what_a_tool_is_given_may_ask_for_inputs_of_the_flow_only() -> None:
+    tool = {"type": "tool", "tool": "t", "arguments": {"a": ["x", {"b": "${inputs.whta}"}]}}
+    found = wrong(tool, inputs={"what": "tests"})
+    assert found.path == "steps[0].arguments.a[1].b"
+    assert "'whta'" in found.message
