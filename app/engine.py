@@ -149,6 +149,7 @@ class Engine:
         self.steering = steering
         self.control = steering.control
         self.follow = steering.follow
+        self.abort_below = steering.abort_below
         self.poke = steering.poke
         self.rehome = steering.rehome
         self.choose_again = steering.choose_again

@@ -103,7 +103,10 @@ def _steer(engine: Engine, child: SessionRef, verb: Control) -> None:
     reason = json.loads(fields.get("reason") or "{}")
     if verb == "resume" and reason.get("text") != PARENT_DID:
         return  # a user stopped it, and may resume it
-    if not parent or verb == "abort":
+    if verb == "abort":
+        engine.abort_below(child)
+        return
+    if not parent:
         engine.control(child.id, verb, reason=PARENT_DID)
         return
     engine.follow(child, verb, SessionRef(parent["session"], child.root), _MEANT[verb])

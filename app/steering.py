@@ -177,6 +177,11 @@ class Steering:
             more["from"] = [SessionStatus.STOPPED.value]  # what failed for itself stays so
         self._control(child, verb, reason=PARENT_DID, more=more)
 
+    def abort_below(self, child: SessionRef) -> None:
+        """End a child of a session that has ended; what failed for itself stays so."""
+        more: dict[str, JsonValue] = {"from": [s.value for s in (*AT_WORK, SessionStatus.STOPPED)]}
+        self._control(child, "abort", reason=PARENT_DID, more=more)
+
     def poke(self, ref: SessionRef, address: str, *, child: str) -> None:
         """Count what this step's child used, and see whether a wait for its end or stop is over."""
         arguments: dict[str, JsonValue] = {

@@ -191,16 +191,22 @@ class Attempts:
         return outside or run_body(self._task(work, lease), lease.ended)
 
     def _outside(self, work: Work) -> Outcome | None:
-        """A failure where the working folder is not beneath a root of this worker's."""
+        """A failure where the working folder is not beneath a root of this worker's.
+
+        A step's own must be there, beneath the session's, wherever links may lead.
+        """
         roots = self._engine.settings.roots
-        if work.cwd is None or not roots:
+        if work.cwd is None:
             return None
-        folder = work.cwd.resolve()
-        if any(folder.is_relative_to(root.resolve()) for root in roots):
+        folder, own = work.cwd.resolve(), work.inputs.get("working_folder")
+        if own and not folder.is_relative_to(Path(str(work.facts.cwd)).resolve()):
+            return _no_folder(f"{own!r} leads out of the working folder of the run")
+        if own and not folder.is_dir():
+            return _no_folder(f"{own!r} is no folder in {work.facts.cwd!r}; make it there first")
+        if not roots or any(folder.is_relative_to(root.resolve()) for root in roots):
             return None
-        text = f"{str(work.cwd)!r} is beneath no root of place {self._engine.settings.place!r}"
-        reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
-        return Outcome(word="failed", text=text, reason=reason, retryable=False)
+        place = self._engine.settings.place
+        return _no_folder(f"{str(work.cwd)!r} is beneath no root of place {place!r}")
 
     def _hand_back(
         self,
@@ -323,6 +329,12 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
     reason = outcome.reason
     cancelled = reason is not None and reason.code is ReasonCode.CANCELLED
     return cancelled and lease.why is not None
+
+
+def _no_folder(text: str) -> Outcome:
+    """The step cannot work where it is to work; trying again does not help."""
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+    return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
 
 def _passed_over(work: Work) -> bool:

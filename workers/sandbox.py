@@ -72,6 +72,8 @@ class ProcessResult:
     through_shell: bool = False
     #: Why it could not start at all.
     not_started: str | None = None
+    #: Whether that is because its working folder is not there or closed to it.
+    no_folder: bool = False
 
     @property
     def succeeded(self) -> bool:
@@ -151,6 +153,7 @@ class _Run:
             cancelled=self._why == "cancelled",
             through_shell=isinstance(self._command.line, str),
             not_started=_refused(word, rest, self._command),
+            no_folder=word == "refused" and rest.startswith("cwd "),
         )
 
     def _listen(self, selector: selectors.BaseSelector) -> None:

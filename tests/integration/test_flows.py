@@ -236,3 +236,21 @@ def test_an_agent_that_fails_is_asked_again_and_told_why(flows: Flows) -> None:
     session = flows.start("again", work)
     flows.done(session)
     assert flows.engine.session(session).counters.attempts_failed == 1
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [("out", "'out' leads out of the working folder"), ("gone", "'gone' is no folder in")],
+)
+def test_a_step_works_beneath_the_folder_of_its_run_or_not_at_all(
+    flows: Flows, folder: str, why: str
+) -> None:
+    work = flows.work(f"beneath-{folder}", "yes")
+    (work / "out").symlink_to(flows.folder)
+    flows.write(f"beneath-{folder}", llm("write", working_folder=folder))
+    result = flows.ended(flows.start(f"beneath-{folder}", work), timeout=60)
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert why in result.reason.root.text
+    assert "PATH" not in result.reason.root.text

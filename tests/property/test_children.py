@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import JsonValue
 
@@ -139,6 +141,23 @@ def test_a_child_that_failed_is_not_run_anew_when_its_parent_is_resumed(world: W
     world.engine.control(parent.id, "stop")
     world.engine.control(parent.id, "resume")
     world.later(2_000)
+    assert world.engine.session(child.id).status == "failed"
+
+
+@pytest.mark.parametrize("verb", ["abort", "exit"])
+def test_a_child_that_failed_stays_so_when_its_parent_ends(world: World, verb: Any) -> None:
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": DOCUMENT}, critical=False)
+    wait = Step(id="wait", action=Action.WAIT, inputs={"seconds": 600})
+    id_ = world.engine.start(Program(body=(kid, wait)), About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    park(world.engine, world.engine.work(parent, world.grant(parent, "kid")))
+    (id_,) = world.engine.store.children(parent)
+    child = SessionRef(id_, parent.root)
+    grant = world.grant(child, "loop~1[1]/do")
+    world.settle(child, grant, Outcome(word="failed", retryable=False))
+    world.engine.control(parent.id, verb)
+    world.later(2_000)
+    assert world.engine.session(parent.id).status in ("aborted", "exited")
     assert world.engine.session(child.id).status == "failed"
 
 

@@ -70,7 +70,7 @@ def _unreadable(
 
 def _with_way_out(bad: Outcome, result: ProcessResult) -> Outcome:
     """Where the program is not there, also what can be done about it."""
-    if result.not_started is None or bad.reason is None:
+    if result.not_started is None or bad.reason is None or result.no_folder:
         return bad
     hint = "install it on the worker's PATH, or set its command in agents.toml"
     reason = bad.reason.model_copy(update={"text": f"{bad.reason.text}; {hint}"})
