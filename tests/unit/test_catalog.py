@@ -100,7 +100,7 @@ def test_what_a_flow_needs_and_is_not_there_disables_it(folder: Path) -> None:
     assert "it is disabled: inner.json" in str(catalog.flow("outer").error)
 
 
-@pytest.mark.parametrize("said", ["write ${inputs.whta}", "${steps.plna}"])
+@pytest.mark.parametrize("said", ["write ${inputs.nothing}", "${steps.nowhere}"])
 def test_a_command_that_asks_for_what_its_flow_has_not_disables_it(folder: Path, said: str) -> None:
     message = {"role": "user", "content": ["first", said]}
     (folder.parent / "commands/c.json").write_text(json.dumps({"items": [message]}))

@@ -164,7 +164,7 @@ def test_every_example_is_a_flow(file: Path) -> None:
 
 
 def test_what_a_tool_is_given_may_ask_for_inputs_of_the_flow_only() -> None:
-    tool = {"type": "tool", "tool": "t", "arguments": {"a": ["x", {"b": "${inputs.whta}"}]}}
+    tool = {"type": "tool", "tool": "t", "arguments": {"a": ["x", {"b": "${inputs.nothing}"}]}}
     found = wrong(tool, inputs={"what": "tests"})
     assert found.path == "steps[0].arguments.a[1].b"
-    assert "'whta'" in found.message
+    assert "'nothing'" in found.message
