@@ -84,7 +84,14 @@ class Engine(Protocol):
 
     def check_flow(self, given: JsonValue) -> FlowCheckView: ...
 
-    def adopt(self, session: str, *, seen: Seen | None = None) -> None: ...
+    def adopt(
+        self,
+        session: str,
+        *,
+        seen: Seen | None = None,
+        after: str | None = None,
+        budget: Budget | None = None,
+    ) -> None: ...
 
     def give(self, session: str, text: str, *, address: str | None = None) -> SessionView: ...
 

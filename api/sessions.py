@@ -96,7 +96,9 @@ class Sessions:
     def resume(self, session: str) -> Response:
         asked = bodies.body(bodies.Resume)
         if asked.as_ == "new":
-            self._engine.adopt(session, seen=bodies.if_match())
+            self._engine.adopt(
+                session, seen=bodies.if_match(), after=asked.position, budget=asked.budget
+            )
         return self._control(
             session,
             "resume",

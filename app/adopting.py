@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app import decide
 from app.catalog import Catalog, hash_of
-from app.errors import ControlRefused, SessionChanged, SessionUnknown
+from app.errors import ControlRefused, QuotaPassed, SessionChanged, SessionUnknown
 from app.fitting import why_unfit
 from app.flow_sources import Source, run_of
 from app.keys import SessionRef
+from app.known import KnownOf
 from app.program import Program
 from app.records import Answer
 from app.registry import Registry
+from app.rewinding import rewound
 from app.states import SessionStatus
-from app.steering import Seen
+from app.steering import Seen, way_out_of_spent
 from app.store import Store
 from app.submitting import Submitting
 from app.transitions import Transitions
+from leadhand.documents import Budget
 from leadhand.flow_documents import FlowDocument, FlowRun
 
 #: A session can take over another program while it is one of these: nothing of it runs.
 AT_REST = (SessionStatus.STOPPED.value, SessionStatus.FAILED.value)
 #: How often it is tried anew where the session changed between the look and the call.
 LOOKS = 3
+
+
+class _Wish(NamedTuple):
+    """What the session must still be, and how the resume that follows is to go on."""
+
+    seen: Seen | None
+    after: str | None
+    budget: Budget | None
 
 
 class Adopting:
@@ -45,28 +57,41 @@ class Adopting:
         self._catalog = catalog
         self._submitting = submitting
 
-    def adopt(self, session: str, *, seen: Seen | None = None) -> None:
-        """Resume goes on by the file as it is now.
+    def adopt(
+        self,
+        session: str,
+        *,
+        seen: Seen | None = None,
+        after: str | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        """The resume that follows goes on by the file as it is now.
 
-        Raises ControlRefused where it is at work, of no file, or has done what does not fit;
-        FlowUnknown, FlowDisabled and InvalidDocument for a file that cannot be run.
+        `after` and `budget` are what that resume will say: where it would be refused, nothing
+        is taken over. Raises ControlRefused where the session is at work, of no file, has done
+        what does not fit, or has used up its budget; PositionRefused, QuotaPassed as a resume
+        does; FlowUnknown, FlowDisabled and InvalidDocument for a file that cannot be run.
         """
         ref = self._registry.ref(session)
-        answer, looks = self._tried(ref, seen), 1
+        wish = _Wish(seen, after, budget)
+        answer, looks = self._tried(ref, wish), 1
         while answer.word == "moved" and looks < LOOKS:
-            answer, looks = self._tried(ref, seen), looks + 1
+            answer, looks = self._tried(ref, wish), looks + 1
         self._registry.forget_facts()
         match answer.word:
             case "adopted":
                 return
             case "unknown":
                 raise SessionUnknown(session)
+            case "quota":
+                raise QuotaPassed("sessions", answer.limit or 0)
             case "refused":
-                raise _refused(ref, str(answer.status), "stop it first")
+                hint = way_out_of_spent(answer) if answer.text else "stop it first"
+                raise _refused(ref, str(answer.status), hint)
             case _:
                 raise SessionChanged(session, str(answer.status))
 
-    def _tried(self, ref: SessionRef, seen: Seen | None) -> Answer:
+    def _tried(self, ref: SessionRef, wish: _Wish) -> Answer:
         fields = self._store.fields(ref)
         status = fields.get("status", "")
         if status not in AT_REST:
@@ -77,12 +102,16 @@ class Adopting:
         document = self._document(began, fields)
         program = self._submitting.compiled(document)
         self._require_fit(ref, fields, program)
+        if wish.after is not None:
+            failed = status == SessionStatus.FAILED
+            rewound(program, wish.after, KnownOf(self._store, ref), failed=failed)
         source = began.model_copy(update={"hash": hash_of(document)})
         arguments: dict[str, JsonValue] = {
             "program": program.hash,
             "from": list(AT_REST),
             "as_of": fields["updated"],
-            "seen": seen.as_stored() if seen is not None else None,
+            "seen": wish.seen.as_stored() if wish.seen is not None else None,
+            "budget": {**wish.budget.limits()} if wish.budget is not None else None,
             "routes": {path: json.dumps(route) for path, route in decide.routes(program).items()},
             "signature": self._registry.signature(
                 ref, program.hash, cwd=fields.get("cwd", ""), place=fields["place"]

@@ -405,7 +405,7 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
             raise QuotaPassed("sessions", answer.limit or 0)
         case "refused":
             status = str(answer.status)
-            way_out = _spent(answer) if answer.text else _way_out(verb, status)
+            way_out = way_out_of_spent(answer) if answer.text else _way_out(verb, status)
             raise ControlRefused(session, verb, status, way_out)
         case _:
             return
@@ -418,7 +418,7 @@ def _changed_meanwhile(answer: Answer) -> bool:
     return refused and answer.status == SessionStatus.FAILED
 
 
-def _spent(answer: Answer) -> str:
+def way_out_of_spent(answer: Answer) -> str:
     """Which budget is used up, and how it is raised."""
     field = next(name for name, (counter, _) in BUDGETS.items() if counter == answer.why)
     return f"its budget.{field} is used up ({answer.text}); raise it in this call"

@@ -296,7 +296,14 @@ class MemoryEngine:
     def check_flow(self, given: JsonValue) -> FlowCheckView:
         return FlowCheckView(valid=isinstance(given, dict) and "steps" in given)
 
-    def adopt(self, session: str, *, seen: Seen | None = None) -> None:
+    def adopt(
+        self,
+        session: str,
+        *,
+        seen: Seen | None = None,
+        after: str | None = None,
+        budget: Budget | None = None,
+    ) -> None:
         status = self.session(session).status
         self._compare(session, seen)
         raise ControlRefused(session, "resume as new", status, "it was not made of a flow")

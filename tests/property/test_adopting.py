@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from app.engine import Engine
-from app.errors import ControlRefused, FlowDisabled, InvalidDocument
+from app.errors import ControlRefused, FlowDisabled, InvalidDocument, PositionRefused
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.settings import Settings
 from app.store import Store, connect
+from leadhand.documents import Budget
 from leadhand.flow_documents import FlowRun
 from tests.flows import ask, llm, loop
 from tests.property.world import World
@@ -113,6 +114,23 @@ def test_what_has_begun_must_fit(flow: Flow, steps: list[dict[str, Any]], why: s
     flow.write(*steps)
     assert why in flow.refused()
     assert flow.world.engine.session(flow.ref.id).status == "stopped"
+
+
+def test_a_resume_that_would_be_refused_takes_nothing_over(flow: Flow) -> None:
+    flow.start(*STEPS, budget={"steps": 1})
+    flow.do("a")
+    assert flow.world.engine.session(flow.ref.id).status == "failed"
+    flow.write(*STEPS, llm("d", label="d"), budget={"steps": 1})
+    before = flow.world.engine.store.fields(flow.ref)
+    with pytest.raises(ControlRefused, match="budget"):
+        flow.world.engine.adopt(flow.ref.id)
+    raised = Budget(steps=9)
+    with pytest.raises(PositionRefused):
+        flow.world.engine.adopt(flow.ref.id, after="nowhere", budget=raised)
+    assert flow.world.engine.store.fields(flow.ref) == before
+    flow.world.engine.adopt(flow.ref.id, after="a", budget=raised)
+    flow.world.engine.control(flow.ref.id, "resume", after="a", budget=raised)
+    assert flow.do("b~2") == ["b"]
 
 
 def test_a_loop_under_way_must_still_be_there(flow: Flow) -> None:
