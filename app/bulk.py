@@ -8,7 +8,14 @@ from typing import Literal, NamedTuple, Protocol
 from pydantic import JsonValue
 
 from app.cursors import encoded
-from app.errors import ControlRefused, QuotaPassed, SessionStillRuns, SessionUnknown
+from app.errors import (
+    ControlRefused,
+    ProgramNewer,
+    QuotaPassed,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from app.filters import SessionFilter
 from app.listing import Looked
 from app.views import BulkRefusal, BulkView, SessionView
@@ -36,6 +43,8 @@ class How(NamedTuple):
 
 class Sessions(Protocol):
     """What this asks of the engine."""
+
+    def session(self, session: str, /) -> SessionView: ...
 
     def walk(self, wanted: SessionFilter, cursor: str | None, /) -> Iterator[Looked]: ...
 
@@ -102,14 +111,23 @@ def _taken(
 def _steer(sessions: Sessions, session: str, how: How) -> BulkRefusal | None:
     """Why the session refuses; None where it does not."""
     try:
-        if how.verb == "delete":
-            sessions.delete(session, force=how.force)
-        else:
-            sessions.control(session, how.verb, reason=how.reason)
-    except (ControlRefused, SessionStillRuns) as error:
+        return _done(sessions, session, how)
+    except (ControlRefused, SessionChanged, SessionStillRuns) as error:
         return BulkRefusal(session=session, status=error.status, why=str(error))
     except QuotaPassed as error:
         return BulkRefusal(session=session, status="failed", why=str(error))
     except SessionUnknown as error:
         return BulkRefusal(session=session, status="deleted", why=str(error))
+
+
+def _done(sessions: Sessions, session: str, how: How) -> BulkRefusal | None:
+    """Do it. A session whose program only a newer version can read is left to that."""
+    try:
+        if how.verb == "delete":
+            sessions.delete(session, force=how.force)
+        else:
+            sessions.control(session, how.verb, reason=how.reason)
+    except ProgramNewer as error:
+        status = sessions.session(session).status
+        return BulkRefusal(session=session, status=status, why=str(error))
     return None

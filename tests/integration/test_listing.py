@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -11,9 +12,13 @@ from app.bulk import How
 from app.engine import Engine
 from app.errors import InvalidDocument
 from app.filters import SessionFilter
+from app.keys import SessionRef
 from app.listing import BATCH
 from app.pictures import iso
 from tests.silent_engine import loop, silent_engine
+from workers.agents.book import AgentBook
+from workers.attempt import Attempts
+from workers.lease import Heart
 
 MINUTE = 60_000
 BEGAN = 1_700_000_000_000
@@ -159,6 +164,33 @@ def test_what_is_done_to_all_holds_for_those_that_do_not_refuse(engine, clock):
     everything = SessionFilter(kind="loop")
     assert bulk.carry_out(engine, How("delete", force=True), everything).done == 4
     assert listed(engine) == []
+
+
+def failed(engine: Engine) -> str:
+    """A session that was not accepted in its one iteration."""
+    work = Attempts(engine, worker="w/1", agents=lambda: AgentBook.load([]), heart=Heart(engine))
+    session = engine.submit(loop(max_iterations=1, checkers=["false"])).session
+    for address in ("do", "check.false", "judge"):
+        work(SessionRef(session, session), f"loop~1[1]/{address}")
+    assert engine.session(session).status == "failed"
+    return session
+
+
+def test_a_session_of_a_newer_version_holds_up_none_of_the_others(store_url, redis_client):
+    engine = silent_engine(store_url, secret="s")
+    stopped, newer = [engine.submit(loop()).session for _ in range(2)], failed(engine)
+    for session in stopped:
+        engine.control(session, "stop")
+    [fields] = redis_client.scan_iter(f"*{newer}*session")
+    program = f"lh:program:{redis_client.hget(fields, 'program')}"
+    document = json.loads(redis_client.hget(program, "document"))
+    redis_client.hset(program, "document", json.dumps({**document, "unheard_of": 1}))
+    older = silent_engine(store_url, secret="s")
+    view = bulk.carry_out(older, How("resume"), SessionFilter(status=("failed", "stopped")))
+    assert (view.matched, view.done, view.refused) == (3, 2, 1)
+    [refusal] = view.refusals
+    assert (refusal.session, refusal.status) == (newer, "failed")
+    assert "newer version" in refusal.why
 
 
 def carried_out(engine, how, wanted) -> list[tuple[int, int]]:
