@@ -77,6 +77,17 @@ def carry_out(engine: Engine, session: str, *addresses: str) -> None:
         attempts(SessionRef(session, session), address)
 
 
+def test_a_deleted_session_takes_its_key_with_it(engine, client):
+    token = made(engine)
+    first = session_of(submit(client, token, key="k"))
+    assert session_of(submit(client, token, key="k")) == first
+    engine.control(first, "abort")
+    engine.delete(first)
+    again = session_of(submit(client, token, key="k"))
+    assert again != first
+    assert session_of(submit(client, token, key="k")) == again
+
+
 # What is kept
 
 
