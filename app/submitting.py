@@ -281,7 +281,9 @@ class Submitting:
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:
     """An Idempotency-Key as it is kept: what one token's holder uses is not another's."""
-    return f"{owner.token}/{key}" if owner is not None and key is not None else key
+    if key is None:
+        return None
+    return f"{owner.token if owner is not None else ''}/{key}"
 
 
 def _owning(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:

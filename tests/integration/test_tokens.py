@@ -77,6 +77,15 @@ def carry_out(engine: Engine, session: str, *addresses: str) -> None:
         attempts(SessionRef(session, session), address)
 
 
+def test_no_key_of_the_operator_s_is_that_of_a_token(engine, client):
+    token = made(engine)
+    operator = {"Authorization": "Bearer the operator's", "Idempotency-Key": f"{token.id}/k"}
+    theirs = session_of(submit(client, token, key="k"))
+    ours = session_of(client.post(S, json=LOOP, headers=operator))
+    assert ours != theirs
+    assert session_of(client.post(S, json=LOOP, headers=operator)) == ours
+
+
 def test_a_deleted_session_takes_its_key_with_it(engine, client):
     token = made(engine)
     first = session_of(submit(client, token, key="k"))
