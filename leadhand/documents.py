@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,12 +30,22 @@ AGENT_TIMEOUT_S = 3600.0
 #: Seconds that a checker may take unless it says otherwise.
 CHECK_TIMEOUT_S = 300.0
 
-Name = Annotated[str, Field(min_length=1, max_length=120)]
+
+def _without_zero(text: str) -> str:
+    """No program takes a zero byte among its arguments, and no file has one in its name."""
+    if "\0" in text:
+        raise ValueError("it holds a zero character; leave that out")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(_without_zero)]
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
+#: A command of the shell's.
+Command = Annotated[Text, AfterValidator(_without_zero)]
 #: Numbers are strict: true is not 1, and "3" is not 3.
 Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
-FileName = Annotated[str, Field(min_length=1, max_length=500)]
+FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_without_zero)]
 #: A key of the user's own, whose concurrency and rate may be limited.
 Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 #: Where work is done, as LEADHAND_PLACE names it.
@@ -59,7 +70,7 @@ class Doer(Document):
     """Who works: exactly one of a named agent, a free command, a Python callable."""
 
     agent: Name | None = None
-    command: Text | None = None
+    command: Command | None = None
     callable: Callable_ | None = None
     #: A callable that takes milliseconds and may share its process with other calls.
     quick: bool = False
@@ -81,7 +92,7 @@ class Checker(Document):
     """
 
     name: Name | None = None
-    command: Text | None = None
+    command: Command | None = None
     prompt: Text | None = None
     callable: Callable_ | None = None
     #: A Markdown file, from the working folder: gates to run, criteria for an agent to judge by.

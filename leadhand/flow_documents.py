@@ -17,6 +17,7 @@ from leadhand.documents import (
     MAX_ITERATIONS_CEILING,
     Budget,
     Checker,
+    Command,
     Name,
     Priority,
     Seconds,
@@ -135,7 +136,7 @@ class Decision(_Work):
     question: Text | None = None
     model: Name | None = None
     #: A shell command; what it prints decides, and anything else fails the step.
-    command: Text | None = None
+    command: Command | None = None
     timeout_seconds: Seconds = CHECK_TIMEOUT_S
 
     @model_validator(mode="after")

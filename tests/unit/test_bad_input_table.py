@@ -68,6 +68,13 @@ TABLE: list[tuple[str, str, str, object, dict[str, str], int, str | None, str]] 
         "doer.callable", "pattern"),
     ("a folder that is relative", "POST", S, {**LOOP, "cwd": "here"}, {}, 422, "cwd", "absolute"),
     ("a folder with a zero", "POST", S, {**LOOP, "cwd": "/a\0b"}, {}, 422, "cwd", ""),
+    ("a command with a zero", "POST", S, {**LOOP, "doer": {"command": "echo a\0b"}}, {}, 422,
+        "doer.command", "zero character"),
+    ("a checker with a zero", "POST", S, {**LOOP, "checker": "true \0"}, {}, 422,
+        "checkers.0.command", "zero character"),
+    ("a rubric with a zero", "POST", S, {**LOOP, "checker": {"rubric": "a\0.md"}}, {}, 422,
+        "checkers.0.rubric", "zero character"),
+    ("a model with a zero", "POST", S, {**LOOP, "model": "a\0"}, {}, 422, "model", "zero"),
     ("no phases", "POST", S, phases(), {}, 422, "phases", "1"),
     ("more checkers than anybody needs", "POST", S,
         {"kind": "workflow", "name": "w", "phases": [
