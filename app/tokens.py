@@ -46,11 +46,11 @@ class Scope(StrEnum):
     READ = "read"
     #: Start sessions of named agents.
     SUBMIT = "submit"
-    #: Stop, resume, exit, abort, move and delete sessions; set limits.
+    #: Stop, resume, exit, abort, move and delete sessions.
     CONTROL = "control"
     #: Bring commands and callables of one's own: the right to run anything on a worker.
     EXEC_FREE = "exec:free"
-    #: Make and revoke tokens, and with that: everything.
+    #: Make and revoke tokens, set limits, and with that: everything.
     ADMIN = "admin"
 
 

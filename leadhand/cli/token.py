@@ -51,9 +51,9 @@ def token_command() -> None:
     \b
     read       look at sessions, events, workers, queues and limits
     submit     start sessions of named agents
-    control    stop, resume, exit, abort, move and delete sessions; set limits
+    control    stop, resume, exit, abort, move and delete sessions
     exec:free  bring commands and callables of one's own: runs anything on a worker
-    admin      make and revoke tokens, and with that: everything
+    admin      make and revoke tokens, set limits, and with that: everything
     """  # noqa: D301 - click takes the character itself for "leave these lines as they are"
 
 

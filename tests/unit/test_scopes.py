@@ -94,6 +94,15 @@ def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, sc
             assert NEEDED[rule.endpoint].value in told(answer)["detail"]
 
 
+def test_what_holds_for_everybody_s_sessions_is_the_administrator_s(client, engine):
+    everything_else = token_of(engine, *(set(Scope) - {Scope.ADMIN}))
+    limit, admin = "/v1/limits/agent/claude", token_of(engine, Scope.ADMIN)
+    assert ask(client, "PUT", limit, everything_else, {"concurrency": 1}).status_code == 403
+    assert ask(client, "PUT", limit, admin, {"concurrency": 1}).status_code == 200
+    assert ask(client, "DELETE", limit, everything_else).status_code == 403
+    assert ask(client, "GET", limit, everything_else).status_code == 200
+
+
 def test_no_route_is_open_without_a_token_or_with_a_strange_one(app, client):
     for token in ("", "lht_", "lht_000000000000_x", "wrong"):
         for _, method, path in guarded(app):
