@@ -147,6 +147,15 @@ def lock_name(name: str) -> str:
     return name.replace("<", "%3C")
 
 
+def name_of_lock(lock: str) -> str:
+    """What a lock was named for.
+
+    >>> name_of_lock(lock_name("key:a<b"))
+    'key:a<b'
+    """
+    return lock.replace("%3C", "<")
+
+
 def lua_names() -> str:
     """The Lua lines that give scripts the same names: `K` of the session, `G` of all."""
     ours = ", ".join(f"{part} = BASE .. '{part}'" for part in SESSION_PARTS)

@@ -25,7 +25,7 @@ from app.errors import (
     SessionStillRuns,
     SessionUnknown,
 )
-from app.keys import SessionRef, lock_name
+from app.keys import SessionRef, lock_name, name_of_lock
 from app.known import KnownOf
 from app.pictures import BUDGETS
 from app.program import agents_of
@@ -313,7 +313,7 @@ class Steering:
     def limits(self) -> list[Limit]:
         """All limits, by key."""
         found = sorted(self._store.fleet().limits().items())
-        return [Limit(key=key, **json.loads(text)) for key, text in found]
+        return [Limit(key=name_of_lock(lock), **json.loads(text)) for lock, text in found]
 
     def stands(self, caller: Caller) -> bool:
         """Whether the attempt that a body's token speaks for still has its step."""

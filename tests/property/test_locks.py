@@ -66,6 +66,7 @@ def test_a_limit_is_changed_only_as_it_was_seen(world: World) -> None:
         with pytest.raises(LimitChanged):
             engine.unlimit(key, seen=seen)
     assert engine.limit_of(key) == second
+    assert second in engine.limits()
     assert engine.unlimit(key, seen="any")
     assert not engine.unlimit(key)
     with pytest.raises(LimitUnknown):
