@@ -193,7 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
               (gives(FsckView, "Some of it, and where the next call goes on."),),
               body=FsckBody),
     Operation("limits.listed", "GET", "List the limits",
-              (gives(Page[Limit], "All of them, and how far each is used."),)),
+              (gives(Page[Limit], "All of them."),)),
     Operation("limits.one", "GET", "Show a limit",
               (gives(Limit, "The limit as it holds now.", headers=("ETag",)),)),
     Operation("limits.put", "PUT", "Set a limit",
