@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.outcomes import Usage
-from workers.agents.entries import Agent, Prices
+from workers.agents.entries import Agent, Prices, Told
 from workers.agents.errors import AnswerUnreadable
 from workers.agents.hearing import Hearing
 from workers.agents.ready_made import READY_MADE
@@ -119,6 +119,19 @@ def test_codex_counts_from_the_beginning_of_its_conversation_and_we_do_not(tmp_p
     assert heard.told == Usage(input_tokens=100, output_tokens=9)
     anew = Heard(CODEX, lines(message("more"), turn(50, 9)), tmp_path, before=before)
     assert anew.usage == Usage(input_tokens=50, output_tokens=9)
+
+
+def test_what_an_agent_tells_of_its_conversation_while_it_works_is_not_all_of_this_run(
+    tmp_path,
+) -> None:
+    told = CODEX.usage.model_copy(update={"cost_usd": ("cost",)})
+    agent = CODEX.model_copy(update={"usage": Told(), "running": told})
+    before = Usage(cost_usd=2.0, input_tokens=70, output_tokens=4)
+    printed = lines(turn(80, 5) | {"cost": 2.25}, turn(100, 9) | {"cost": 2.5}, message("done"))
+    heard = Heard(agent, printed, tmp_path, before=before)
+    assert [usage.cost_usd for usage in heard.spent] == [0.25, 0.5]
+    assert heard.usage == Usage(cost_usd=0.5, input_tokens=30, output_tokens=5)
+    assert heard.told == Usage(cost_usd=2.5, input_tokens=100, output_tokens=9)
 
 
 def test_tokens_cost_what_the_entry_says(tmp_path) -> None:

@@ -38,6 +38,7 @@ class _Count:
 
     def __init__(self, told: Told) -> None:
         self._told = told
+        self.of_conversation = told.of == "conversation"
         self._parts: dict[str, _Numbers] = {}
         self.sum: _Numbers | None = None
 
@@ -68,7 +69,6 @@ class Meter:
         self._prices = agent.prices
         self._final = _Count(agent.usage)
         self._running = _Count(agent.running)
-        self._of_conversation = agent.usage.of == "conversation"
         self._before = before
 
     def take(self, event: JsonValue) -> bool:
@@ -79,17 +79,18 @@ class Meter:
     @property
     def usage(self) -> Usage | None:
         """Of this run alone; None where nothing was told."""
-        if self._final.sum is None:
-            return self._as_usage(self._running.sum)
-        told = self.told
-        if told is None or self._before is None:
-            return self._as_usage(self._final.sum)
-        return _less(told, self._before)
+        count = self._running if self._final.sum is None else self._final
+        usage = self._as_usage(count.sum)
+        if usage is None or self._before is None or not count.of_conversation:
+            return usage
+        return _less(usage, self._before)
 
     @property
     def told(self) -> Usage | None:
         """Of the whole conversation; None where the agent does not tell of that."""
-        return self._as_usage(self._final.sum) if self._of_conversation else None
+        counts = (self._final, self._running)
+        told = [count.sum for count in counts if count.of_conversation and count.sum is not None]
+        return self._as_usage(told[0]) if told else None
 
     def _as_usage(self, numbers: _Numbers | None) -> Usage | None:
         if numbers is None:
