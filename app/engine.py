@@ -29,6 +29,7 @@ from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.receipts import Receipts
 from app.records import Answer, Grant
+from app.redaction import without_keys
 from app.registry import Facts, Registry
 from app.retry import quoted_error
 from app.settings import Settings
@@ -340,16 +341,17 @@ class Engine:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
         program = self._program_at(ref, address)
         expand, outcome = expansion(program, address, outcome)
+        shown = _without_keys(outcome)
         arguments: dict[str, JsonValue] = {
             "address": address,
             "fence": fence,
             "by": by,
             "child": child,
             "expand": expand or None,
-            **_said(outcome),
+            **_said(shown),
         }
         text = outcome.model_dump_json(exclude_none=True)
-        said = records_of(program.step(address), address, outcome)
+        said = records_of(program.step(address), address, shown)
         answer = self.transitions.run("answer", ref, arguments, outcome=text, said=said)
         self.transitions.dispatch(ref, answer)
         return answer
@@ -393,6 +395,12 @@ class Engine:
             "nonce": grant.nonce,
             "lease_ms": self.settings.lease_ms,
         }
+
+
+def _without_keys(outcome: Outcome) -> Outcome:
+    """As events and the transcript show it; the step that needs a key is given it all the same."""
+    prompt = None if outcome.prompt is None else without_keys(outcome.prompt)
+    return outcome.model_copy(update={"text": without_keys(outcome.text), "prompt": prompt})
 
 
 def _said(outcome: Outcome) -> dict[str, JsonValue]:

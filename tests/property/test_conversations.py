@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import JsonValue
 
 from app.engine import About
 from app.keys import SessionRef
 from app.outcomes import Outcome, Thread, Usage
 from app.program import Action, Program, RetryPolicy, Step
 from tests.property.world import World
+from workers.parking import park
 
 TALK = "claude|main"
 
@@ -135,3 +137,19 @@ def test_what_was_said_stands_in_one_order_and_is_told(world: World) -> None:
     assert last.text.startswith(beginning)
     assert 190 <= len(beginning.encode()) <= 200
     assert "## 4. last · assistant (claude|main)" in "".join(world.engine.transcript_text(ref.id))
+
+
+def test_a_key_in_a_persons_answer_is_not_shown_and_goes_to_who_needs_it(world: World) -> None:
+    key = "ghp_abcdefgh12345678"
+    ask = Step(id="ask", action=Action.HUMAN, inputs={"question": f"Is {key} still good?"})
+    told: dict[str, JsonValue] = {"answer": "${ask.text}"}
+    ref = begun(world, ask, Step(id="use", action=Action.AGENT, inputs=told))
+    park(world.engine, world.engine.work(ref, world.grant(ref, "ask")))
+    world.engine.give(ref.id, f"no, use {key}x")
+    said = [entry.text for entry in world.engine.transcript(ref.id).items]
+    assert said == ["Is [redacted] still good?", "no, use [redacted]"]
+    assert "transcript.added" in {event.type for event in world.engine.events(ref.id)}
+    assert key not in "".join(str(event.fields) for event in world.engine.events(ref.id))
+    use = world.engine.work(ref, world.grant(ref, "use"))
+    assert use.inputs == {"answer": f"no, use {key}x"}
+    world.engine.give(ref.id, f"no, use {key}x", address="ask")  # the same again is no other answer
