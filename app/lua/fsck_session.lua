@@ -3,8 +3,9 @@
 -- Returns: looked(found) | gone
 if not session() then return reply('gone') end
 local works = AT_WORK[S.status] or false
+local look = {}   -- a script may have 200 locals
 
-local function look_at_indexes()
+function look.at_indexes()
   local created = redis.call('HGET', K.session, 'created') or now
   for _, key in ipairs({GLOBAL .. 'status:' .. S.status, G.sessions}) do
     if not redis.call('ZSCORE', key, A.session) then
@@ -22,7 +23,7 @@ local function look_at_indexes()
   end
 end
 
-local function look_at_owners()
+function look.at_owners()
   local program, users = GLOBAL .. 'program:' .. S.program, GLOBAL .. 'users:' .. S.program
   if redis.call('SISMEMBER', users, A.session) == 0 then
     found('user_unlisted', A.session, 'it is not among the users of its program',
@@ -35,7 +36,7 @@ local function look_at_owners()
   end
 end
 
-local function look_at_deadlines()
+function look.at_deadlines()
   local keys = {GLOBAL .. 'id:' .. A.session}
   for _, key in pairs(K) do table.insert(keys, key) end
   local endless, doomed = false, false
@@ -55,7 +56,7 @@ local function look_at_deadlines()
   if doomed then found('deadline_wrong', A.session, 'it is at work, and its keys are about to expire', keep_on) end
 end
 
-local function look_at_tree()
+function look.at_tree()
   for _, child in ipairs(redis.call('SMEMBERS', K.children)) do
     local base = base_of(child, A.member:match('|(.*)|$'))
     local above = redis.call('HGET', base .. 'session', 'parent')
@@ -86,7 +87,7 @@ local function hears_soon()
   end
 end
 
-local function look_at_turns()
+function look.at_turns()
   for _, id in ipairs(redis.call('ZRANGE', K.open, 0, -1)) do
     local turn = load('turns', id)
     if turn then turn.id = id end
@@ -107,7 +108,7 @@ local function look_at_turns()
   end
 end
 
-local function look_at_clock()
+function look.at_clock()
   local due = redis.call('HGET', K.session, 'until')
   if due and not redis.call('ZSCORE', G.leases, member('')) then
     found('lease_lost', A.session, 'its time is limited, and nobody looks at that',
@@ -115,7 +116,7 @@ local function look_at_clock()
   end
 end
 
-local function look_at_slots()
+function look.at_slots()
   local taken = {}
   for _, slot in ipairs(redis.call('ZRANGE', K.hinted, 0, -1)) do
     local queue, address = slot:match('^(.-)<(.*)$')
@@ -139,7 +140,7 @@ local function look_at_slots()
   end
 end
 
-local function look_at_holds()
+function look.at_holds()
   for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do
     if not redis.call('ZSCORE', G.holds, held) then
       found('hold_stray', A.session, 'it notes a hold that is not there: ' .. held, function() redis.call('SREM', K.holding, held) end)
@@ -153,8 +154,8 @@ local function look_at_holds()
   end
 end
 
-for _, look in ipairs({look_at_indexes, look_at_owners, look_at_tree, look_at_turns, look_at_clock, look_at_slots,
-  look_at_holds, look_at_deadlines}) do look() end
+for _, at in ipairs({look.at_indexes, look.at_owners, look.at_tree, look.at_turns, look.at_clock, look.at_slots,
+  look.at_holds, look.at_deadlines}) do at() end
 if A.repair and #answer.found > 0 then
   dispatch()
   flush()
