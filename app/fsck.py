@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from app.errors import SessionUnknown
 from app.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS, SessionRef
+from app.program import SCHEMA_VERSION
 from app.records import Answer, Found
 from app.store import Store, Verb
 from app.store_audit import Kind
@@ -31,6 +32,7 @@ _WAYS = {
     "owner_double": "two work in one folder; stop one of them: leadhand stop {session}",
     "program_lost": "nothing can go on with it: leadhand abort {session}",
     "session_stuck": "nothing will go on with it: leadhand abort {session}",
+    "key_newer": "a newer version may have written it; look again when all API processes are of it",
     "queue_unconsumed": "start a worker that takes from it, or leadhand rehome its sessions",
 }
 _LISTS: Mapping[str, tuple[Verb, Kind]] = {
@@ -130,12 +132,14 @@ class Fsck:
         """Keys that belong to nothing, or have no deadline where they must have one."""
         told: list[JsonValue] = [dict(self._told(key)) for key in seen if key.kind != "list"]
         if told:
-            yield from self._run("fsck_keys", _NOBODY, {"keys": told}, repair=repair)
+            newer = any(worker.schema_version > SCHEMA_VERSION for worker in self._workers())
+            about: dict[str, JsonValue] = {"keys": told, "newer": newer}
+            yield from self._run("fsck_keys", _NOBODY, about, repair=repair)
 
     def _told(self, key: _Key) -> Iterator[tuple[str, JsonValue]]:
         keys = self._store.keys
         yield from (("key", key.name), ("kind", key.kind))
-        if key.kind == "part":
+        if key.ref.id:
             yield from (("session", key.ref.id), ("needs", keys.part(key.ref, "session")))
         elif key.kind == "program":
             yield "needs", keys.everywhere(f"users:{key.of}")

@@ -11,6 +11,7 @@ from redis import Redis
 
 from app.fsck import Fsck
 from app.keys import SessionRef
+from app.program import SCHEMA_VERSION
 from app.transitions import Standing
 from app.views import FsckView
 from leadhand.audits import joined
@@ -162,7 +163,7 @@ MESSES: dict[str, Callable[[Mess], object]] = {
     "key_stray": lambda m: m.redis.set("lh:{0}:0:steps", "x"),
     "key_stray of an id": lambda m: m.redis.set("lh:id:00000000", "00000000"),
     "key_unknown": lambda m: m.redis.set("lh:nothing-of-ours", "x"),
-    "key_unknown of a session": lambda m: m.redis.set(m.key(m.ready, "odd"), "x"),
+    "key_unknown of a session that is gone": lambda m: m.redis.set("lh:{0}:0:odd", "x"),
 }  # fmt: skip
 
 
@@ -190,6 +191,23 @@ def test_a_mess_is_named_and_mended_and_gone(mess: Mess, name: str) -> None:
     assert mended.left == 0
     assert audit(mess.engine.fsck, repair=True).items == []
     assert before <= set(mess.redis.keys())
+
+
+def test_what_a_newer_version_may_have_written_is_named_and_left_alone(mess: Mess) -> None:
+    theirs, alone = mess.key(mess.ready, "odd"), "lh:odd"
+    mess.redis.set(theirs, "x")
+    found = audit(mess.engine.fsck, repair=True)
+    assert [(f.kind, f.session, f.mended) for f in found.items] == [
+        ("key_newer", mess.ready.id, False)
+    ]
+    assert str(found.items[0].way).startswith("a newer version may have written it")
+    mess.redis.set(alone, "x")
+    schema = SCHEMA_VERSION + 1
+    told = {"place": "here", "roots": [], "schema_version": schema, "seen_ms": mess.world.now}
+    mess.store.fleet().tell_of_worker("newer", json.dumps(told))
+    kinds = [finding.kind for finding in audit(mess.engine.fsck, repair=True).items]
+    assert kinds == ["key_newer", "key_newer"]
+    assert [mess.redis.ttl(key) for key in (theirs, alone)] == [-1, -1]
 
 
 def test_what_was_mended_runs_to_its_end(mess: Mess) -> None:
