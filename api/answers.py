@@ -29,7 +29,9 @@ def session_answer(
     view: SessionView, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The session with its tag; only the tag for a reader who has it as it is."""
-    shown = hashlib.sha256(view.model_dump_json().encode()).hexdigest()[:16]
+    # The time that it has used goes on by itself, and is no news of the session.
+    text = view.model_dump_json(exclude={"budget": {"wall_s"}})
+    shown = hashlib.sha256(text.encode()).hexdigest()[:16]
     tag = etag(view.status, view.updated_at, shown)
     if status == 200 and request.if_none_match.contains_weak(tag.removeprefix("W/").strip('"')):
         response = Response(status=304)

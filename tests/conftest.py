@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from leadhand.redis_server import RedisServer
 from tests.real_agents import versions, why_missing
@@ -24,6 +25,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"real agents: {versions()} were run in {len(ran)} tests")
     elif any("test_real_agents" in r.nodeid for r in terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(f"real agents: none was run: {why_missing()}")
+
+
+#: A busy machine makes every example slow to draw, which says nothing of the test.
+settings.register_profile(
+    "busy machine", settings(), suppress_health_check=[HealthCheck.too_slow], deadline=None
+)
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

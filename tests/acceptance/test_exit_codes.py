@@ -50,9 +50,9 @@ def test_wait_leaves_with_the_worst_of_its_sessions_and_sums_up_each(project: Pr
     assert project.leadhand("wait", done, "deadbeef").code == 1
 
 
-def waiting(project: Project) -> subprocess.Popen[str]:
-    """A spawn whose doer runs."""
-    project.write("doer.py", WAITS)
+def waiting(project: Project, first: str = "") -> subprocess.Popen[str]:
+    """A spawn whose doer runs, and has done something first."""
+    project.write("doer.py", f"{first}\n{WAITS}")
     command = project.begin(
         "spawn", "t", "--doer", "python3 doer.py", "--checker", "true", "--json"
     )
@@ -78,11 +78,11 @@ def test_ctrl_c_stops_the_session_and_says_how_to_go_on_with_it(project: Project
 
 
 def test_a_second_ctrl_c_aborts(project: Project):
-    command = waiting(project)
+    command = waiting(project, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     command.send_signal(signal.SIGINT)
     assert command.stderr is not None
-    while "again to abort" not in command.stderr.readline():
-        assert command.poll() is None
+    while "again to abort" not in (line := command.stderr.readline()):
+        assert line
     command.send_signal(signal.SIGINT)
     ended = project.ended(command)
     assert (ended.code, ended.json()["status"]) == (2, "aborted")

@@ -18,6 +18,7 @@ STACK = Stack(
     api_port=8000,
     supervisor_pid=42,
     agents_files=(Path("/work/agents.toml"), Path("/home/me/agents.toml")),
+    flows=(Path("/work/flows"),),
 )
 
 
@@ -33,6 +34,7 @@ def test_stack_is_told_whole():
         "LEADHAND_PLACE": "local",
         "LEADHAND_SPILL": "/work/.leadhand/spill",
         "LEADHAND_AGENTS": os.pathsep.join(["/work/agents.toml", "/home/me/agents.toml"]),
+        "LEADHAND_FLOWS": "/work/flows",
         "LEADHAND_WORKER_NAME": "embedded-42",
         "LEADHAND_SUPERVISOR_PID": "42",
     }

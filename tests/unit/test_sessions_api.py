@@ -9,7 +9,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.answers import session_answer
 from app.settings import Settings
+from app.views import BudgetLine
 from leadhand.problems import Kind
 from tests.memory_engine import MemoryEngine
 
@@ -137,6 +139,19 @@ def test_what_a_reader_has_already_is_not_sent_again(client, engine):
     engine.put("00000a11", "stopped")
     again = client.get(f"{S}/00000a11", headers={"If-None-Match": tag})
     assert (again.status_code, again.json["status"]) == (200, "stopped")
+
+
+def test_the_time_that_a_session_has_used_is_no_news_of_it(client, engine):
+    tags = []
+    for used, steps in ((1.0, 3), (2.0, 3), (2.0, 4)):
+        budget = {
+            "wall_s": BudgetLine(used=used, limit=60),
+            "steps": BudgetLine(used=steps, limit=9),
+        }
+        view = engine.session("00000a11").model_copy(update={"budget": budget})
+        with client.application.test_request_context():
+            tags.append(session_answer(view).headers["ETag"])
+    assert tags[0] == tags[1] != tags[2]
 
 
 @pytest.mark.parametrize(
