@@ -26,7 +26,7 @@ children   set     child sessions
 born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
 threads    hash    conversation, ``agent|identifier`` -> where its agent goes on with it (JSON)
-transcript  list   what was said, by whom, in order (JSON)
+transcript  list   what was said, by whom, in order (JSON); the last 5,000 records
 diffs      hash    address of a doer -> what it changed in its folder (JSON, gzip, base64)
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================

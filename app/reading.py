@@ -127,13 +127,17 @@ class Reader:
     def transcript(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[TranscriptEntry]:
-        """What was said, oldest first."""
+        """What was said, oldest first; a note stands for what is no longer kept."""
         ref = self._ref(session)
-        start = number_of(cursor)
-        lines = self._store.lines(ref, "transcript", start, start + limit)
+        asked = number_of(cursor)
+        dropped, lines = self._store.said(ref, asked, limit + 1)
+        start = max(asked, dropped)
         items = [_said(line, start + n) for n, line in enumerate(lines[:limit], 1)]
+        if asked < dropped and items:
+            items = [_no_longer_kept(dropped, items[0].at), *items[: limit - 1]]
         # Whoever follows goes on from where there is nothing yet.
-        return Page(items=items, next=encoded(start + limit) if len(lines) > limit else None)
+        end = max((entry.seq for entry in items), default=start)
+        return Page(items=items, next=encoded(end) if start + len(lines) > end else None)
 
     def transcript_text(self, session: str) -> Iterator[str]:
         """All of it as Markdown, part by part. Raises SessionUnknown before the first."""
@@ -371,6 +375,14 @@ def _said(line: str, seq: int) -> TranscriptEntry:
     """A record of the transcript; where it stands is its number."""
     kept = json.loads(line)
     return TranscriptEntry(seq=seq, at=iso(kept.pop("at_ms")), **kept)
+
+
+def _no_longer_kept(dropped: int, at: str) -> TranscriptEntry:
+    """What stands in the transcript for its beginning, where that became too long to keep."""
+    text = f"the first {dropped} records are no longer kept"
+    return TranscriptEntry(
+        seq=dropped, at=at, address="", label="transcript", role="note", text=text
+    )
 
 
 def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:

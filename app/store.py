@@ -254,6 +254,18 @@ class Store:
         with self._away():
             return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
 
+    def said(self, ref: SessionRef, start: int, most: int) -> tuple[int, list[str]]:
+        """Records of the transcript from this place on, and how many were dropped before all."""
+        while True:
+            dropped = self._unsaid(ref)
+            place = max(0, start - dropped)
+            lines = self.lines(ref, "transcript", place, place + most - 1)
+            if self._unsaid(ref) == dropped:
+                return dropped, lines
+
+    def _unsaid(self, ref: SessionRef) -> int:
+        return int(self.values(ref, "session", ["unsaid"]).get("unsaid", 0))
+
     def outcomes(self, ref: SessionRef) -> dict[str, str]:
         """What came of each step, by address."""
         with self._away():

@@ -93,13 +93,26 @@ local function finish(address, step, word, verdict, reason, text)
   stop_if_idle()
 end
 
+local SAID_MAX = 5000         -- records of the transcript that a session keeps, the last of them
+
+-- Returns the number of a new record; how many were dropped is counted, so that numbers go on.
+local function keep_said(entry)
+  local length = redis.call('RPUSH', K.transcript, entry)
+  local dropped = tonumber(redis.call('HGET', K.session, 'unsaid') or 0)
+  if length > SAID_MAX then
+    redis.call('LTRIM', K.transcript, length - SAID_MAX, -1)
+    count('unsaid', length - SAID_MAX)
+  end
+  return dropped + length
+end
+
 -- What was said goes into the one transcript of the session, in the order in which outcomes came.
 local function write_transcript(address)
   for n = 5, #ARGV do
     local entry = ARGV[n]:sub(1, -2) .. string.format(',"at_ms":%d}', now)
     local said = cjson.decode(entry)
     local beginning = said.text:sub(1, 200):gsub('[\192-\255][\128-\191]*$', '')   -- whole characters
-    emit('transcript.added', address, {seq = redis.call('RPUSH', K.transcript, entry), role = said.role,
+    emit('transcript.added', address, {seq = keep_said(entry), role = said.role,
       label = said.label, agent = said.agent, identifier = said.identifier, text = beginning})
   end
 end

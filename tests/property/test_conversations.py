@@ -9,6 +9,8 @@ from app.engine import About
 from app.keys import SessionRef
 from app.outcomes import Outcome, Thread, Usage
 from app.program import Action, Program, RetryPolicy, Step
+from app.store import connect, source
+from tests.property.driving import Bench
 from tests.property.world import World
 from workers.parking import park
 
@@ -117,6 +119,41 @@ def test_conversations_go_with_their_session(world: World) -> None:
     assert world.engine.store._redis.ttl(threads) > 0
     world.engine.delete(ref.id)
     assert not world.engine.store._redis.exists(threads)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_a_long_transcript_loses_its_beginning_and_says_so(store_url: str, limit: int) -> None:
+    def short(verb: str) -> str:
+        return source(verb).replace("SAID_MAX = 5000", "SAID_MAX = 3")
+
+    world = World.of(Bench(connect(store_url), sources=short))
+    ref = begun(world, *(agent(name) for name in "abcde"))
+
+    def say(name: str) -> None:
+        outcome = Outcome(word="succeeded", text=f"said by {name}")
+        world.settle(ref, world.grant(ref, name), outcome)
+
+    for name in "abc":
+        say(name)
+    read = world.engine.transcript(ref.id, limit=2)
+    assert [entry.seq for entry in read.items] == [1, 2]
+    for name in "de":
+        say(name)
+    # Who had read two goes on with the third; who begins is told what is gone.
+    assert [e.seq for e in world.engine.transcript(ref.id, limit=9, cursor=read.next).items] == [
+        3, 4, 5,
+    ]  # fmt: skip
+    pages = [world.engine.transcript(ref.id, limit=limit)]
+    while pages[-1].next:
+        pages.append(world.engine.transcript(ref.id, limit=limit, cursor=pages[-1].next))
+    assert max(len(page.items) for page in pages) <= limit
+    assert [(entry.seq, entry.text) for page in pages for entry in page.items] == [
+        (2, "the first 2 records are no longer kept"),
+        (3, "said by c"), (4, "said by d"), (5, "said by e"),
+    ]  # fmt: skip
+    told = [e for e in world.engine.events(ref.id) if e.type == "transcript.added"]
+    assert [event.fields["seq"] for event in told] == [1, 2, 3, 4, 5]
+    assert "said by e" in "".join(world.engine.transcript_text(ref.id))
 
 
 def test_what_was_said_stands_in_one_order_and_is_told(world: World) -> None:
