@@ -1,8 +1,11 @@
 -- Locks: what a step must hold to run. All or nothing, first come first served, and nobody waits in a worker.
 -- A folder is held by the turn around its doer until that closes; a limited key and a conversation by an
 -- attempt while it runs.
-local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
 local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
+local has_folder, each_ticket, ticket_of, drop_tickets, call_next, give_up_turn, pace_field, drop_old_slot, paced
+local take_locks, free_locks, free_locks_of_turn, free_all_locks
+do   -- a script may have 200 locals: the others are seen here alone
+local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
 
 local function limit_of(key)
   local text = redis.call('HGET', G.limits, key)
@@ -52,61 +55,75 @@ local function lent(lock, address)
 end
 
 -- Whether a step needs no folder, or the turn around it holds it already.
-local function has_folder(address, r)
+function has_folder(address, r)
   if not r.folder or S.folder == '' then return true end
   local turn = member(turn_of(block_of(address)))
   return lent({name = S.folder, turn = true, owner = turn}, address)
 end
 
--- The tickets of a lock in order: lines name<order<member.
-local function line_of(lock, limit)
+-- Looks at the tickets of a lock in order, lines name<order<member, until `look` has seen enough. Where many
+-- wait, most often the first of them decides: the line is read in parts, behind `from` where that is given.
+local LINE_PART = 16
+function each_ticket(lock, look, from)
   local low, high = range_of(lock .. '<')
-  return redis.call('ZRANGEBYLEX', G.tickets, low, high, 'LIMIT', 0, limit)
+  if from then low = '(' .. from end
+  repeat
+    local lines = redis.call('ZRANGEBYLEX', G.tickets, low, high, 'LIMIT', 0, LINE_PART)
+    for _, line in ipairs(lines) do
+      if look(line) then return end
+    end
+    low = '(' .. (lines[#lines] or '')
+  until #lines < LINE_PART
 end
 
-local function ticket_of(line)
+function ticket_of(line)
   return line:match('<%d+<(.*)$')
 end
 
 local function take_ticket(lock, who)
   local order = string.format('%014d', redis.call('HINCRBY', G.epoch, 'tickets', 1))
-  redis.call('ZADD', G.tickets, 0, lock .. '<' .. order .. '<' .. who)
+  local line = lock .. '<' .. order .. '<' .. who
+  redis.call('ZADD', G.tickets, 0, line)
+  return line
+end
+
+local function drop_ticket(line)
+  redis.call('HDEL', G.called, line)
+  return redis.call('ZREM', G.tickets, line) == 1
 end
 
 -- A ticket that was called keeps room for a while, and goes to the end where it is not used. One that
 -- was not called waits for another of its locks too: to keep room for it could lock all out for ever.
 local function its_turn(lock, free, who)
   local passed = {}
-  for _, line in ipairs(line_of(lock.name, -1)) do
-    if ticket_of(line) == who then break end
+  each_ticket(lock.name, function(line)
+    if ticket_of(line) == who then return true end
     local called = tonumber(redis.call('HGET', G.called, line) or 0)
     if called > 0 and now - called > CALLED_MS then
       table.insert(passed, line)
     elseif called > 0 then
       free = free - 1
-      if free <= 0 then break end
     end
-  end
+    return free <= 0
+  end)
   for _, line in ipairs(passed) do
-    redis.call('ZREM', G.tickets, line)
-    redis.call('HDEL', G.called, line)
+    drop_ticket(line)
     take_ticket(lock.name, ticket_of(line))
   end
   return free > 0
 end
 
-local function drop_tickets(address)
+-- A step knows its tickets as they were given; one that was passed over stands further back since.
+function drop_tickets(address)
   local step = load('steps', address)
   for _, name in ipairs(step.waits or {}) do
-    for _, line in ipairs(line_of(name, -1)) do
-      if ticket_of(line) == member(address) then
-        redis.call('ZREM', G.tickets, line)
-        redis.call('HDEL', G.called, line)
-      end
+    local given = (step.tickets or {})[name]
+    if not (given and drop_ticket(given)) then
+      each_ticket(name, function(line) return ticket_of(line) == member(address) and drop_ticket(line) end, given)
     end
   end
   redis.call('HDEL', G.waits, member(address))
-  step.waits, step.blocked = nil, nil
+  step.waits, step.blocked, step.tickets = nil, nil, nil
 end
 
 -- Whether all locks that a ticket's holder waits for have room.
@@ -119,30 +136,30 @@ local function all_free(who)
 end
 
 -- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
-local function call_next(name)
+function call_next(name)
   local low, high = range_of(name .. '<')
   local free = room_of(name) - redis.call('ZLEXCOUNT', G.holds, low, high)
-  for _, line in ipairs(free > 0 and line_of(name, -1) or {}) do
-    if all_free(ticket_of(line)) then
-      if redis.call('HSETNX', G.called, line, now) == 1 then
-        redis.call('ZADD', G.ready, now, ticket_of(line))
-        table.insert(answer.called, ticket_of(line))
-      end
-      free = free - 1
-      if free <= 0 then return end
+  if free <= 0 then return end
+  each_ticket(name, function(line)
+    if not all_free(ticket_of(line)) then return false end
+    if redis.call('HSETNX', G.called, line, now) == 1 then
+      redis.call('ZADD', G.ready, now, ticket_of(line))
+      table.insert(answer.called, ticket_of(line))
     end
-  end
+    free = free - 1
+    return free <= 0
+  end)
 end
 
 -- A step that waits no more for its locks: whoever is next for them is called.
-local function give_up_turn(address)
+function give_up_turn(address)
   local names = load('steps', address).waits or {}
   drop_tickets(address)
   for _, name in ipairs(names) do call_next(name) end
 end
 
 -- Which pace of a key holds now: a number of its own each time that its limit of rate is changed.
-local function pace_field(key)
+function pace_field(key)
   return key .. '<'
 end
 
@@ -151,7 +168,7 @@ local function pace_of(key)
 end
 
 -- A slot of a pace that no longer holds is waited for no more.
-local function drop_old_slot(address, r)
+function drop_old_slot(address, r)
   local step = load('steps', address)
   local old = false
   for _, key in ipairs(step.slot and r.limits or {}) do
@@ -164,7 +181,7 @@ end
 
 -- Limits of rate: each beginning has a slot of its own, a gap after the one before it. Who comes early
 -- is given the next one, in the order of coming, and waits for it alone. Returns that time, or nil.
-local function paced(address, r)
+function paced(address, r)
   drop_old_slot(address, r)
   local step = load('steps', address)
   if step.slot then return step.slot > now and step.slot or nil end
@@ -182,7 +199,7 @@ local function paced(address, r)
 end
 
 -- Take all locks of a step, or a ticket for each and the name of the one that is not to be had.
-local function take_locks(address, r)
+function take_locks(address, r)
   local wanted, blocked = locks_of(address, r), nil
   for _, lock in ipairs(wanted) do
     if not lent(lock, address) then
@@ -195,10 +212,10 @@ local function take_locks(address, r)
   local step = load('steps', address)
   if blocked then
     if not step.waits then
-      step.waits = {}
+      step.waits, step.tickets = {}, {}
       for _, lock in ipairs(wanted) do
         if lock.take ~= nil then
-          take_ticket(lock.name, member(address))
+          step.tickets[lock.name] = take_ticket(lock.name, member(address))
           table.insert(step.waits, lock.name)
         end
       end
@@ -224,7 +241,7 @@ local function give_back(held)
 end
 
 -- What an attempt or a turn held is free when it ends.
-local function free_locks(owner)
+function free_locks(owner)
   if redis.call('EXISTS', K.holding) == 0 then return end
   for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do
     if held:match('<(.*)$') == member(owner) then give_back(held) end
@@ -232,7 +249,7 @@ local function free_locks(owner)
 end
 
 -- A turn that closes frees what the turns below it held too: until now an attempt may have lived there.
-local function free_locks_of_turn(id)
+function free_locks_of_turn(id)
   if redis.call('EXISTS', K.holding) == 0 then return end
   for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do
     local owner = held:match('<(.*)$')
@@ -240,6 +257,7 @@ local function free_locks_of_turn(id)
   end
 end
 
-local function free_all_locks()
+function free_all_locks()
   for _, held in ipairs(redis.call('SMEMBERS', K.holding)) do give_back(held) end
+end
 end

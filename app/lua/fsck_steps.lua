@@ -42,9 +42,9 @@ local function look_at_times(address, step)
 end
 
 local function has_ticket(name, who)
-  for _, line in ipairs(line_of(name, -1)) do
-    if ticket_of(line) == who then return true end
-  end
+  local has = false
+  each_ticket(name, function(line) has = ticket_of(line) == who return has end)
+  return has
 end
 
 local function look_at_tickets(address, step)

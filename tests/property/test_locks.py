@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from app.program import Action, Loop, Program, Step
 from app.settings import Settings
 from tests.property.driving import Bench
 from tests.property.world import World
+
+DO = "loop~1[1]/do"
+FOLDER = "folder:here:/f"
 
 
 @pytest.fixture
@@ -93,6 +97,81 @@ def test_a_turn_that_is_not_used_goes_to_the_end_of_the_line(world: World) -> No
     world.later(5_001)
     world.grant(third, "loop~1[1]/do")
     assert world.claim(second, "loop~1[1]/do").why == "lock"
+
+
+def test_who_was_passed_over_leaves_no_ticket_when_it_goes_on(world: World) -> None:
+    first, second, third = world.session(), world.session(), world.session()
+    world.grant(first, DO)
+    for ref in (second, third):
+        assert world.claim(ref, DO).why == "lock"
+    world.engine.control(first.id, "abort")
+    world.later(50_000)
+    world.later(5_001)
+    world.grant(third, DO)
+    tickets = world.engine.store.fleet().tickets
+    assert [line.split("<")[-1] for line in tickets(FOLDER)] == [f"{second.member}{DO}"]
+    world.engine.control(third.id, "abort")
+    world.later(50_000)
+    world.grant(second, DO)
+    assert tickets(FOLDER) == []
+
+
+def test_who_waits_for_one_lock_only_goes_past_many_who_wait_for_two(world: World) -> None:
+    about = About(kind="loop", name="x", cwd="/f", folder="/f", place="here")
+    alone = Program(
+        body=(Loop(id="loop", body=(Step(id="do", action=Action.AGENT, folder=True),)),)
+    )
+
+    def needs_only_its_folder() -> SessionRef:
+        id_ = world.engine.start(alone, about).session
+        return SessionRef(id_, id_)
+
+    holder = needs_only_its_folder()
+    held = world.grant(holder, DO)
+    world.engine.limit("key:k", concurrency=1)
+    world.grant(world.session("/elsewhere"), DO)
+    for _ in range(40):
+        assert world.claim(world.session(), DO).why == "lock"
+    last = needs_only_its_folder()
+    assert world.claim(last, DO).why == "lock"
+    world.hints.clear()
+    world.engine.control(holder.id, "abort")
+    world.engine.release(holder, held, why="abort")
+    assert (last, DO) in world.hints
+    world.grant(last, DO)
+
+
+def commands_of(redis_client: redis.Redis, act: Callable[[], object]) -> list[str]:
+    """All commands that the server ran meanwhile, those of scripts too."""
+    with redis_client.monitor() as monitor:
+        act()
+        redis_client.echo("that was all")
+        told = iter(lambda: str(monitor.next_command()["command"]), "ECHO that was all")
+        return [command.lower() for command in told]
+
+
+def test_a_lock_costs_the_same_however_many_wait_for_it(
+    world: World, redis_client: redis.Redis
+) -> None:
+    def cost(others: int, folder: str) -> int:
+        held, *waiting = [world.session(folder) for _ in range(others + 1)]
+        world.grant(held, DO)
+        for ref in waiting:
+            assert world.claim(ref, DO).why == "lock"
+
+        def one_after_the_other() -> None:
+            world.engine.control(held.id, "abort")
+            world.later(50_000)
+            world.grant(waiting[0], DO)
+            world.engine.control(waiting[-1].id, "abort")
+
+        commands = commands_of(redis_client, one_after_the_other)
+        reads = [command for command in commands if command.startswith("zrangebylex lh:tickets")]
+        assert reads
+        assert all(int(command.split()[-1]) <= 16 for command in reads)
+        return len(reads)
+
+    assert cost(60, "/many") <= cost(3, "/few")
 
 
 @pytest.mark.parametrize("verb", ["stop", "abort"])
