@@ -25,9 +25,15 @@ from app.positions import (
     within,
 )
 from app.program import Action, Loop, Node, Program, Step, before, needs_of, path_of, sinks_of
+from app.reasons import ReasonCode
 from app.speaking import Kept, threads_at
 
-__all__ = ["Rewind", "rewound"]
+__all__ = ["Rewind", "gone_on", "rewound"]
+
+#: In the place of a node: all that is done in the block counts.
+_AS_IT_STANDS = ""
+#: A loop that ended so has had its turns, and gets them anew.
+_HAD_ITS_TURNS = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMINATED)
 
 
 class Rewind(NamedTuple):
@@ -35,8 +41,8 @@ class Rewind(NamedTuple):
 
     again: list[JsonValue]
     levels: list[JsonValue]
-    #: Where each conversation goes on.
-    threads: dict[str, str]
+    #: Where each conversation goes on; None leaves them as they are.
+    threads: dict[str, str] | None
 
 
 def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
@@ -56,6 +62,19 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     beside = {node.id for node in program.body} - run
     threads = threads_at(program, known, look.all_kept(point, beside))
     return Rewind(_joins(program.body, run, done), look.levels(point), threads)
+
+
+def gone_on(program: Program, known: Known) -> Rewind:
+    """What runs anew so that a failed flow goes on where it failed, in the iterations it was in.
+
+    A loop that has had its turns begins anew with as many, where it stands. Nothing that was said
+    is undone.
+    """
+    look = _Look(program, known, "")
+    point = look.failed_at()
+    done = look.done(point)
+    run = {node.id for node in program.body} - done
+    return Rewind(_joins(program.body, run, done), look.levels(point), None)
 
 
 class _Look:
@@ -80,6 +99,41 @@ class _Look:
                 refuse(self._said, "nothing comes after it; name something before it")
             return self._next(point)
         return point
+
+    def failed_at(self) -> Position:
+        """How far a sequence came that failed: into the loops in which it failed."""
+        point = Position((), _AS_IT_STANDS)
+        while (failed := self._failed_loop(point)) is not None:
+            point = Position((*point.around, failed), _AS_IT_STANDS)
+        if not point.around:
+            return point
+        body = self._body(point.around)
+        passed_on = any(self._passed_on(node, point) for node in body)
+        if passed_on or self._kept(point) == {node.id for node in body}:
+            return self._next(point)
+        return point
+
+    def _failed_loop(self, point: Position) -> At | None:
+        """The loop of the point's block that failed for what is in it, and where that stood."""
+        undone = (n for n in self._body(point.around) if not is_done(self._known, n, point.block))
+        node = next(undone, None)
+        if not isinstance(node, Loop):
+            return None
+        turn = newest(self._known, node, point.block)
+        record = self._known.turn(turn)
+        if record is None or record.iteration == 0:
+            return None
+        if record.reason is not None and record.reason.code in _HAD_ITS_TURNS:
+            return None
+        return At(turn, record.iteration)
+
+    def _passed_on(self, node: Node, point: Position) -> bool:
+        """Whether a continue has ended the iteration."""
+        return isinstance(node, Step) and node.ends == "iteration" and self._ended_turn(node, point)
+
+    def done(self, point: Position) -> set[str]:
+        """What counts as done in the outermost block."""
+        return self._kept(_cut(point, -1))
 
     def _ended_turn(self, node: Step, point: Position) -> bool:
         record = self._known.step(newest(self._known, node, point.block))
@@ -183,8 +237,23 @@ class _Look:
         if point.node is None:
             return set()
         undone = {n.id for n in body if not is_done(self._known, n, point.block)}
+        undone |= {n.id for n in body if self._judged(n, body, undone, point)}
         anew = {name for n in undone for name in _after(body, n)} | undone
         return {n.id for n in body} - anew - set(_after(body, point.node))
+
+    def _judged(
+        self, node: Node, body: tuple[Node, ...], undone: set[str], point: Position
+    ) -> bool:
+        """Whether it is what a failed step said: a check, or a break out of what did not end."""
+        if not isinstance(node, Step) or node.id in undone:
+            return False
+        if point.node == _AS_IT_STANDS and node.ends == "loop" and self._ended_turn(node, point):
+            return True
+        of = {n.origin.path for n in body if n.id in undone and n.origin is not None}
+        if node.action is not Action.CHECK or node.origin is None or node.origin.path not in of:
+            return False
+        record = self._known.step(newest(self._known, node, point.block))
+        return record is None or record.verdict != "accept"
 
     def _node(self, point: Position) -> Node:
         return next(n for n in self._body(point.around) if n.id == point.node)

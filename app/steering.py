@@ -25,6 +25,7 @@ from app.errors import (
     SessionStillRuns,
     SessionUnknown,
 )
+from app.flow_positions import is_flow
 from app.keys import SessionRef, lock_name, name_of_lock
 from app.known import KnownOf
 from app.pictures import BUDGETS
@@ -33,7 +34,7 @@ from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, StepRecord
 from app.registry import Registry
-from app.rewinding import rewound
+from app.rewinding import gone_on, rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.transitions import Transitions
@@ -384,6 +385,9 @@ class Steering:
         if fields.get("status") != SessionStatus.FAILED:
             return {}
         program = self._registry.program(fields["program"])
+        if is_flow(program):
+            found = gone_on(program, KnownOf(self._store, ref))
+            return {**found._asdict(), "ended": fields["ended"]}
         finished, failed = self._reader.standing(ref, program)
         anew = decide.dependents(program, failed)
         again: list[JsonValue] = [dict(n) for n in decide.run_anew(program, anew, finished)]
