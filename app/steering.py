@@ -19,6 +19,7 @@ from app.errors import (
     InvalidDocument,
     LimitChanged,
     LimitUnknown,
+    PositionRefused,
     ProgramNewer,
     QuotaPassed,
     SessionChanged,
@@ -29,7 +30,8 @@ from app.flow_positions import is_flow
 from app.keys import SessionRef, lock_name, name_of_lock
 from app.known import KnownOf
 from app.pictures import BUDGETS
-from app.program import agents_of
+from app.positions import FIELD
+from app.program import agents_of, path_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, StepRecord
@@ -150,6 +152,8 @@ class Steering:
         }
         if by is not None:
             arguments |= {"by": by.address, "fence": by.fence}
+        if more.get("max_iterations"):
+            arguments["max_of"] = self._reached(ref)
         answer = self._look_and_run(ref, verb, arguments, after)
         looks = 1
         # It may have changed between the look and the call: look again at what runs anew.
@@ -162,8 +166,20 @@ class Steering:
     def _look_and_run(
         self, ref: SessionRef, verb: Control, arguments: dict[str, JsonValue], after: str | None
     ) -> Answer:
-        anew = self._anew(ref, verb) if after is None else self._after(ref, after)
+        if after is None:
+            anew = self._anew(ref, verb)
+        else:
+            anew = self._after(ref, after)
+            _check_ceiling(after, arguments.get("max_of"), anew.get("levels"))
         return self._transitions.run("control", ref, {**arguments, **anew})
+
+    def _reached(self, ref: SessionRef) -> str | None:
+        """The path of the loop for whose ceiling a session failed."""
+        fields = self._store.fields(ref)
+        if fields.get("status") != SessionStatus.FAILED or not fields.get("reason"):
+            return None
+        root = Reason.model_validate_json(fields["reason"]).root
+        return path_of(root.at) if root.code is ReasonCode.MAX_ITERATIONS and root.at else None
 
     def follow(
         self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
@@ -392,6 +408,15 @@ class Steering:
         anew = decide.dependents(program, failed)
         again: list[JsonValue] = [dict(n) for n in decide.run_anew(program, anew, finished)]
         return {"again": again, "ended": fields["ended"]}
+
+
+def _check_ceiling(after: str, loop: JsonValue, levels: JsonValue) -> None:
+    """Raises PositionRefused where the loop whose ceiling is raised is not opened there."""
+    if not isinstance(loop, str) or "/" not in loop or not isinstance(levels, list):
+        return
+    if loop not in [path_of(str(level["run"])) for level in levels if isinstance(level, dict)]:
+        way = f"max_iterations is for loop {loop!r}, which reached its ceiling"
+        raise PositionRefused(FIELD, after, f"{way}; leave `after` out, or name a point in it")
 
 
 def _limit_text(limit: Limit) -> str:

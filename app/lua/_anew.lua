@@ -82,7 +82,7 @@ end
 -- The next run of a loop opens where an older run stood, and goes on from it.
 local function open_at(block, level)
   local id = turn_address(block, level.node, run_of(block, level.node))
-  local max = block == '' and A.max_iterations or level.max
+  local max = raised_ceiling(id) or level.max
   local iteration = math.min(level.iteration, max)
   open_turn(id, {iteration = iteration, max = max, left = level.left,
     origin = {run = level.run, opened = level.iteration, kept = level.kept}})

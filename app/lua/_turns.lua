@@ -21,10 +21,16 @@ local function open_turn(id, turn)
   redis.call('ZADD', K.open, 0, id)
 end
 
+-- Whoever resumes a session may raise the ceiling of the loop that reached it; else of the outermost.
+local function raised_ceiling(id)
+  local meant = A.max_of and path_of(id) == A.max_of or not A.max_of and block_of(id) == ''
+  return meant and A.max_iterations or nil
+end
+
 local function open_loop(block, name, r, run, left, allowed)
   local id = turn_address(block, name, run)
   if load('turns', id) then return end
-  local max = allowed or (block == '' and A.max_iterations) or r.max
+  local max = allowed or raised_ceiling(id) or r.max
   if max > 0 and spent_up(0) then return end_spent() end
   open_turn(id, {iteration = math.min(1, max), max = max, left = left or r.retries})
   emit('loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})

@@ -1,5 +1,6 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, as_of?, ended?, max_iterations?,
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, as_of?, ended?,
+--    max_iterations? and max_of? (the loop whose ceiling that is; else the outermost),
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
 --    unclaimed? (only while no step was ever claimed)
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)

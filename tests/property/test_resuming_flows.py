@@ -7,8 +7,10 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from app.outcomes import Outcome
+from app.errors import PositionRefused
+from app.frontends import compile_document
 from app.program import Action, Loop, OnFail, Origin, Program, Step
+from leadhand.documents import Budget
 from tests.flows import ask, flow, llm, loop
 from tests.property.driving import Bench
 from tests.property.interpreter import Run, Said
@@ -63,3 +65,57 @@ def test_a_failed_flow_goes_on_with_the_step_that_failed(bench: Bench) -> None:
         assert session.status == whole.status
         assert session.given == whole.given, seed
     assert tried > 40
+
+
+def test_a_check_that_did_not_accept_is_asked_again(bench: Bench) -> None:
+    check = {"type": "check", "checker": {"command": "make test"}, "label": "verify"}
+    tree = compile_document(flow(loop(llm(label="work"), check, ask(), label="l")))
+    verdicts = iter(("retry", "accept"))
+
+    def say(address: str, step: Step) -> Said:
+        if step.action is Action.CHECK:
+            return Said("succeeded", next(verdicts))
+        if plain(address) == "l[1]/verify":
+            return Said("succeeded" if "~2" in address else "failed")
+        return Said("succeeded", "accept" if step.action is Action.BREAK else None)
+
+    session = Session(World.of(bench), tree, say)
+    assert session.go() == ["l[1]/work", "l[1]/verify-said", "l[1]/verify"]
+    session.world.engine.control(session.ref.id, "resume")
+    assert session.go() == ["l[1]/verify-said", "l[1]/verify", "l[1]/break3"]
+    assert session.given["l[1]/verify"]["arguments"]["verdict"] == "accept"
+    assert session.status == "completed"
+
+
+def test_a_flow_whose_budget_is_raised_goes_on_where_it_was(bench: Bench) -> None:
+    world = World.of(bench)
+    tree = compile_document(flow(loop(llm(label="a"), llm(label="b"), ask(), label="l")))
+    session = Session(world, tree, says_no, budget=Budget(steps=4))
+    assert session.go() == ["l[1]/a", "l[1]/b", "l[1]/break3", "l[2]/a"]
+    assert session.status == "failed"
+    world.engine.control(session.ref.id, "resume", budget=Budget(steps=6))
+    assert session.go() == ["l[2]/b", "l[2]/break3"]
+    world.engine.control(session.ref.id, "resume", budget=Budget(steps=100))
+    assert session.go(1) == ["l[3]/a"]
+
+
+def says_no(address: str, step: Step) -> Said:
+    return Said("succeeded", "retry" if step.action is Action.BREAK else None)
+
+
+def test_a_loop_that_had_its_turns_gets_them_anew_where_it_stands(bench: Bench) -> None:
+    world = World.of(bench)
+    inner = loop(llm(label="b"), ask(), label="in", maxIterations=2)
+    tree = compile_document(flow(loop(llm(label="a"), inner, label="out", maxIterations=3)))
+    once = ["out[1]/in[1]/b", "out[1]/in[1]/break2", "out[1]/in[2]/b", "out[1]/in[2]/break2"]
+    session = Session(world, tree, says_no)
+    assert session.go() == ["out[1]/a", *once]
+    world.engine.control(session.ref.id, "resume")
+    assert (session.go(), session.status) == (once, "failed")
+    world.engine.control(session.ref.id, "resume", max_iterations=3)
+    assert session.go() == [*once, "out[1]/in[3]/b", "out[1]/in[3]/break2"]
+    assert world.engine.session(session.ref.id).status == "failed"
+    world.engine.control(session.ref.id, "resume", after="out[1]/in[3]/break2", max_iterations=4)
+    assert session.go() == ["out[1]/in[4]/b", "out[1]/in[4]/break2"]
+    with pytest.raises(PositionRefused, match=r"out/in.* leave `after` out"):
+        world.engine.control(session.ref.id, "resume", after="out[1]/a", max_iterations=9)

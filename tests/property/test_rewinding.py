@@ -35,6 +35,7 @@ from app.program import (
 )
 from app.rewinding import Rewind, rewound
 from app.settings import Settings
+from leadhand.documents import Budget
 from tests.property.driving import Bench, loop, program, step
 from tests.property.interpreter import Run, Said
 from tests.property.random_programs import random_program
@@ -120,9 +121,13 @@ def _spoken(step: Step, place: str) -> Thread | None:
 class Session:
     """One session of a sequence, carried out a step at a time."""
 
-    def __init__(self, world: World, program: Program, say: Says) -> None:
+    def __init__(
+        self, world: World, program: Program, say: Says, budget: Budget | None = None
+    ) -> None:
         self.world, self.program, self.say = world, program, say
-        id_ = world.engine.start(program, About(kind="flow", name="x")).session
+        id_ = world.engine.start(
+            program, About(kind="flow", name="x", budget=budget or Budget())
+        ).session
         self.ref = SessionRef(id_, id_)
         self.did: list[str] = []
         self.given: dict[str, Any] = {}
