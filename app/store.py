@@ -374,11 +374,15 @@ class Store:
 def source(verb: str) -> str:
     """The whole text of a transition: the names of the keys, the foundation, the verb."""
     audits = ["_fsck"] if verb.startswith("fsck_") else []
-    files = [*_FOUNDATION, *_MORE.get(verb, ()), *audits, verb]
-    folder = resources.files("app") / "lua"
-    texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in files]
     head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()
-    return head + "\n".join(texts)
+    own = _text([*_MORE.get(verb, ()), *audits, verb])
+    # Lua takes 200 local names a function: the foundation and what is built on it are two.
+    return f"{head}{_text(_FOUNDATION)}\nreturn (function()\n{own}\nend)()\n"
+
+
+def _text(files: Sequence[str]) -> str:
+    folder = resources.files("app") / "lua"
+    return "\n".join((folder / f"{name}.lua").read_text(encoding="utf-8") for name in files)
 
 
 def _texts(found: object) -> list[str]:
