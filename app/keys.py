@@ -27,7 +27,8 @@ born       zset    ``address<child``: which step started it (ordered by name)
 holding    set     ``lock<owner``: the locks that it holds
 threads    hash    conversation, ``agent|identifier`` -> where its agent goes on with it (JSON)
 transcript  list   what was said, by whom, in order (JSON); the last 5,000 records
-diffs      hash    address of a doer -> what it changed in its folder (JSON, gzip, base64)
+diffs      hash    address of a doer -> what it changed in its folder (JSON, gzip, base64);
+                   of no address: the order in which they came, with their sizes (JSON)
 hooks      hash    delivery of a webhook -> event, tries, what the session was (JSON)
 =========  ======  ==================================================================
 

@@ -165,7 +165,7 @@ class Reader:
         """What each doer changed in its folder, in order; of one iteration, or of all."""
         ref = self._ref(session)
         start = number_of(cursor)
-        known = sorted(self._store.names(ref, "diffs"), key=by_number)
+        known = sorted(filter(None, self._store.names(ref, "diffs")), key=by_number)
         meant = [a for a in known if iteration is None or iteration_of(a) == iteration]
         shown = meant[start : start + limit]
         kept = self._store.values(ref, "diffs", shown)

@@ -62,7 +62,10 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
         for line in block(diff.patch):
             click.echo(line)
     if not found:
-        click.echo("no changes are kept: its folder is in no git repository, or nothing changed")
+        click.echo(
+            "no changes are kept: its folder is in no git repository, nothing changed, "
+            "or newer ones took their room (then its warnings say so)"
+        )
     return 0
 
 
