@@ -40,14 +40,32 @@ def end_of(program: Program, origin: str) -> str:
     return next(path for path, _, _ in reversed(made) if path.rpartition("/")[0] == block)
 
 
-def with_turns(path: str, segments: list[str]) -> list[str]:
-    """The node's path, with the iterations that were named.
+def with_turns(program: Program, path: str, segments: list[str]) -> list[str] | None:
+    """The node's path, with the iterations that were named; None where one is of no loop.
 
-    >>> with_turns("chapters/pages/page", ["0[2]", "1", "0"])
-    ['chapters[2]', 'pages', 'page']
+    The steps of a flat loop stand in the list of the loop itself: an iteration that is named at one
+    of them is the loop's.
     """
+    matches = [match for match in map(_SEGMENT.match, segments) if match]
+    numbers = [match.group(1) for match in matches]
+    turns = {depth: match.group(2) for depth, match in enumerate(matches) if match.group(2)}
     names = path.split("/")
-    turns = [match.group(2) or "" for match in map(_SEGMENT.match, segments) if match]
-    if len(turns) != len(names):
-        return names  # a flat loop's steps are counted in the list of the loop itself
-    return [name + turn for name, turn in zip(names, turns, strict=True)]
+    loops = _loops_around(program, names)
+    for at, place in loops.items():
+        if numbers[: len(place)] == place:
+            names[at] += turns.pop(len(place) - 1, "")
+    for at, place in reversed(loops.items()):
+        depth = len(place) - 1
+        if numbers[:depth] == place[:depth] and numbers[depth] != place[depth]:
+            names[at] += turns.pop(depth, "")
+    return None if turns else names
+
+
+def _loops_around(program: Program, names: list[str]) -> dict[int, list[str]]:
+    """Where the loops on the way to a node stand in the file."""
+    nodes = [program.node("/".join(names[: at + 1])) for at in range(len(names))]
+    return {
+        at: _NUMBERS.findall(node.origin.path)
+        for at, node in enumerate(nodes)
+        if isinstance(node, Loop) and node.origin is not None
+    }

@@ -15,7 +15,7 @@ from app.errors import PositionRefused
 from app.flow_positions import end_of, is_flow, steps_at, with_turns
 from app.origins import home_of
 from app.outcomes import Thread
-from app.program import Loop, Node, Program, path_of
+from app.program import Loop, Node, Program, Step, path_of
 from app.records import Origin, StepRecord, TurnRecord
 from app.standing import step_is_done, turn_is_done
 
@@ -89,12 +89,38 @@ def refuse(said: str, hint: str) -> NoReturn:
 def position_of(program: Program, said: str, known: Known) -> Position:
     """The point that is named. Raises PositionRefused where the session was never there."""
     found = list(_Walk(known, said).positions(program.body, (), _segments(program, said)))
-    return next((point for point in found if _is_done_at(program, known, point)), found[0])
+    newest_one, *older = found
+    if not older or _is_done_at(program, known, newest_one):
+        return newest_one
+    done = [point for point in older if _is_done_at(program, known, point)]
+    stands = _stands_at(program, known, newest_one)
+    if stands is not None:
+        ways = ", ".join(_address(program, known, point) for point in done) or "an earlier step"
+        refuse(said, f"in the newest iteration {stands}; name its address where it is done: {ways}")
+    return next(iter(done), newest_one)
+
+
+def _address(program: Program, known: Known, point: Position) -> str:
+    return newest(known, _node_at(program, point), point.block)
+
+
+def _node_at(program: Program, point: Position) -> Node:
+    return program.node(within(path_of(point.block), str(point.node)))
+
+
+def _stands_at(program: Program, known: Known, point: Position) -> str | None:
+    """How a node stands that has begun."""
+    node, address = _node_at(program, point), _address(program, known, point)
+    record: TurnRecord | StepRecord | None = known.turn(address)
+    if record is None and isinstance(node, Step):
+        record = known.step(address)
+    if record is None or record.state == "ready":
+        return None
+    return f"{address} is {record.state}"
 
 
 def _is_done_at(program: Program, known: Known, point: Position) -> bool:
-    path = within(path_of(point.block), str(point.node))
-    return is_done(known, program.node(path), point.block)
+    return is_done(known, _node_at(program, point), point.block)
 
 
 def is_done(known: Known, node: Node, block: str) -> bool:
@@ -133,7 +159,10 @@ def _in_file(program: Program, said: str, numbers: list[str]) -> list[str]:
         refuse(said, f"the flow's file has no step there, counted from 0; {_WAYS}")
     if len(found) > 1:
         refuse(said, f"several steps stand there: {', '.join(found)}; name its label or address")
-    return with_turns(end_of(program, found[0]), numbers)
+    named = with_turns(program, end_of(program, found[0]), numbers)
+    if named is None:
+        refuse(said, "an iteration is named where there is no loop; name it at the loop's step")
+    return named
 
 
 def _labels(program: Program) -> dict[str, list[str]]:

@@ -119,3 +119,36 @@ def test_a_loop_that_had_its_turns_gets_them_anew_where_it_stands(bench: Bench) 
     assert session.go() == ["out[1]/in[4]/b", "out[1]/in[4]/break2"]
     with pytest.raises(PositionRefused, match=r"out/in.* leave `after` out"):
         world.engine.control(session.ref.id, "resume", after="out[1]/a", max_iterations=9)
+
+
+def test_an_iteration_of_an_if_or_a_flat_loop_is_heeded(bench: Bench) -> None:
+    world = World.of(bench)
+    branch = {**ask("if"), "then": [llm(label="x")], "label": "which"}
+    flat = {"type": "startLoop", "label": "l"}
+    nested_one = flow(loop(branch, llm(label="y"), ask(), label="l"))
+    for document, said in (
+        (nested_one, "0[1]/0/0"),
+        (flow(flat, llm(), {"type": "endLoop"}), "1[1]"),
+    ):
+        session = Session(world, compile_document(document), says_yes_to_ifs)
+        done = session.go(7)
+        world.engine.control(session.ref.id, "stop")
+        session.resume(said)
+        at = done.index("l[1]/x" if "0/0" in said else "l[1]/llm2")
+        assert session.go(2) == done[at + 1 : at + 3]
+
+
+def says_yes_to_ifs(address: str, step: Step) -> Said:
+    if step.action is Action.DECIDE:
+        return Said("succeeded", "accept")
+    return says_no(address, step)
+
+
+def test_a_label_is_not_looked_for_before_the_iteration_in_which_it_failed(bench: Bench) -> None:
+    tree = compile_document(flow(loop(llm(label="a"), llm(label="b"), label="l"), attempts=1))
+    session = Session(World.of(bench), tree, failing(says_no, {"l[2]/b"}))
+    session.go()
+    with pytest.raises(PositionRefused, match=r"l~1\[2\]/b is failed; .*: l~1\[1\]/b"):
+        session.resume("b")
+    session.resume("l~1[1]/b")
+    assert session.go(2) == ["l[2]/a", "l[2]/b"]
