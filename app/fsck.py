@@ -7,7 +7,8 @@ be looked at: what is named was so at one moment, and nothing sound is touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from pydantic import JsonValue
@@ -16,6 +17,7 @@ from app.errors import SessionUnknown
 from app.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS, SessionRef
 from app.program import SCHEMA_VERSION
 from app.records import Answer, Found
+from app.states import ENDED
 from app.store import Store, Verb
 from app.store_audit import Kind
 from app.transitions import Carrier, Transitions
@@ -164,17 +166,25 @@ class Fsck:
     def _broker(self, *, repair: bool) -> Iterator[Found]:
         """Messages to sessions that are gone, and queues that nobody takes from."""
         taken = {queue for worker in self._workers() for queue in worker.queues}
-        for queue in self._carrier.strays(self._gone, drop=repair):
+        for queue in self._carrier.strays(partial(self._gone, taken), drop=repair):
             if queue.strays:
                 what = f"{_messages(queue.strays)} in {queue.name} for sessions that are gone"
+                what += "" if queue.name in taken else ", or that do not wait there"
                 yield Found(kind="message_stray", what=what, mended=repair)
             waiting = queue.depth - queue.strays
             if waiting > 0 and queue.name not in taken:
                 what = f"{_messages(waiting)} in {queue.name}, and no worker takes from it"
                 yield Found(kind="queue_unconsumed", what=what, mended=False)
 
-    def _gone(self, sessions: Sequence[str]) -> set[str]:
-        return set(sessions) - self._store.fields_of(sessions).keys()
+    def _gone(self, taken: Collection[str], queue: str, sessions: Sequence[str]) -> set[str]:
+        """Those that are no more; in a queue that nobody takes from, those elsewhere too.
+
+        Where a worker takes a message, it is refused and sent to the right place.
+        """
+        found = self._store.fields_of(sessions)
+        if queue in taken:
+            return set(sessions) - found.keys()
+        return {one for one in sessions if one not in found or _is_elsewhere(found[one][1], queue)}
 
 
 def _named(key: str, everywhere: str) -> _Key:
@@ -195,6 +205,17 @@ def _named(key: str, everywhere: str) -> _Key:
         return _Key(key, "list", of=name)
     kind, _, of = name.partition(":")
     return _Key(key, kind if kind in NAMED_PARTS and of else "unknown", of=of)
+
+
+def _is_elsewhere(fields: Mapping[str, str], queue: str) -> bool:
+    """Whether a session will take nothing from a queue: it has ended, or is at another place.
+
+    >>> at_far = {"status": "active", "place": "far"}
+    >>> _is_elsewhere(at_far, "agents@far"), _is_elsewhere(at_far, "agents@here")
+    (False, True)
+    """
+    place = queue.partition("@")[2]
+    return fields["status"] in ENDED or bool(place and place != fields["place"])
 
 
 def _messages(count: int) -> str:

@@ -49,6 +49,12 @@ def believed(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
     return [told.worker for told in found if now_ms <= told.until_ms]
 
 
+def taken_from(texts: Mapping[str, str]) -> set[str]:
+    """The queues of all workers, also of those that are gone."""
+    found = (inventory_of(name, text) for name, text in texts.items())
+    return {queue for told in found for queue in told.worker.queues}
+
+
 def forgotten(texts: Mapping[str, str], now_ms: int) -> list[str]:
     """The names of those that nobody looks for any more."""
     return [n for n, t in texts.items() if now_ms - inventory_of(n, t).until_ms > KEPT_MS]

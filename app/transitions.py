@@ -29,9 +29,12 @@ class Carrier(Protocol):
         """How many messages stand in each queue."""
 
     def strays(
-        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[Standing]:
-        """Every queue of the broker; messages to sessions that are gone are dropped if asked."""
+        """Every queue of the broker; messages to sessions that are gone are dropped if asked.
+
+        `gone` tells of a queue and sessions with messages there which of them are.
+        """
 
 
 class Standing(NamedTuple):

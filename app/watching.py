@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from app.inventories import taken_from
 from app.pictures import iso
 from app.reasons import Reason
 from app.records import StepRecord
@@ -81,7 +82,10 @@ class Watch:
         return _with_load(self._inventories(), self._running())
 
     def queues(self) -> list[QueueView]:
-        """Every queue that a worker takes from or that a step stands in, by name."""
+        """Every queue that a worker takes from or that a step stands in, by name.
+
+        And those of workers that are gone, while messages stand there.
+        """
         return self._queues(self._inventories(), self._running(), self._store.now_ms())
 
     def fleet(self) -> FleetView:
@@ -152,7 +156,9 @@ class Watch:
         waiting = list(self._waiting(now_ms))
         names = {queue for worker in workers for queue in worker.queues}
         names |= {one.queue for one in waiting} | {one.queue for one in running}
-        depths = self._depths(sorted(names))
+        left = taken_from(self._store.fleet().workers()) - names
+        depths = self._depths(sorted(names | left))
+        names |= {name for name in left if depths.get(name)}
         return [
             _queue_view(name, depths.get(name, 0), workers, running, waiting, now_ms)
             for name in sorted(names)

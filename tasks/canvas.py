@@ -55,7 +55,7 @@ class Canvas:
             return {}
 
     def strays(
-        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[Standing]:
         """Every queue with messages of ours; those for sessions that are gone are dropped if asked.
 

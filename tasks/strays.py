@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from app.transitions import Standing
@@ -16,7 +17,8 @@ BATCH, MOST = 200, 10_000
 #: What the names of our tasks begin with; others' messages may stand at the same broker.
 OURS = "leadhand."
 
-Gone = Callable[[Sequence[str]], set[str]]
+#: Of a queue and sessions with messages in it: those that will take none of them.
+Gone = Callable[[str, Sequence[str]], set[str]]
 
 
 def standing(channel: Any, gone: Gone, *, drop: bool) -> Iterator[Standing]:
@@ -30,7 +32,7 @@ def standing(channel: Any, gone: Gone, *, drop: bool) -> Iterator[Standing]:
         depth = strays = 0
         for priority in PRIORITIES:
             name = channel._q_for_pri(queue, priority)
-            ours, lost = _of(channel.client, name, gone, drop=drop)
+            ours, lost = _of(channel.client, name, partial(gone, queue), drop=drop)
             depth, strays = depth + ours, strays + lost
         if depth:
             yield Standing(queue, depth, strays)
@@ -49,7 +51,9 @@ def _queues(channel: Any) -> list[str]:
     return sorted(found)
 
 
-def _of(client: Any, name: str, gone: Gone, *, drop: bool) -> tuple[int, int]:
+def _of(
+    client: Any, name: str, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+) -> tuple[int, int]:
     ours = lost = start = 0
     while start < MOST:
         rows = client.lrange(name, start, start + BATCH - 1)

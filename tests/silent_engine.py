@@ -24,7 +24,7 @@ class NobodyThere:
         return {}
 
     def strays(
-        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[Standing]:
         return []
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from kombu import pools
 
+from app.submitting import About
 from app.views import Finding
 from tests.integration.fleet import RUNS, Fleet
+from tests.property.world import LOOP
 
 
 @pytest.fixture
@@ -47,13 +49,16 @@ def test_a_fleet_at_work_is_sound_and_goes_on(fleet: Fleet) -> None:
 def test_messages_for_nobody_are_found_and_dropped(fleet: Fleet) -> None:
     pools.reset()  # what this process declared before was lost when the server was emptied
     waits = fleet.loop("true", "true")
+    there = fleet.engine.start(LOOP, About("loop", "x", cwd="/f", place="far")).session
+    ended = fleet.engine.start(LOOP, About("loop", "x", cwd="/f", place="far")).session
+    fleet.engine.control(ended, "abort")
     arguments = (("00000000", "00000000", "do"), (waits, waits, "loop~1[1]/do"))
     for args in arguments:
         fleet.celery.send_task("leadhand.agent", args=args, queue="agents@far", priority=5)
     fleet.celery.send_task("other.task", args=["x"], queue="others")
     here = "agents@local"
     found = {(f.kind, f.what, f.mended) for f in audit(fleet)}
-    lost = "1 message in agents@far for sessions that are gone"
+    lost = "3 messages in agents@far for sessions that are gone, or that do not wait there"
     assert found == {
         ("message_stray", lost, False),
         ("queue_unconsumed", "1 message in agents@far, and no worker takes from it", False),
@@ -66,6 +71,7 @@ def test_messages_for_nobody_are_found_and_dropped(fleet: Fleet) -> None:
         "agents@far": 1, here: 1, "others": 1,
     }  # fmt: skip
     fleet.worker("one")
+    assert fleet.engine.session(there).status == "active"
     assert fleet.ended(waits).verdict == "accept"
     assert [f.what for f in audit(fleet)] == [
         "1 message in agents@far, and no worker takes from it"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
-from app.watching import LATELY
+from app.watching import LATELY, Watch
 from tests.integration.fleet import Fleet
 from tests.silent_engine import loop, silent_engine
 from tests.waiting import wait_until
@@ -83,6 +84,18 @@ def test_a_step_that_nobody_takes_grows_old_in_its_queue_and_is_overdue(store_ur
     assert fleet.ready.oldest_s is not None
     assert 3500 < fleet.ready.oldest_s <= 3600
     assert fleet.leases.count == 0
+
+
+def test_messages_that_a_worker_left_behind_are_seen_until_they_are_gone(
+    store_url: str,
+) -> None:
+    engine = silent_engine(store_url)
+    told = {"place": "far", "queues": ["agents@far", "checks@far"], "until_ms": 1}
+    engine.store.fleet().tell_of_worker("gone", json.dumps(told))
+    assert engine.watch.queues() == []
+    watch = Watch(engine.store, depths=lambda _: {"agents@far": 3}, workers=engine.workers)
+    (queue,) = watch.queues()
+    assert (queue.queue, queue.depth, queue.consumers) == ("agents@far", 3, 0)
 
 
 def test_a_lease_that_nobody_looks_after_is_overdue(store_url: str) -> None:

@@ -278,9 +278,11 @@ class Broker:
     def depths(self, queues: Sequence[str]) -> dict[str, int]:
         return dict.fromkeys(queues, 2)
 
-    def strays(self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool) -> list[Standing]:
-        lost = gone(self.sessions)
-        standing = Standing("agents@far", len(self.sessions), len(lost))
+    def strays(
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
+    ) -> list[Standing]:
+        lost = gone("agents@here", self.sessions)
+        standing = Standing("agents@here", len(self.sessions), len(lost))
         if drop:
             self.sessions = [one for one in self.sessions if one not in lost]
         return [standing]

@@ -52,7 +52,7 @@ class World:
         return dict.fromkeys(queues, 0)
 
     def strays(
-        self, gone: Callable[[Sequence[str]], set[str]], *, drop: bool
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[Standing]:
         return []
 
