@@ -322,6 +322,33 @@ def test_a_session_that_also_waits_for_a_time_goes_on_by_itself(engine, hooks, a
     assert hooks.due(9) == []
 
 
+def test_many_questions_are_looked_at_once_not_at_each_answer(engine, hooks, at, redis_client):
+    others = [f"q{n}" for n in range(150)]
+    ref = people(engine, at, "one", *others)
+    fences = {name: asked(engine, ref, name) for name in ("one", *others)}
+    assert only(hooks.due(9))
+    with redis_client.monitor() as monitor:
+        yes = Outcome(word="succeeded", text="yes")
+        engine.answer(ref, "q149", yes, fence=fences["q149"], by="me")
+        redis_client.echo("that was all")
+        told = iter(lambda: str(monitor.next_command()["command"]), "ECHO that was all")
+        commands = list(told)
+    assert any("q149" in command for command in commands)
+    assert not any("q148" in command for command in commands)
+    assert only(hooks.due(9))
+
+
+def test_a_time_among_many_questions_is_found(engine, hooks, at):
+    others = [f"q{n:03}" for n in range(150)]
+    ref = people(engine, at, "one", *others)
+    for name in ("one", *others[:-1]):
+        asked(engine, ref, name)
+    fence = asked(engine, ref, others[-1], on="wait")
+    assert hooks.due(9) == []
+    engine.answer(ref, others[-1], Outcome(word="succeeded"), fence=fence, by="me")
+    assert only(hooks.due(9))
+
+
 def test_what_waits_anew_tells_anew(engine, hooks, at, clock):
     ref = people(engine, at, "one", "two", needs=("one",))
     fence = asked(engine, ref, "one")
