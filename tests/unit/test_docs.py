@@ -80,3 +80,43 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), f"{link} leads nowhere"
         assert not anchor or anchor in headings(target), f"{link} names no heading"
+
+
+def measured(*workloads: str) -> Iterator[list[float]]:
+    """Steps a second, commands, round trips and bytes of these, as docs/benchmarks.md has them."""
+    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    for workload in workloads:
+        (row,) = re.findall(rf"^\| {workload} \| (\d.*\| .*) \|$", text, re.MULTILINE)
+        cells = row.split(" | ")
+        yield [float(cells[n]) for n in (0, 7, 8, 9)]
+
+
+def told_of_size() -> str:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    return text.partition("\n## Size\n")[2]
+
+
+@pytest.mark.parametrize("workloads", [("W1", "W2"), ("A", "W2m")])
+def test_what_a_step_costs_is_told_as_it_was_measured(workloads: tuple[str, str]) -> None:
+    (row,) = re.findall(rf"\({', '.join(workloads)}\) \| (.*) \|", told_of_size())
+    found = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", row)]
+    commands, round_trips, size = zip(*[one[1:] for one in measured(*workloads)], strict=True)
+    limits = [round(f(commands)) for f in (min, max)]
+    assert found[:2] == limits
+    assert found[2:-2] == [round(f(round_trips), 1) for f in (min, max)]
+    assert found[-2:] == pytest.approx([f(size) / 1000 for f in (min, max)], abs=0.1)
+
+
+def test_how_fast_loops_turn_is_told_as_it_was_measured() -> None:
+    (quick, *_), (slow, *_) = measured("W2", "W2m")
+    assert f"{quick:.0f} steps a second where all are quick, {slow:.0f} with a" in told_of_size()
+
+
+def test_what_a_process_takes_is_told_as_it_was_measured() -> None:
+    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    (figures,) = re.findall(r"its process \| ([\d, ]+) MB \(fair shares (.*?) MB\)", text)
+    worker, process, arbiter, api = figures[0].split(", ")
+    size = told_of_size()
+    assert f"{worker} MB resident, and {process} MB for each process of its pool" in size
+    assert f"{arbiter} MB resident for gunicorn's arbiter and {api} MB for each process" in size
+    assert size.count(f"{figures[1]} MB") == 3
