@@ -14,7 +14,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-fast test-slow faults bench chaos fmt docs lock clean
+.PHONY: help setup setup-dev agents demo check test test-fast test-slow faults fuzz bench chaos fmt docs lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,12 @@ test-slow: setup-dev agents ## the tests that take minutes, which `make test` le
 
 faults: setup-dev ## plant faults in the state machine; the properties must catch each one
 	$(PY) -m pytest -n $(WORKERS) -m faults
+
+FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbelow(2**32))"))
+
+fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind by SEED (any), with tokens that may all or little
+	@seed=$(FUZZ_SEED); echo "SEED=$$seed"; $(PY) -m pytest -n $(WORKERS) --timeout 1800 tests/contract/test_description.py \
+	  -k "as_it_is_described or only_read" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
 
 bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)

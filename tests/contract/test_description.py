@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from api import create_app
@@ -21,6 +24,8 @@ from tests.memory_engine import MemoryEngine
 HERE = Path(__file__).parent
 #: As many at least are told of.
 OPERATIONS = 20
+#: How long requests may be made up; `make fuzz` makes up many.
+LONG_S = 1800
 SCHEMATHESIS = "from schemathesis.cli import schemathesis; schemathesis()"
 
 
@@ -100,21 +105,55 @@ def test_the_page_holds_every_operation_and_needs_nothing_from_elsewhere(flask):
     assert page.links - {f"#{one}" for one in inner} == {"openapi.json"}
 
 
-@pytest.mark.timeout(240)
-def test_the_served_api_answers_as_it_is_described(tmp_path, store_url, broker_url):
-    work = tmp_path / "api"
+@pytest.fixture
+def effort(request: pytest.FixtureRequest) -> list[str]:
+    """The same few requests each time, unless `make fuzz` asks for others."""
+    seed = request.config.getoption("--api-seed", default=None)
+    if seed is None:
+        return ["--max-examples", "7", "--generation-deterministic"]
+    return ["--max-examples", request.config.getoption("--api-examples"), "--seed", seed]
+
+
+@contextmanager
+def served(folder: Path, store_url: str, broker_url: str) -> Iterator[str]:
+    """An API of its own, in whose log stands no traceback in the end."""
+    work = folder / "api"
     work.mkdir()
     with running(work, store_url, LEADHAND_BROKER_URL=broker_url) as url:
-        found = subprocess.run(
-            [
-                *(sys.executable, "-P", "-c", SCHEMATHESIS),
-                *("--config-file", str(HERE / "schemathesis.toml")),
-                *("run", f"{url}/openapi.json", "--checks", "all", "--max-examples", "7"),
-                *("--header", f"Authorization: Bearer {TOKEN}", "--request-timeout", "10"),
-                *("--generation-deterministic", "--no-color"),
-            ],
-            cwd=tmp_path, capture_output=True, text=True, timeout=220, check=False,
-        )  # fmt: skip
+        yield url
         log = (work / "log").read_text()
-    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
     assert "Traceback" not in log, log[-4000:]
+
+
+def probe(url: str, token: str, folder: Path, options: list[str]) -> str:
+    """What schemathesis says of an API that answers as it describes itself to this token."""
+    found = subprocess.run(
+        [
+            *(sys.executable, "-P", "-c", SCHEMATHESIS),
+            *("--config-file", str(HERE / "schemathesis.toml")),
+            *("run", f"{url}/openapi.json", "--checks", "all", "--no-color", *options),
+            *("--header", f"Authorization: Bearer {token}", "--request-timeout", "10"),
+        ],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
+    return found.stdout
+
+
+@pytest.mark.timeout(LONG_S)
+def test_the_served_api_answers_as_it_is_described(tmp_path, store_url, broker_url, effort):
+    with served(tmp_path, store_url, broker_url) as url:
+        probe(url, TOKEN, tmp_path, effort)
+
+
+@pytest.mark.timeout(LONG_S)
+def test_it_does_so_to_a_token_that_may_only_read(tmp_path, store_url, broker_url, effort):
+    with served(tmp_path, store_url, broker_url) as url, httpx2.Client(trust_env=False) as client:
+        made = client.post(
+            f"{url}/v1/tokens",
+            json={"name": "reader", "scopes": ["read"]},
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        ).json()
+        probe(url, made["token"], tmp_path, [*effort, "--phases", "fuzzing"])
+        left = client.get(f"{url}/v1/sessions", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert left.json()["items"] == [], "a reader began something"
