@@ -16,14 +16,14 @@ from app.answering import give_answer
 from app.catalog import Catalog
 from app.conversations import Said, said_until
 from app.errands import look_at_child, run_errand
-from app.errors import SpecForeign, StoreAway
+from app.errors import LeadhandError, SpecForeign, StoreAway
 from app.explaining import Explainer
 from app.fsck import Fsck
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.outcomes import Busy, Outcome, Thread, Usage
-from app.program import SCHEMA_VERSION, Program, Step, block_of, path_of, turn_of
+from app.program import SCHEMA_VERSION, Action, Program, Step, block_of, path_of, turn_of
 from app.progress import standing_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -38,7 +38,7 @@ from app.steering import Control, Seen, SeenLimit, Steering
 from app.store import Store
 from app.submitting import About, Submitting
 from app.tokens import Tokens
-from app.transcript import records_of
+from app.transcript import UNANSWERED, question_of, records_of
 from app.transitions import Carrier, Transitions
 from app.views import SessionView
 from app.watching import Watch
@@ -319,7 +319,8 @@ class Engine:
         }
         if child is not None:
             arguments |= {"child": child.id, "child_base": self.store.keys.base(child)}
-        answer = self.transitions.run("park", work.ref, arguments)
+        said = question_of(work.step, work.grant.address, question, attempt=work.grant.attempt)
+        answer = self.transitions.run("park", work.ref, arguments, said=said)
         self.transitions.dispatch(work.ref, answer)
         return answer
 
@@ -361,7 +362,8 @@ class Engine:
     def expire(self, ref: SessionRef, address: str) -> Answer:
         """A lease or a parked step's time is over."""
         arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
-        answer = self.transitions.run("expire", ref, arguments)
+        said = self._unanswered(ref, address) if address else []
+        answer = self.transitions.run("expire", ref, arguments, said=said)
         self.transitions.dispatch(ref, answer)
         if answer.word == "look" and answer.child is not None and answer.fence is not None:
             look_at_child(self, ref, address, child=answer.child, fence=answer.fence)
@@ -375,6 +377,19 @@ class Engine:
         if queue not in known:
             known.update(self._carrier.depths([queue]))
         return known.get(queue, 0)
+
+    def _unanswered(self, ref: SessionRef, address: str) -> list[str]:
+        """What the transcript is told should a question's time be over."""
+        try:
+            program = self._program_at(ref, address)
+        except StoreAway:
+            raise
+        except LeadhandError:
+            return []  # it was forgotten meanwhile
+        if not program.has(path_of(address)):
+            return []
+        step = program.step(address)
+        return records_of(step, address, UNANSWERED) if step.action is Action.HUMAN else []
 
     def _program_at(self, ref: SessionRef, address: str) -> Program:
         """The session's program; looked at again where it has no such step."""

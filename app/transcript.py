@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from app.outcomes import Outcome, Usage
 from app.program import Action, Step, iteration_of
+from app.reasons import Reason, ReasonCode
 from app.texts import cut
 from app.views import TranscriptEntry
 
@@ -15,6 +16,13 @@ from app.views import TranscriptEntry
 TEXT = 8000
 #: What the script knows, or the reader: where the record stands, and when it was written.
 _LATER = {"seq", "at"}
+#: Steps of a flow whose outcome is noted although nobody speaks in them.
+_JUDGING = (Action.BREAK, Action.DECIDE, Action.CHECK)
+_TOLD = ("subflow",)
+#: What comes of a question whose time is over.
+UNANSWERED = Outcome(
+    word="failed", reason=Reason(code=ReasonCode.DEADLINE, text="nobody answered in time")
+)
 
 
 def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) -> list[str]:
@@ -26,25 +34,56 @@ def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) 
     ]
 
 
+def question_of(step: Step, address: str, question: JsonValue, *, attempt: int = 0) -> list[str]:
+    """The record (JSON) of a question that a person is asked; none where there is none."""
+    if step.action is not Action.HUMAN or not isinstance(question, str) or not question:
+        return []
+    entry = _entry(_about(step, address, attempt), "note", question)
+    return [entry.model_dump_json(exclude_defaults=True, exclude=_LATER)]
+
+
 def _entries(
     step: Step, outcome: Outcome, about: Mapping[str, JsonValue]
 ) -> Iterator[TranscriptEntry]:
     is_human = step.action is Action.HUMAN
     speaks = step.action is Action.AGENT or outcome.prompt is not None or step.conversation
-    if outcome.word == "skipped" or not (speaks or is_human):
+    if outcome.word == "skipped":
         return
-    if outcome.prompt is not None:
-        yield _entry(about, "note" if is_human else "user", outcome.prompt)
-    if outcome.text:
+    if not (speaks or is_human):
+        yield from _noted(step, outcome, about)
+        return
+    # A question was written down when it was asked.
+    if outcome.prompt is not None and not is_human:
+        yield _entry(about, "user", outcome.prompt)
+    forgets = outcome.thread is not None and outcome.thread.id is None
+    if outcome.text and not (forgets and step.action is Action.TOOL):
         role = "human" if is_human else "assistant"
         entry = _entry(about, role, outcome.text)
         yield entry.model_copy(update={"verdict": outcome.verdict} | _used(outcome.usage))
     if outcome.word == "failed":
-        why = outcome.reason.text if outcome.reason else "it failed"
-        used = {} if outcome.text else _used(outcome.usage)
-        yield _entry(about, "note", f"failed: {why}").model_copy(update=used)
-    if outcome.thread is not None and outcome.thread.id is None:
+        yield _failed(outcome, about)
+    if outcome.thread is not None and forgets:
         yield _entry(about, "note", f"conversation {outcome.thread.conversation} is forgotten")
+
+
+def _noted(
+    step: Step, outcome: Outcome, about: Mapping[str, JsonValue]
+) -> Iterator[TranscriptEntry]:
+    """What a flow's scripts decided and found, and how its subflows ended."""
+    if step.origin is None or not (step.action in _JUDGING or step.origin.kind in _TOLD):
+        return
+    if step.action is Action.CHILD or outcome.word != "succeeded":
+        if outcome.word == "failed" and step.action is not Action.CHILD:
+            yield _failed(outcome, about)
+        return
+    entry = _entry(about, "note", outcome.text or str(outcome.verdict or "done"))
+    yield entry.model_copy(update={"verdict": outcome.verdict})
+
+
+def _failed(outcome: Outcome, about: Mapping[str, JsonValue]) -> TranscriptEntry:
+    why = outcome.reason.text if outcome.reason else "it failed"
+    used = {} if outcome.text else _used(outcome.usage)
+    return _entry(about, "note", f"failed: {why}").model_copy(update=used)
 
 
 def _entry(about: Mapping[str, JsonValue], role: str, text: str) -> TranscriptEntry:
@@ -84,23 +123,28 @@ def _used(usage: Usage | None) -> dict[str, JsonValue]:
 
 def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]:
     """The transcript for people to read, part by part."""
-    yield f"# {title}\n"
+    yield f"# {_in_one_line(title)}\n"
     for entry in entries:
         yield f"\n## {entry.seq}. {_headline(entry)}\n\n{_quoted(entry.text)}\n"
 
 
 def _headline(entry: TranscriptEntry) -> str:
     who = "|".join(part for part in (entry.agent, entry.identifier) if part)
-    parts = [entry.label, entry.role + (f" ({who})" if who else "")]
+    parts = [_in_one_line(entry.label), entry.role + (f" ({_in_one_line(who)})" if who else "")]
     if entry.index is not None:
         parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
-        parts.append(f"iteration {entry.iteration}")
+        parts.append(f"iteration {entry.iteration} at {entry.address}")
     if entry.verdict is not None:
         parts.append(entry.verdict)
     if entry.cost_usd is not None:
         parts.append(f"${entry.cost_usd:.4f}")
     return " · ".join([*parts, entry.at])
+
+
+def _in_one_line(text: str) -> str:
+    """A name so that nothing in it begins a line of ours."""
+    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

@@ -39,6 +39,7 @@ local function parked()
     finish(address, step, 'succeeded', nil, nil, '')
   else
     local reason = {code = 'deadline', at = address, text = 'nobody answered in time'}
+    write_transcript(address)
     finish(address, step, 'failed', nil, reason, '')
   end
   return 'woken'

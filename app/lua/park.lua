@@ -24,6 +24,7 @@ step.parked = {on = A.on, until_ms = A.until_ms or now, child = A.child, questio
 save('steps', address)
 redis.call('ZREM', K.running, address)
 free_locks(address)
+write_transcript(address)
 redis.call('ZADD', K.parked, 0, address)
 redis.call('ZADD', G.leases, step.parked.until_ms, member(address))
 emit('step.parked', address, {on = A.on, until_ms = step.parked.until_ms, fence = step.fence})

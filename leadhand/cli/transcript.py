@@ -75,7 +75,7 @@ def _shown(entry: TranscriptEntry) -> Iterator[str]:
     if entry.index is not None:
         parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
-        parts.append(f"iteration {entry.iteration}")
+        parts.append(f"iteration {entry.iteration} at {plain(entry.address)}")
     if entry.verdict is not None:
         parts.append(entry.verdict)
     if entry.cost_usd is not None:

@@ -230,3 +230,19 @@ def test_a_child_that_may_use_less_than_its_parent_has_left_keeps_its_limit(worl
     parent = family_with(world, kid, cost_usd=2.0)
     child = born(world, parent, world.grant(parent, "kid"))
     assert world.engine.session(child.id).budget["cost_usd"].limit == 0.5
+
+
+def test_a_question_stands_in_the_transcript_when_it_is_asked(world: World) -> None:
+    ask = Step(id="ask", action=Action.HUMAN, timeout_s=60, inputs={"question": "May I?"})
+    id_ = world.engine.start(Program(body=(ask,)), About(kind="loop", name="x")).session
+    ref = SessionRef(id_, id_)
+    assert park(world.engine, world.engine.work(ref, world.grant(ref, "ask"))) is None
+
+    def said() -> list[str]:
+        page = world.engine.transcript(id_, limit=10, cursor=None)
+        return [entry.text for entry in page.items]
+
+    assert said() == ["May I?"]
+    world.later(61_000)
+    assert world.engine.session(id_).status == "failed"
+    assert said() == ["May I?", "failed: nobody answered in time"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from app.outcomes import Outcome, Thread, Usage
 from app.program import Action, Step
 from app.reasons import Reason, ReasonCode
-from app.transcript import TEXT, as_markdown, records_of
+from app.transcript import TEXT, as_markdown, question_of, records_of
 from app.views import TranscriptEntry
 
 ADDRESS = "outer~1[2]/inner~1[3]/ask"
@@ -59,7 +61,26 @@ def test_a_failure_is_noted_with_what_it_cost():
 def test_a_person_answers_a_question():
     outcome = Outcome(word="succeeded", prompt="May I?", text="yes")
     roles = [(record["role"], record["text"]) for record in said(step(Action.HUMAN), outcome)]
-    assert roles == [("note", "May I?"), ("human", "yes")]
+    assert roles == [("human", "yes")]
+    (asked,) = map(json.loads, question_of(step(Action.HUMAN), ADDRESS, "May I?"))
+    assert (asked["role"], asked["text"], asked["address"]) == ("note", "May I?", ADDRESS)
+    assert question_of(step(Action.WAIT), ADDRESS, None) == []
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"), [("break", "break"), ("decide", "if"), ("check", "check"),
+                         ("tool", "subflow")],
+)  # fmt: skip
+def test_what_a_flows_scripts_and_subflows_came_to_is_noted_once(action: str, kind: str):
+    origin = {"path": "steps[1]", "kind": kind, "index": 2, "total": 3}
+    decided = step(Action(action), origin=origin)
+    (note,) = said(decided, Outcome(word="succeeded", verdict="accept", text="2 of 2"))
+    assert (note["role"], note["text"], note["verdict"]) == ("note", "2 of 2", "accept")
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="no such program")
+    (note,) = said(decided, Outcome(word="failed", reason=reason))
+    assert note["text"] == "failed: no such program"
+    child = step(Action.CHILD, origin=origin)
+    assert said(child, Outcome(word="succeeded", text="x")) == []
 
 
 def test_a_checker_agent_speaks_and_a_command_does_not():
@@ -76,7 +97,7 @@ def test_a_checker_agent_speaks_and_a_command_does_not():
 def test_a_forgotten_conversation_is_noted():
     thread = Thread(conversation="claude|main")
     forget = step(Action.TOOL, conversation="claude|main")
-    (note,) = said(forget, Outcome(word="succeeded", thread=thread))
+    (note,) = said(forget, Outcome(word="succeeded", thread=thread, text="forgotten"))
     assert note["text"] == "conversation claude|main is forgotten"
 
 
@@ -88,11 +109,11 @@ def test_a_long_text_is_cut_and_says_so():
 
 def test_markdown_keeps_headings_of_a_text_apart_from_its_own():
     entry = TranscriptEntry(
-        seq=1, at="2026-11-21", address=ADDRESS, label="Ask", role="assistant",
+        seq=1, at="2026-11-21", address=ADDRESS, label="A\n# sk", role="assistant",
         text="# Mine\n\nyes", agent="claude", identifier="main", iteration=3, verdict="accept",
         cost_usd=0.5,
     )  # fmt: skip
     assert "".join(as_markdown("Flow: x", iter([entry]))) == (
-        "# Flow: x\n\n## 1. Ask · assistant (claude|main) · iteration 3 · accept · $0.5000 ·"
-        " 2026-11-21\n\n> # Mine\n>\n> yes\n"
+        "# Flow: x\n\n## 1. A # sk · assistant (claude|main) · iteration 3 at"
+        " outer~1[2]/inner~1[3]/ask · accept · $0.5000 · 2026-11-21\n\n> # Mine\n>\n> yes\n"
     )
