@@ -192,8 +192,19 @@ class _Walk:
         if not isinstance(node, Loop):
             refuse(self._said, f"{segments[0]!r} is a step; only loops have something in them")
         turn = f"{place}~{run or self._known.run(place)}"
+        if turn not in self._counting(place):
+            again = f"{node.id!r} has run again since {turn!r}, or is about to"
+            refuse(self._said, f"{again}; name something that still counts as done")
         for at in self._iterations(turn, iteration):
             yield from self.positions(node.body, (*around, self._at(turn, at)), segments[1:])
+
+    def _counting(self, place: str) -> Iterator[str]:
+        """The newest run of a loop, and those that it goes on from."""
+        turn: str | None = f"{place}~{self._known.run(place)}"
+        while turn is not None:
+            yield turn
+            record = self._known.turn(turn)
+            turn = record.origin.run if record is not None and record.origin else None
 
     def _last(
         self, node: Node, around: tuple[At, ...], place: str, run: int | None, iteration: int | None

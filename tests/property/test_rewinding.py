@@ -372,6 +372,19 @@ def test_a_session_that_runs_or_has_completed_is_not_sent_back(bench: Bench) -> 
         session.resume("a")
 
 
+def test_what_was_undone_by_going_back_is_no_point_any_more(bench: Bench) -> None:
+    world = World.of(bench)
+    tree = program(step("a"), step("b"), step("c"), loop("l", step("x"), step("y"), turns=2))
+    session = stopped(world, 4, tree)
+    session.resume("a")
+    session.go(1)
+    world.engine.control(session.ref.id, "stop")
+    with pytest.raises(PositionRefused, match=r"'l' has run again since 'l~1', or is about to"):
+        session.resume("l~1[1]/x")
+    world.engine.control(session.ref.id, "resume")
+    assert session.go() == ["c", "l[1]/x", "l[1]/y", "l[2]/x", "l[2]/y"]
+
+
 def test_what_stands_beside_the_point_goes_on_where_it_is(bench: Bench) -> None:
     world = World.of(bench)
     tree = program(step("a"), step("b"), step("beside", needs=()), step("z", needs=("b", "beside")))
