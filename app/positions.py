@@ -95,12 +95,13 @@ def position_of(program: Program, said: str, known: Known) -> Position:
     done = [point for point in older if _is_done_at(program, known, point)]
     stands = _stands_at(program, known, newest_one)
     if stands is not None:
-        ways = ", ".join(_address(program, known, point) for point in done) or "an earlier step"
+        ways = ", ".join(address_of(program, known, point) for point in done) or "an earlier step"
         refuse(said, f"in the newest iteration {stands}; name its address where it is done: {ways}")
     return next(iter(done), newest_one)
 
 
-def _address(program: Program, known: Known, point: Position) -> str:
+def address_of(program: Program, known: Known, point: Position) -> str:
+    """The address of the node that was done last."""
     return newest(known, _node_at(program, point), point.block)
 
 
@@ -110,7 +111,7 @@ def _node_at(program: Program, point: Position) -> Node:
 
 def _stands_at(program: Program, known: Known, point: Position) -> str | None:
     """How a node stands that has begun."""
-    node, address = _node_at(program, point), _address(program, known, point)
+    node, address = _node_at(program, point), address_of(program, known, point)
     record: TurnRecord | StepRecord | None = known.turn(address)
     if record is None and isinstance(node, Step):
         record = known.step(address)

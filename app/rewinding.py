@@ -17,6 +17,7 @@ from app.positions import (
     At,
     Known,
     Position,
+    address_of,
     home,
     is_done,
     newest,
@@ -43,6 +44,8 @@ class Rewind(NamedTuple):
     levels: list[JsonValue]
     #: Where each conversation goes on; None leaves them as they are.
     threads: dict[str, str] | None
+    #: The address of what was named.
+    after: str | None = None
 
 
 def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
@@ -52,7 +55,8 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     point where the session never was, or that nothing can follow.
     """
     look = _Look(program, known, said)
-    point = look.settled(position_of(program, said, known))
+    named = position_of(program, said, known)
+    point = look.settled(named)
     if not failed and look.stands_at(point):
         return None
     anew = look.anew(point)
@@ -61,7 +65,12 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     run = {node.id for node in program.body} - done if failed else anew
     beside = {node.id for node in program.body} - run
     threads = threads_at(program, known, look.all_kept(point, beside))
-    return Rewind(_joins(program.body, run, done), look.levels(point), threads)
+    return Rewind(
+        _joins(program.body, run, done),
+        look.levels(point),
+        threads,
+        address_of(program, known, named),
+    )
 
 
 def gone_on(program: Program, known: Known) -> Rewind:

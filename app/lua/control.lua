@@ -1,5 +1,5 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
--- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, as_of?, ended?,
+-- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, after?, as_of?, ended?,
 --    max_iterations? and max_of? (the loop whose ceiling that is; else the outermost),
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
 --    unclaimed? (only while no step was ever claimed)
@@ -63,7 +63,7 @@ if not allowed then answer.status = S.status return reply('refused') end
 
 local function to(status)
   set_status(status, A.reason)
-  emit('session.status', '', {status = status, reason = A.reason})
+  emit('session.status', '', {status = status, reason = A.reason, after = A.after})
 end
 
 -- Also where the root is closing already: the last word on how a session ends is the caller's.

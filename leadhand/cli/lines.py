@@ -136,7 +136,9 @@ def _session_sentence(event: Event) -> str | None:
         return None
     why = reason_text(event.fields.get("reason"))
     verb = "ended" if event.type == "session.ended" else "is"
-    return f"session {verb} {plain(status)}" + (f": {why}" if why else "")
+    after = event.fields.get("after")
+    where = f" after {plain(after)}" if isinstance(after, str) else ""
+    return f"session {verb} {plain(status)}{where}" + (f": {why}" if why else "")
 
 
 def _loop_sentence(picture: Picture, event: Event) -> str | None:

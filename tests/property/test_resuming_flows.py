@@ -10,7 +10,10 @@ from hypothesis import settings
 from app.errors import PositionRefused
 from app.frontends import compile_document
 from app.program import Action, Loop, OnFail, Origin, Program, Step
+from leadhand.cli.lines import sentence
+from leadhand.cli.picture import Picture
 from leadhand.documents import Budget
+from leadhand.views import Event
 from tests.flows import ask, flow, llm, loop
 from tests.property.driving import Bench
 from tests.property.interpreter import Run, Said
@@ -151,4 +154,11 @@ def test_a_label_is_not_looked_for_before_the_iteration_in_which_it_failed(bench
     with pytest.raises(PositionRefused, match=r"l~1\[2\]/b is failed; .*: l~1\[1\]/b"):
         session.resume("b")
     session.resume("l~1[1]/b")
+    assert session.go(1) == ["l[2]/a"]
+    session.world.engine.control(session.ref.id, "stop")
+    session.resume("b")
+    told = [e.model_dump() for e in session.world.engine.events(session.ref.id, limit=1000)]
+    events = [Event.model_validate(event) for event in told if "after" in event["fields"]]
+    sentences = [sentence(Picture(session.ref.id), event) for event in events]
+    assert sentences == ["[0:00] session is active after l~1[1]/b"] * 2
     assert session.go(2) == ["l[2]/a", "l[2]/b"]
