@@ -99,6 +99,8 @@ class _Entry:
         self._linger_s = linger_s
         self._say = say
         self._said = ""
+        #: The start that is our own; empty until there is one.
+        self._attempt = ""
 
     @contextmanager
     def at_work(self, give_up: float) -> Iterator[int]:
@@ -144,12 +146,15 @@ class _Entry:
     def _watch(self) -> str:
         """Tell how the start goes; which start it is."""
         start = _texts(self.home / "start.json")
-        self._tell(start.get("stage", ""))
-        return start.get("attempt", "")
+        attempt, stage = start.get("attempt", ""), start.get("stage", "")
+        if stage and attempt != self._attempt:
+            stage = f"waiting for the services that another command starts here: {stage}"
+        self._tell(stage)
+        return attempt
 
     def _start(self, lock: int) -> str:
         """Start a supervisor that holds our lock, and leave it to itself."""
-        attempt = secrets.token_hex(8)
+        attempt = self._attempt = secrets.token_hex(8)
         self._tell("starting the services of this folder")
         with home_folder.fit(self.home):
             (self.home / "run.json").unlink(missing_ok=True)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 import redis
 
+from leadhand import locks
 from leadhand.embedded import Connection, ensure
 from leadhand.settings import environment
 from leadhand.start_errors import FolderUnfit, StackElsewhere, StackNotStarted
@@ -115,6 +116,18 @@ def test_starts_say_how_they_go(join: Join):
     join(say=said.append)
     assert said[0] == "starting the services of this folder"
     assert "starting the API and a worker" in said
+
+
+def test_who_waits_for_another_command_s_start_says_so(join: Join, home: Path):
+    home.mkdir()
+    starting = locks.open_lock(home / "supervisor.lock")
+    assert locks.take(starting)
+    (home / "start.json").write_text(json.dumps({"attempt": "theirs", "stage": "starting Redis"}))
+    said: list[str] = []
+    with pytest.raises(StackNotStarted, match="not in time"):
+        join(say=said.append, patience_s=0.3)
+    os.close(starting)
+    assert said == ["waiting for the services that another command starts here: starting Redis"]
 
 
 def test_ten_commands_at_once_start_one_stack(join: Join, folder: Path):
