@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import ValidationError
 
@@ -168,14 +168,13 @@ class Explainer:
         limits = (ReasonCode.BUDGET, ReasonCode.CIRCUIT_OPEN)
         if any(link.code in limits for link in links):
             return self._spent(fields)
-        loops = [link.at for link in links if link.code is ReasonCode.MAX_ITERATIONS and link.at]
-        return self._more_turns(ref, loops)
+        return self._more_turns(ref, links[-1]) if links else ""
 
-    def _more_turns(self, ref: SessionRef, loops: Sequence[str]) -> str:
-        """A limit of iterations is raised for outermost loops only, and a child's is its own."""
-        if not loops or "/" in loops[0]:
+    def _more_turns(self, ref: SessionRef, root: Reason) -> str:
+        """The ceiling of the loop that reached it, as resume raises it; a child's is its own."""
+        if root.code is not ReasonCode.MAX_ITERATIONS or root.at is None:
             return ""
-        turn = self._store.turns(ref, loops[:1]).get(loops[0])
+        turn = self._store.turns(ref, [root.at]).get(root.at)
         if turn is None or not turn.reason or turn.reason.code is not ReasonCode.MAX_ITERATIONS:
             return ""
         return f" --max-iterations {min(2 * max(1, turn.max), MAX_ITERATIONS_CEILING)}"

@@ -278,7 +278,7 @@ def test_a_limit_that_was_reached_is_raised_by_the_command_that_is_told(case: Ca
     assert case.engine.session(ref.id).status == "active"
 
 
-def test_a_limit_that_a_resume_cannot_raise_is_not_offered(case: Case):
+def test_a_limit_that_an_inner_loop_reached_is_raised_by_the_command_that_is_told(case: Case):
     work = Step(id="do", action=Action.AGENT)
     inner = Loop(id="inner", body=(work,), max_iterations=2)
     ref = case.start(Loop(id="outer", body=(inner,), max_iterations=5))
@@ -286,7 +286,10 @@ def test_a_limit_that_a_resume_cannot_raise_is_not_offered(case: Case):
         case.world.settle(ref, case.world.grant(ref, f"outer~1[1]/inner~1[{iteration}]/do"))
     view = case.engine.explain(ref.id)
     assert [cause.code for cause in view.causes][-1] == "max_iterations"
-    assert view.next[0] == f"leadhand resume {ref.id}"
+    assert view.next[0] == f"leadhand resume {ref.id} --max-iterations 4"
+    case.engine.control(ref.id, "resume", max_iterations=4)
+    inner_turn = "outer~2[1]/inner~1"
+    assert case.engine.store.turns(ref, [inner_turn])[inner_turn].max == 4
 
 
 def test_a_limit_of_a_childs_own_loop_is_not_the_parents(case: Case):
