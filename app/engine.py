@@ -312,6 +312,8 @@ class Engine:
         question: JsonValue = None,
     ) -> Answer:
         """Let a step wait without a worker: parked (fence), ended (its child has), superseded."""
+        if isinstance(question, str):
+            question = without_keys(question)
         arguments = self._holder(work.grant) | {
             "on": on,
             "until_ms": self.store.now_ms() + wait_ms,
