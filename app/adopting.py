@@ -99,13 +99,13 @@ class Adopting:
         if not fields.get("source"):
             raise _refused(ref, status, "it was not made of a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
-        document = self._document(began, fields)
-        program = self._submitting.compiled(document)
+        written = self._catalog.document(began.flow)
+        program = self._submitting.compiled(_as_run(written, began, fields))
         self._require_fit(ref, fields, program)
         if wish.after is not None:
             failed = status == SessionStatus.FAILED
             rewound(program, wish.after, KnownOf(self._store, ref), failed=failed)
-        source = began.model_copy(update={"hash": hash_of(document)})
+        source = began.model_copy(update={"hash": hash_of(written)})
         arguments: dict[str, JsonValue] = {
             "program": program.hash,
             "from": list(AT_REST),
@@ -123,16 +123,6 @@ class Adopting:
             "adopt", ref, program.hash, arguments, outcome=program.model_dump_json()
         )
 
-    def _document(self, began: Source, fields: dict[str, str]) -> FlowDocument:
-        run = FlowRun(
-            working_folder=fields.get("cwd") or None,
-            title=fields.get("label") or None,
-            inputs=began.inputs,
-            agents=began.agents,
-            place=fields["place"] or None,
-        )
-        return run_of(self._catalog.document(began.flow), run)
-
     def _require_fit(self, ref: SessionRef, fields: dict[str, str], program: Program) -> None:
         old = self._registry.program(fields["program"])
         turns = self._store.turns(ref, self._store.names(ref, "turns"))
@@ -143,3 +133,14 @@ class Adopting:
 
 def _refused(ref: SessionRef, status: str, hint: str) -> ControlRefused:
     return ControlRefused(ref.id, "resume as new", status, hint)
+
+
+def _as_run(written: FlowDocument, began: Source, fields: dict[str, str]) -> FlowDocument:
+    run = FlowRun(
+        working_folder=fields.get("cwd") or None,
+        title=fields.get("label") or None,
+        inputs=began.inputs,
+        agents=began.agents,
+        place=fields["place"] or None,
+    )
+    return run_of(written, run)

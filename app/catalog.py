@@ -198,6 +198,8 @@ def hash_of(document: FlowDocument) -> str:
     """What a flow and all that it needs say, in 16 hex characters."""
     parts = {"description": True, "steps": True, "agents": True, "inputs": True, "attempts": True,
              "commands": True, "flows": True}  # fmt: skip
+    if document.budget.model_fields_set:
+        parts["budget"] = True
     text = document.model_dump_json(include=parts, exclude_none=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -133,6 +133,18 @@ def test_a_resume_that_would_be_refused_takes_nothing_over(flow: Flow) -> None:
     assert flow.do("b~2") == ["b"]
 
 
+def test_what_was_taken_over_is_the_file_whatever_its_run_was_given(flow: Flow) -> None:
+    flow.write(llm("${inputs.what}", label="a"), inputs={"what": "x"})
+    id_ = flow.world.engine.run_flow("x", FlowRun(inputs={"what": "mine"})).session
+    flow.ref = SessionRef(id_, id_)
+    flow.stop()
+    flow.write(llm("new ${inputs.what}", label="a"), inputs={"what": "x"})
+    flow.resume()
+    notes = flow.world.engine.session(id_).notes
+    assert not any("has changed" in note for note in notes), notes
+    assert flow.do("a") == ["new mine"]
+
+
 def test_a_loop_under_way_must_still_be_there(flow: Flow) -> None:
     turn = loop(llm("a", label="a"), ask(label="so"), label="round")
     flow.start(turn)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.catalog import Catalog
+from app.catalog import Catalog, hash_of
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
 from tests.flows import flow, llm
 
@@ -83,6 +83,15 @@ def test_the_hash_tells_of_what_a_flow_needs_too(folder: Path) -> None:
     write(folder, "inner", llm("other"))
     seen.append(catalog.one("outer").hash)
     assert len(set(seen)) == 3
+
+
+def test_the_hash_tells_of_the_budget(folder: Path) -> None:
+    catalog = Catalog((folder,))
+    hashes = set()
+    for budget in ({}, {"steps": 5}, {"steps": 6}):
+        write(folder, "x", llm(), budget=budget)
+        hashes.add(hash_of(catalog.document("x")))
+    assert len(hashes) == 3
 
 
 def test_what_a_flow_needs_and_is_not_there_disables_it(folder: Path) -> None:
