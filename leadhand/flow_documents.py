@@ -263,7 +263,8 @@ class ToolStep(_Work):
     """Uses a named tool of the worker."""
 
     type: Literal["tool"]
-    tool: Name
+    #: `echo` gives its arguments back, `noop` nothing.
+    tool: Literal["echo", "noop"]
     arguments: dict[str, JsonValue] = {}
     timeout_seconds: Seconds = 60.0
 

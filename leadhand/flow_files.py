@@ -121,11 +121,13 @@ def path_of(where: Sequence[int | str], given: JsonValue) -> str:
     'steps[0].steps[0].breakOn'
     """
     path, here = "", given
-    for part in where:
+    for before, part in zip((None, *where), where, strict=False):
+        # A step's own type is tried right after its place; `tool` is a field of that step too.
+        is_type = isinstance(here, dict) and here.get("type") == part and isinstance(before, int)
         if isinstance(part, int):
             path += f"[{part}]"
             here = here[part] if isinstance(here, list) and part < len(here) else None
-        elif not (isinstance(here, dict) and here.get("type") == part and part not in here):
+        elif not is_type:
             path += f".{part}" if path else part
             here = here.get(part) if isinstance(here, dict) else None
     return path

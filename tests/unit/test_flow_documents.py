@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from leadhand.flow_documents import FlowDefinition
+from leadhand.flow_documents import FlowDefinition, ToolStep
 from leadhand.flow_files import FlowInvalid, flow_in, read_command, read_flow
 from leadhand.flow_structure import arranged
 from tests.flows import ask, llm, loop
+from workers.tools.registry import TOOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 START: dict[str, Any] = {"type": "startLoop"}
@@ -164,7 +165,17 @@ def test_every_example_is_a_flow(file: Path) -> None:
 
 
 def test_what_a_tool_is_given_may_ask_for_inputs_of_the_flow_only() -> None:
-    tool = {"type": "tool", "tool": "t", "arguments": {"a": ["x", {"b": "${inputs.nothing}"}]}}
+    tool = {"type": "tool", "tool": "echo", "arguments": {"a": ["x", {"b": "${inputs.nothing}"}]}}
     found = wrong(tool, inputs={"what": "tests"})
     assert found.path == "steps[0].arguments.a[1].b"
     assert "'nothing'" in found.message
+
+
+def test_a_tool_that_no_worker_has_is_refused() -> None:
+    found = wrong({"type": "tool", "tool": "hammer"})
+    assert found.path == "steps[0].tool"
+    assert "'echo' or 'noop'" in found.message
+
+
+def test_each_tool_of_the_worker_may_be_named() -> None:
+    assert set(get_args(ToolStep.model_fields["tool"].annotation)) == TOOLS.keys()
