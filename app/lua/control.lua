@@ -6,7 +6,9 @@
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
 --    | moved (look again) | unknown
 if not session() then return reply('unknown') end
-if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then
+-- A call that was repeated because its reply was lost may come after others' calls: the last few count.
+local steered = redis.call('HGET', K.session, 'steered') or ''
+if A.nonce and (' ' .. steered .. ' '):find(' ' .. A.nonce .. ' ', 1, true) then
   answer.status = S.status
   return reply('done')
 end
@@ -142,7 +144,13 @@ function verbs.rehome()
 end
 
 verbs[A.verb]()
-if A.nonce then redis.call('HSET', K.session, 'steered', A.nonce) end
+if A.nonce then
+  local last = {A.nonce}
+  for nonce in steered:gmatch('%S+') do
+    if #last < 8 then table.insert(last, nonce) end
+  end
+  redis.call('HSET', K.session, 'steered', table.concat(last, ' '))
+end
 dispatch()
 flush()
 answer.status = S.status

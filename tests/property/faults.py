@@ -128,7 +128,7 @@ FAULTS = [
     Fault(
         "a control that is repeated is refused",
         "control",
-        "if A.nonce and redis.call('HGET', K.session, 'steered') == A.nonce then",
+        "if A.nonce and (' ' .. steered .. ' '):find(' ' .. A.nonce .. ' ', 1, true) then",
         "if false then",
     ),
     Fault(

@@ -151,7 +151,7 @@ class Model:
         #: The transcript.
         self.said: list[str] = []
         self.exited: tuple[str, int] = ("", 0)
-        self.steered: str | None = None
+        self.steered: list[str] = []
         self.children: dict[str, Child] = {}
         self.aborted: set[str] = set()
         self.root = Turn("", None, None)
@@ -302,7 +302,7 @@ class Model:
         allowance: int | None = None,
         budget: Mapping[str, int] | None = None,
     ) -> str:
-        if nonce == self.steered:
+        if nonce in self.steered[-8:]:
             return "done"
         if by is not None:
             step = self.steps.get(by[0])
@@ -317,7 +317,7 @@ class Model:
             if any(self.used[name] >= limit for name, limit in limits.items()):
                 return "refused"
             self.budget = limits
-        self.steered = nonce
+        self.steered.append(nonce)
         self._steer(verb, by, allowance)
         self._end_if_spent()
         return "done"

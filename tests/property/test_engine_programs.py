@@ -1343,3 +1343,11 @@ def test_a_loop_in_which_nothing_moves_ends_one_turn_after_it_could_be_told(benc
     drive.ended_well("failed")
     assert drive.turn("l~1")["reason"]["code"] == "no_progress"
     assert len(drive.ledger()) == 8
+
+
+def test_a_stop_that_is_repeated_late_does_not_undo_a_resume(bench: Bench):
+    drive = bench.start(program(step("a")))
+    assert drive.control("stop", nonce="mine").word == "done"
+    assert drive.control("resume", nonce="another's").word == "done"
+    assert drive.control("stop", nonce="mine").word == "done"  # its reply was lost
+    assert drive.status == "active"
