@@ -11,8 +11,8 @@ def limits_of(program: Program, usual: Budget, given: Budget) -> dict[str, int]:
 
     A document's `retry:N` grants N of one stage and one more that ends it, `continue` one.
 
-    >>> two = Loop(id="l", body=(), max_iterations=1, on_fail=OnFail.RETRY, retries=7)
-    >>> limits_of(Program.model_construct(body=(two,)), Budget(stage_stops=5, stops=15), Budget())
+    >>> stage = Loop.model_construct(on_fail=OnFail.RETRY, retries=7)
+    >>> limits_of(Program.model_construct(body=(stage,)), Budget(stage_stops=5, stops=15), Budget())
     {'stage_stops': 8, 'stops': 15}
     """
     limits = usual.limits()
