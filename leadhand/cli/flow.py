@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from leadhand.cli.budgets import budget_options, taken_budget
 
 if TYPE_CHECKING:
     from leadhand.flow_documents import FlowRun
-    from leadhand.views import ResultView, SessionView
+    from leadhand.views import SessionView
 
 
 @click.group("flow")
@@ -47,19 +46,10 @@ def flow_run_command(*, name: str, detach: bool, as_json: bool, **given: Any) ->
         if detach:
             _show_detached(session, as_json=as_json)
             return 0
-        from leadhand.attending import Interrupted, attend
-        from leadhand.cli.codes import HALTED, code_of
-        from leadhand.cli.connecting import tell
-        from leadhand.cli.screens import screen_beside_json, screen_for
+        from leadhand.cli.attended import attended
+        from leadhand.cli.summaries import flow_summary
 
-        audience = screen_beside_json() if as_json else screen_for(sys.stdout)
-        try:
-            result = attend(client, session, say=tell, audience=audience)
-        except Interrupted as interrupted:
-            _show(interrupted.result, as_json=as_json)
-            return HALTED
-    _show(result, as_json=as_json)
-    return code_of(result.status)
+        return attended(client, session, as_json=as_json, summary=flow_summary)
 
 
 @flow_command.command("check")
@@ -127,14 +117,3 @@ def _show_detached(session: SessionView, *, as_json: bool) -> None:
         echo_json(session)
     else:
         click.echo(session.id)
-
-
-def _show(result: ResultView, *, as_json: bool) -> None:
-    from leadhand.cli.summaries import flow_summary
-    from leadhand.cli.tables import echo_json
-
-    if as_json:
-        echo_json(result)
-        return
-    for line in flow_summary(result):
-        click.echo(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from leadhand.cli.tables import echo_json
 
 if TYPE_CHECKING:
     from leadhand.documents import LoopDocument
-    from leadhand.views import ResultView, SessionView
+    from leadhand.views import SessionView
 
 
 _EXAMPLE = '\b\nleadhand spawn "make it pass" --doer "python doer.py" --checker "pytest -q"'
@@ -81,19 +80,10 @@ def spawn_command(*, detach: bool, as_json: bool, **given: Any) -> int:
         if detach:
             _show_detached(session, as_json=as_json)
             return 0
-        from leadhand.attending import Interrupted, attend
-        from leadhand.cli.codes import HALTED, code_of
-        from leadhand.cli.connecting import tell
-        from leadhand.cli.screens import screen_beside_json, screen_for
+        from leadhand.cli.attended import attended
+        from leadhand.cli.summaries import loop_summary
 
-        audience = screen_beside_json() if as_json else screen_for(sys.stdout)
-        try:
-            result = attend(client, session, say=tell, audience=audience)
-        except Interrupted as interrupted:
-            _show(interrupted.result, as_json=as_json)
-            return HALTED
-    _show(result, as_json=as_json)
-    return code_of(result.status)
+        return attended(client, session, as_json=as_json, summary=loop_summary)
 
 
 def _document(
@@ -129,13 +119,3 @@ def _show_detached(session: SessionView, *, as_json: bool) -> None:
             "exit_reason": "",
         }
     )
-
-
-def _show(result: ResultView, *, as_json: bool) -> None:
-    from leadhand.cli.summaries import loop_summary
-
-    if as_json:
-        echo_json(result)
-        return
-    for line in loop_summary(result):
-        click.echo(line)
