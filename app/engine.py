@@ -22,6 +22,7 @@ from app.fsck import Fsck
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
+from app.limiting import Limiting, SeenLimit
 from app.outcomes import Busy, Outcome, Thread, Usage
 from app.program import SCHEMA_VERSION, Action, Program, Step, block_of, path_of, turn_of
 from app.progress import standing_of
@@ -34,7 +35,7 @@ from app.registry import Facts, Registry
 from app.retry import quoted_error
 from app.settings import Settings
 from app.signing import fetched_order
-from app.steering import Control, Seen, SeenLimit, Steering
+from app.steering import Control, Seen, Steering
 from app.store import Store
 from app.submitting import About, Submitting
 from app.tokens import Tokens
@@ -141,6 +142,7 @@ class Engine:
             self.store, self.settings, self.registry, self.transitions, self.workers, self.catalog
         )
         steering = Steering(self.store, self.registry, self.transitions, self.reader)
+        limiting = Limiting(self.store, self.transitions)
         adopting = Adopting(self.store, self.registry, self.transitions, self.catalog, submitting)
         self.adopt = adopting.adopt
         self.submit = submitting.submit
@@ -154,10 +156,10 @@ class Engine:
         self.poke = steering.poke
         self.rehome = steering.rehome
         self.choose_again = steering.choose_again
-        self.limit = steering.limit
-        self.unlimit = steering.unlimit
-        self.limits = steering.limits
-        self.limit_of = steering.limit_of
+        self.limit = limiting.limit
+        self.unlimit = limiting.unlimit
+        self.limits = limiting.limits
+        self.limit_of = limiting.limit_of
         self.stands = steering.stands
         self.delete = steering.delete
         self.end_for_good = steering.end_for_good

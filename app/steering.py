@@ -1,8 +1,7 @@
-"""Steers sessions that exist: stop, resume, exit, abort, move, delete, and the limits of all."""
+"""Steers sessions that exist: stop, resume, exit, abort, move, delete."""
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
@@ -17,30 +16,27 @@ from app.capabilities import Caller
 from app.errors import (
     ControlRefused,
     InvalidDocument,
-    LimitChanged,
-    LimitUnknown,
     PositionRefused,
-    ProgramNewer,
     QuotaPassed,
     SessionChanged,
     SessionStillRuns,
     SessionUnknown,
 )
 from app.flow_positions import is_flow
-from app.keys import SessionRef, lock_name, name_of_lock
+from app.keys import SessionRef
 from app.known import KnownOf
 from app.pictures import BUDGETS
 from app.positions import FIELD
 from app.program import agents_of, path_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
-from app.records import Answer, StepRecord
+from app.records import Answer
 from app.registry import Registry
 from app.rewinding import gone_on, rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.transitions import Transitions
-from app.views import Limit, SessionView, WorkerView
+from app.views import SessionView, WorkerView
 from leadhand.documents import Budget
 
 log = logging.getLogger(__name__)
@@ -59,10 +55,6 @@ LOOKS = 3
 
 #: Why a child was stopped, told from what a user did to it.
 PARENT_DID = "its parent session did"
-#: How many are called at once where a limit is taken away.
-CALLED = 200
-#: How many ready steps are looked at where a pace changes.
-LOOKED_AT = 5000
 
 #: A session can be bound to another place while it is one of these.
 MOVABLE = (SessionStatus.ACTIVE, SessionStatus.STOPPED, SessionStatus.FAILED)
@@ -73,10 +65,6 @@ _TARGET = {
     "exit": SessionStatus.EXITING,
     "abort": SessionStatus.ABORTING,
 }
-
-
-#: What a caller saw of a limit: one of these, or `any`, that there was one.
-SeenLimit = Sequence[Limit] | Literal["any"]
 
 
 class Seen(NamedTuple):
@@ -273,65 +261,6 @@ class Steering:
             raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
         check_roots(cwd, place, here)
 
-    def limit(
-        self,
-        key: str,
-        *,
-        concurrency: int | None = None,
-        per_minute: float | None = None,
-        seen: SeenLimit | None = None,
-    ) -> Limit:
-        """Let at most so many attempts with this key run, or so many begin in a minute.
-
-        Raises LimitChanged where it is not as it was seen.
-        """
-        limit = Limit(key=key, concurrency=concurrency, per_minute=per_minute)
-        self._set_limit(key, _limit_text(limit), seen)
-        self._call(key, concurrency)
-        return limit
-
-    def _set_limit(self, key: str, text: str | None, seen: SeenLimit | None) -> bool:
-        texts = seen if seen is None or seen == "any" else [_limit_text(one) for one in seen]
-        answer = self._store.limit(lock_name(key), text, seen=texts)
-        if answer.word == "changed":
-            raise LimitChanged(key)
-        if answer.paced:
-            self._look_at_paced()
-        return answer.word == "replaced"
-
-    def _look_at_paced(self) -> None:
-        """Let those who wait for a slot look again; the sweep comes to the rest in some minutes."""
-        for stood in self._store.looks().next("ready", LOOKED_AT):
-            if StepRecord.model_validate_json(stood.record).slot is not None:
-                with suppress(SessionUnknown, ProgramNewer):
-                    self._transitions.rehint(stood.ref, stood.address, depth=0)
-
-    def _call(self, key: str, room: int | None) -> None:
-        """Let those who wait for a key try again: what keeps them has changed."""
-        for line in self._store.fleet().tickets(lock_name(key))[: room or CALLED]:
-            session, root, address = line.partition("<")[2].split("|", 2)
-            with suppress(SessionUnknown):
-                ref = SessionRef(session, root)
-                self._transitions.rehint(ref, address, depth=0, called=True)
-
-    def unlimit(self, key: str, *, seen: SeenLimit | None = None) -> bool:
-        """Take a limit away; whether there was one. Raises LimitChanged."""
-        there_was = self._set_limit(key, None, seen)
-        self._call(key, None)
-        return there_was
-
-    def limit_of(self, key: str) -> Limit:
-        """The limit of one key. Raises LimitUnknown."""
-        text = self._store.fleet().limits().get(lock_name(key))
-        if text is None:
-            raise LimitUnknown(key)
-        return Limit(key=key, **json.loads(text))
-
-    def limits(self) -> list[Limit]:
-        """All limits, by key."""
-        found = sorted(self._store.fleet().limits().items())
-        return [Limit(key=name_of_lock(lock), **json.loads(text)) for lock, text in found]
-
     def stands(self, caller: Caller) -> bool:
         """Whether the attempt that a body's token speaks for still has its step."""
         ref = self._store.ref(caller.session)
@@ -417,11 +346,6 @@ def _check_ceiling(after: str, loop: JsonValue, levels: JsonValue) -> None:
     if loop not in [path_of(str(level["run"])) for level in levels if isinstance(level, dict)]:
         way = f"max_iterations is for loop {loop!r}, which reached its ceiling"
         raise PositionRefused(FIELD, after, f"{way}; leave `after` out, or name a point in it")
-
-
-def _limit_text(limit: Limit) -> str:
-    """A limit as the store has it."""
-    return limit.model_dump_json(exclude={"key"}, exclude_none=True)
 
 
 def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answer) -> None:
