@@ -134,7 +134,8 @@ def _locked(record: StepRecord, around: Around) -> Wait:
 
 def _held(holder: Holder) -> str:
     since = f" since {iso(holder.since_ms)}" if holder.since_ms else ""
-    return f"session {holder.session} ({holder.address}){since}"
+    where = f" ({holder.address})" if holder.address else ""
+    return f"session {holder.session}{where}{since}"
 
 
 def _early(record: StepRecord, around: Around) -> Wait:

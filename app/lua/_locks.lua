@@ -23,9 +23,8 @@ end
 local function locks_of(address, r)
   local found = {}
   if r.folder and S.folder ~= '' then
-    local block = block_of(address)
-    local turn = block == '' and address or turn_of(block)
-    table.insert(found, {name = S.folder, room = 1, owner = member(turn), turn = true})
+    local owner = member(turn_of(block_of(address)))
+    table.insert(found, {name = S.folder, room = 1, owner = owner, turn = true})
   end
   if r.talk then
     table.insert(found, {name = 'talk:' .. A.session .. ':' .. r.talk, room = 1, owner = member(address)})
@@ -46,7 +45,7 @@ local function lent(lock, address)
   if not holder then return false end
   holder = holder:sub(#lock.name + 2)
   for _, around in ipairs(turns_around(block_of(address))) do
-    if around.id ~= '' and holder == member(around.id) then return true end
+    if holder == member(around.id) then return true end
   end
   for _, lender in ipairs(S.lenders ~= '' and cjson.decode(S.lenders) or {}) do
     if holder == lender then return true end

@@ -192,6 +192,14 @@ FAULTS = [
         "test_a_session_that_was_begun_stays_at_its_place",
     ),
     Fault(
+        "a session gives its folder up between two steps",
+        "_locks",
+        "    local owner = member(turn_of(block_of(address)))\n",
+        "    local owner = member(turn_of(block_of(address)))\n"
+        "    if block_of(address) == '' then owner = member(address) end\n",
+        "test_what_stands_in_no_loop_holds_its_folder_until_the_session_s_end",
+    ),
+    Fault(
         "a slot of an old pace is waited for",
         "_locks",
         "  step.slot, step.paces, step.due = nil, nil, nil\n",

@@ -12,7 +12,7 @@ from app.engine import About
 from app.errors import InvalidDocument, LimitChanged, LimitUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
-from app.program import Action, Loop, Program, Step
+from app.program import Action, Loop, OnFail, Program, Step
 from app.settings import Settings
 from tests.property.driving import Bench
 from tests.property.world import World
@@ -38,6 +38,38 @@ def test_a_folder_is_held_by_a_loop_until_it_closes(world: World) -> None:
     world.turn(first, 2, "accept")
     assert (second, "loop~1[1]/do") in world.hints
     world.grant(second, "loop~1[1]/do")
+
+
+def two_steps(world: World, *, needs: tuple[str, ...] | None = None) -> SessionRef:
+    """A session with two doers that stand in no loop."""
+    steps = (Step(id="a", action=Action.AGENT, folder=True),
+             Step(id="b", action=Action.AGENT, folder=True, needs=needs))  # fmt: skip
+    about = About(kind="flow", name="x", cwd="/f", folder="/f", place="here")
+    id_ = world.engine.start(Program(body=steps), about).session
+    return SessionRef(id_, id_)
+
+
+def test_what_stands_in_no_loop_holds_its_folder_until_the_session_s_end(bench: Bench) -> None:
+    world = World.of(bench)
+    first, second = two_steps(world), two_steps(world)
+    begun = world.grant(first, "a")
+    assert world.claim(second, "a").why == "lock"
+    world.settle(first, begun)
+    assert world.claim(second, "a").why == "lock"
+    (wait,) = world.engine.explain(second.id).waits
+    assert f"held by session {first.id} since 1970-01-01" in wait.text
+    last = world.grant(first, "b")
+    world.hints.clear()
+    world.settle(first, last)
+    assert world.engine.session(first.id).status == "completed"
+    assert (second, "a") in world.hints
+    world.grant(second, "a")
+
+
+def test_steps_of_one_session_that_stand_in_no_loop_share_its_folder(world: World) -> None:
+    ref = two_steps(world, needs=())
+    world.grant(ref, "a")
+    world.grant(ref, "b")
 
 
 def test_another_folder_or_place_is_another_lock(world: World) -> None:
@@ -576,20 +608,23 @@ def test_a_move_to_another_place_is_looked_at_there_again(world: World) -> None:
     assert moved(there, ref, "/mnt/f") == "released"
 
 
-def test_a_session_s_own_steps_wait_for_the_lock_that_it_has_now(world: World) -> None:
-    steps = (Step(id="a", action=Action.AGENT, folder=True),
-             Step(id="b", action=Action.AGENT, folder=True, needs=()))  # fmt: skip
+def test_a_session_s_own_loops_wait_for_the_lock_that_it_has_now(world: World) -> None:
+    do = (Step(id="do", action=Action.AGENT, folder=True),)
+    loops = tuple(
+        Loop(id=id_, body=do, needs=(), max_iterations=1, on_fail=OnFail.CONTINUE)
+        for id_ in ("a", "b")
+    )
     about = About(kind="loop", name="x", cwd="/link", folder="/link", place="here")
-    id_ = world.engine.start(Program(body=steps), about).session
+    id_ = world.engine.start(Program(body=loops), about).session
     ref = SessionRef(id_, id_)
-    work = world.engine.work(ref, world.grant(ref, "a"))
-    assert world.claim(ref, "b").lock == "folder:here:/link"
+    work = world.engine.work(ref, world.grant(ref, "a~1[1]/do"))
+    assert world.claim(ref, "b~1[1]/do").lock == "folder:here:/link"
     world.engine.move_lock(work, Path("/f"))
-    first = world.grant(ref, "a")
-    assert world.claim(ref, "b").lock == "folder:here:/f"
+    first = world.grant(ref, "a~1[1]/do")
+    assert world.claim(ref, "b~1[1]/do").lock == "folder:here:/f"
     world.hints.clear()
     world.settle(ref, first)
-    assert (ref, "b") in world.hints
+    assert (ref, "b~1[1]/do") in world.hints
 
 
 def test_a_quick_step_goes_along_only_where_its_turn_has_the_folder(world: World) -> None:
