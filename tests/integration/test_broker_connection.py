@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 from kombu import Connection
 
 from app.settings import Settings
@@ -30,6 +31,35 @@ def test_a_message_that_cannot_be_given_back_ends_no_worker(broker_url: str) -> 
     with Wire(broker_url) as wire:
         celery = make_celery(Settings(broker_url=wire.url))
         lose(celery.connection_for_read(), wire)
+
+
+def test_a_message_in_hand_is_kept_nowhere_else(broker_url: str, caplog: Any) -> None:
+    """The sweep finds what a dead worker had taken; a message costs no bookkeeping."""
+    celery = make_celery(Settings(broker_url=broker_url))
+    with celery.connection_for_read() as connection, redis.Redis.from_url(broker_url) as client:
+        queue = connection.SimpleQueue("agents")
+        queue.put({"some": "message"})
+        message = queue.get(timeout=5)
+        kept = {key.decode() for key in client.scan_iter()}
+        assert {name.partition(".")[0] for name in kept} == {"_kombu"}  # how queues are bound
+        message.ack()
+        queue.close()
+        connection.close()
+        assert client.llen("agents") == 0
+    assert not caplog.records
+
+
+def test_a_message_that_nobody_began_is_given_back_when_a_worker_ends(broker_url: str) -> None:
+    celery = make_celery(Settings(broker_url=broker_url))
+    with celery.connection_for_read() as connection:
+        queue = connection.SimpleQueue("agents")
+        queue.put({"some": "message"}, priority=9)
+        queue.get(timeout=5)
+    with celery.connection_for_read() as connection:
+        again: Any = connection.SimpleQueue("agents").get(timeout=5)
+        assert again.payload == {"some": "message"}
+        assert again.properties["priority"] == 9
+        again.ack()
 
 
 def test_kombu_of_itself_would_end_it(broker_url: str) -> None:
