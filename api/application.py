@@ -20,6 +20,7 @@ from api import (
     request_log,
     sessions,
     tokens,
+    tools,
     workers,
 )
 from api.bodies import MAX_BODY_BYTES
@@ -73,6 +74,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(workers.blueprint(engine))
     flask.register_blueprint(agents.blueprint(engine))
+    flask.register_blueprint(tools.blueprint(engine))
     flask.register_blueprint(fleet.blueprint(engine))
     flask.register_blueprint(flows.blueprint(engine))
     flask.register_blueprint(limits.blueprint(engine))

@@ -33,6 +33,7 @@ from app.views import (
     ResultView,
     SessionView,
     StepView,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -182,6 +183,8 @@ OPERATIONS: tuple[Operation, ...] = (
               (gives(Page[WorkerView], "Those that told of themselves lately."),)),
     Operation("agents.listed", "GET", "List the agents",
               (gives(Page[AgentView], "All that a worker knows, and where each can be used."),)),
+    Operation("tools.listed", "GET", "List the tools",
+              (gives(Page[ToolView], "All that a worker has, and where each can be used."),)),
     Operation("fleet.queues", "GET", "List the queues",
               (gives(Page[QueueView], "All that a worker takes from or a step stands in."),)),
     Operation("fleet.fleet", "GET", "Look at the whole fleet",

@@ -31,6 +31,7 @@ from app.views import (
     SessionView,
     StepView,
     Submitted,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -145,6 +146,8 @@ class Engine(Protocol):
     def workers(self) -> list[WorkerView]: ...
 
     def agents(self) -> list[AgentView]: ...
+
+    def tools(self) -> list[ToolView]: ...
 
     def limits(self) -> list[Limit]: ...
 

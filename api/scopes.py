@@ -37,6 +37,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.export": Scope.READ,
     "workers.listed": Scope.READ,
     "agents.listed": Scope.READ,
+    "tools.listed": Scope.READ,
     "fleet.queues": Scope.READ,
     "fleet.fleet": Scope.READ,
     "fleet.metrics": Scope.READ,

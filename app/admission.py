@@ -13,8 +13,9 @@ from typing import NamedTuple
 from app.addresses import PORTS, destination, refusal
 from app.agents_here import AgentsThere
 from app.errors import InvalidDocument
-from app.frontends.flow_children import asked
+from app.frontends.flow_children import asked, wanted_tools
 from app.settings import Settings
+from app.tools_here import ToolsThere
 from app.views import WorkerView
 from leadhand.any_document import AnyDocument
 from leadhand.documents import (
@@ -65,6 +66,7 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
     agents = AgentsThere(here)
     if isinstance(document, FlowDocument):
         _check_asked(document, agents)
+        _check_tools(document, place, ToolsThere(here, workers))
         return Where(place, str(folder or document.cwd or ""))
     for where, loop in _loops(document):
         doer = _doer(where, document, loop, agents)
@@ -84,6 +86,16 @@ def _check_asked(document: FlowDocument, agents: AgentsThere) -> None:
                 raise
             hint = f"{error.hint}, or let the flow's `agents` lead to another"
             raise InvalidDocument(error.field, error.value, hint) from None
+
+
+def _check_tools(document: FlowDocument, place: str, tools: ToolsThere) -> None:
+    wanted = list(wanted_tools(document))
+    for one in wanted:
+        tools.check(one)
+    used = {one.tool for one in wanted}
+    if not place and not tools.everywhere(used) and not tools.places_with(used):
+        hint = "no one place has all of these tools, and one session works at one; put them there"
+        raise InvalidDocument("steps", ", ".join(sorted(used)), hint)
 
 
 def admit_webhook(webhook: Webhook, settings: Settings) -> None:
@@ -108,16 +120,21 @@ def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None
 
 
 def other_home(
-    place: str, cwd: str, agents: Collection[str], workers: Sequence[WorkerView]
+    place: str,
+    cwd: str,
+    workers: Sequence[WorkerView],
+    *,
+    agents: Collection[str],
+    tools: Collection[str] = (),
 ) -> str | None:
-    """The one other place whose roots hold the folder and that has these agents, where nobody is
-    at this one; None where there is none, or there are several.
+    """The one other place whose roots hold the folder and that has these agents and tools, where
+    nobody is at this one; None where there is none, or there are several.
     """
     if any(worker.place == place for worker in workers):
         return None
     holding = {w.place for w in workers if any(_below(cwd, root) for root in w.roots)}
-    there = AgentsThere(workers)
-    able = [one for one in holding if there.can(one, agents)]
+    there, shelves = AgentsThere(workers), ToolsThere(workers)
+    able = [one for one in holding if there.can(one, agents) and shelves.can(one, tools)]
     return able[0] if len(able) == 1 else None
 
 
@@ -130,9 +147,21 @@ def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVi
     if document.place is not None:
         return document.place
     if cwd is None:
-        names = {one.agent for one in asked(document)} if isinstance(document, FlowDocument) else ()
-        return AgentsThere(workers).keeper(names, ours=settings.place)
+        return _home_of(document, settings, workers) if isinstance(document, FlowDocument) else ""
     return _place_of(cwd, settings, workers)
+
+
+def _home_of(flow: FlowDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:
+    """Where all that it asks can be used, ours before others; "" for any place."""
+    agents, tools = AgentsThere(workers), ToolsThere(workers)
+    names = {one.agent for one in asked(flow)}
+    used = {one.tool for one in wanted_tools(flow)}
+    if not agents.keeps(names) and tools.everywhere(used):
+        return ""
+    able = [place for place in tools.places_with(used) if agents.can(place, names)]
+    if not able:
+        return settings.place if agents.keeps(names) else ""
+    return settings.place if settings.place in able else able[0]
 
 
 def _place_of(cwd: str, settings: Settings, workers: Sequence[WorkerView]) -> str:

@@ -58,19 +58,10 @@ class AgentsThere:
         named = [worker.default_agent for worker in self._workers if worker.default_agent]
         return named[0] if named else None
 
-    def keeper(self, names: Collection[str], *, ours: str) -> str:
-        """The place of a session whose agents keep conversations on their host; "" for any.
-
-        Ours before others, among those where all that it asks can be used.
-        """
+    def keeps(self, names: Collection[str]) -> bool:
+        """Whether any of them keeps its conversations on its host."""
         told = [agent for name in names for agent in self._told(name)]
-        if not any(agent.remembers and agent.kind == "command" for agent in told):
-            return ""
-        able = [place for place in self._places() if self.can(place, names)]
-        return ours if ours in able or not able else able[0]
-
-    def _places(self) -> list[str]:
-        return sorted({worker.place for worker in self._workers})
+        return any(agent.remembers and agent.kind == "command" for agent in told)
 
     def can(self, place: str, names: Collection[str]) -> bool:
         """Whether all of them can be used at the place."""

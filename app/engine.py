@@ -132,6 +132,7 @@ class Engine:
         self.events_many = self.reader.events_many
         self.workers = self.reader.workers
         self.agents = self.reader.agents
+        self.tools = self.reader.tools
         self.flows = self.catalog.flows
         self.flow = self.catalog.flow
         self.ping = self.store.ping

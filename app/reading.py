@@ -34,6 +34,7 @@ from app.standing import step_is_done, turn_is_done
 from app.states import ENDED, FINAL, SessionStatus
 from app.store import Store
 from app.texts import cut
+from app.tools_here import tools_of
 from app.transcript import as_markdown
 from app.views import (
     AgentView,
@@ -46,6 +47,7 @@ from app.views import (
     ResultView,
     SessionView,
     StepView,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -217,6 +219,10 @@ class Reader:
     def agents(self) -> list[AgentView]:
         """The agents that the workers know, with where each can be used."""
         return agents_of(self.workers())
+
+    def tools(self) -> list[ToolView]:
+        """The tools that the workers have, with where each can be used."""
+        return tools_of(self.workers())
 
     def standing(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
         """Of a failed session's outermost nodes: those that are done, and those that failed."""

@@ -50,6 +50,8 @@ class Settings(BaseModel):
     agents_files: tuple[Path, ...] = ()
     #: Folders of flows; where two have a flow of the same name, the first one's is meant.
     flows: tuple[Path, ...] = ()
+    #: Folders of Python files whose functions are tools; the first one's file is meant.
+    tools: tuple[Path, ...] = ()
     #: Where prompts and whole outputs are written.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
     default_agent: str | None = None
@@ -174,4 +176,5 @@ _PATHS = {
     "roots": "LEADHAND_ROOTS",
     "agents_files": "LEADHAND_AGENTS",
     "flows": "LEADHAND_FLOWS",
+    "tools": "LEADHAND_TOOLS",
 }

@@ -35,6 +35,7 @@ from app.registry import Registry
 from app.rewinding import gone_on, rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
+from app.tools_here import tools_in
 from app.transitions import Transitions
 from app.views import SessionView, WorkerView
 from leadhand.documents import Budget
@@ -220,8 +221,14 @@ class Steering:
         fields = self._store.fields(ref)
         if not (fields.get("chosen") and fields.get("updated")):
             return
-        agents = agents_of(self._registry.program(fields["program"]))
-        place = other_home(fields["place"], fields["cwd"], agents, workers)
+        program = self._registry.program(fields["program"])
+        place = other_home(
+            fields["place"],
+            fields["cwd"],
+            workers,
+            agents=agents_of(program),
+            tools=tools_in(program),
+        )
         if place is None:
             return
         seen = Seen(fields["status"], int(fields["updated"]))

@@ -282,6 +282,41 @@ class AgentView(View):
     why_not: dict[str, str] = {}
 
 
+class ToolParameter(View):
+    """One argument of a tool."""
+
+    name: str
+    #: What its function wants there, as it is written.
+    annotation: str | None = None
+    required: bool = True
+
+
+class ToolHere(View):
+    """A tool as one worker host has it."""
+
+    #: `module:function`, or a name of our own; of a file that cannot be read, the module.
+    name: str
+    #: What its function says of itself.
+    about: str = ""
+    parameters: list[ToolParameter] = []
+    #: Whether it takes arguments of any name.
+    takes_any: bool = False
+    #: Why it cannot be used there, and what to do about it.
+    why_not: str | None = None
+
+
+class ToolView(View):
+    """A tool, and the places where it can be used."""
+
+    name: str
+    about: str = ""
+    parameters: list[ToolParameter] = []
+    takes_any: bool = False
+    usable_at: list[str] = []
+    #: By place: why it cannot be used there, and what to do about it.
+    why_not: dict[str, str] = {}
+
+
 class FlowInput(View):
     """What a run of a flow can be given; it must be where there is no default."""
 
@@ -327,6 +362,8 @@ class WorkerView(View):
     agents: list[str] = []
     #: What each of them is, and whether it can be used.
     agents_here: list[AgentHere] = []
+    #: The tools that it has beside those of our own.
+    tools_here: list[ToolHere] = []
     #: Who works where no doer is named.
     default_agent: str | None = None
     roots: list[str] = []

@@ -38,6 +38,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -254,6 +255,10 @@ def workers() -> Ask[list[WorkerView]]:
 
 def agents() -> Ask[list[AgentView]]:
     return _items(Page[AgentView], Call("GET", "/v1/agents"))
+
+
+def tools() -> Ask[list[ToolView]]:
+    return _items(Page[ToolView], Call("GET", "/v1/tools"))
 
 
 def queues() -> Ask[list[QueueView]]:

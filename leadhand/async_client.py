@@ -39,6 +39,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -261,6 +262,10 @@ class AsyncClient:
     async def agents(self) -> list[AgentView]:
         """The agents that the workers know, with where each can be used."""
         return await self._ask(asks.agents())
+
+    async def tools(self) -> list[ToolView]:
+        """The tools that the workers have, with where each can be used."""
+        return await self._ask(asks.tools())
 
     async def queues(self) -> list[QueueView]:
         """Every queue, with what stands in it and who takes from it."""

@@ -1,9 +1,11 @@
 """Calls one function of the user's: its context on standard input, what it returns to a file.
 
-`python -P -m leadhand.call module:function FILE`. The working folder comes first among the places
-where modules are looked for, and the folder that Leadhand itself was installed from does not
-count, so that a user's `app.py` or `tasks.py` is the user's. The file gets a JSON pair:
-`["returned", value]`, `["raised", traceback]`, or `["missing", why]`.
+`python -P -m leadhand.call module:function FILE [TOOLS]`. The working folder comes first among the
+places where modules are looked for, and the folder that Leadhand itself was installed from does not
+count, so that a user's `app.py` or `tasks.py` is the user's. Given TOOLS, folders joined by `:`,
+the function is a tool of one of them: the context is its arguments, and the working folder is not
+looked into. The file gets a JSON pair: `["returned", value]`, `["raised", traceback]`,
+`["missing", why]`, or of a tool `["refused", why]`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import importlib
 import inspect
 import json
+import os
 import sys
 import sysconfig
 import traceback
@@ -20,13 +23,19 @@ from pathlib import Path
 from typing import Any
 
 import leadhand
+from leadhand.tool_arguments import ArgumentsRefused, typed_arguments
+
+#: What a function is called with, by position and by name, of what it is told.
+Fill = Callable[
+    [Callable[..., object], Mapping[str, Any]], tuple[tuple[object, ...], dict[str, object]]
+]
 
 
-def main(name: str, file: str) -> int:
+def main(name: str, file: str, tools: str = "") -> int:
     """Call the function that `name` names and write down what came of it."""
     context = json.load(sys.stdin)
-    look_here_first()
-    word, value = called(name, context)
+    look_here_first(tools)
+    word, value = called(name, context, filled_by(tools))
     written = Path(file)
     unfinished = written.with_suffix(".unfinished")
     unfinished.write_text(as_json(word, value), encoding="utf-8")
@@ -34,7 +43,12 @@ def main(name: str, file: str) -> int:
     return 0
 
 
-def called(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+def filled_by(tools: str) -> Fill:
+    """How functions are told what they are: tools by their arguments, others by the context."""
+    return typed_arguments if tools else _arguments
+
+
+def called(name: str, context: Mapping[str, Any], fill: Fill) -> tuple[str, object]:
     """What came of the call: a word, and the value or why there is none."""
     try:
         function = _find(name)
@@ -43,7 +57,12 @@ def called(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
     if not callable(function):
         return "missing", f"{name!r} is no function but {type(function).__name__}"
     try:
-        args, kwargs = _arguments(function, context)
+        args, kwargs = fill(function, context)
+    except ArgumentsRefused as error:
+        return "refused", str(error)
+    except Exception as error:  # noqa: BLE001 - annotations are the user's code too
+        return "raised", _story(error)
+    try:
         value = function(*args, **kwargs)
         return "returned", asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
@@ -92,12 +111,15 @@ async def _awaited(value: Any) -> object:
     return await value
 
 
-def look_here_first() -> None:
-    """Modules are looked for in the working folder first, and not where Leadhand stands."""
+def look_here_first(tools: str = "") -> None:
+    """Modules are looked for in the working folder first, and not where Leadhand stands.
+
+    Those of tools are the operator's: what lies in a working folder takes no place of theirs.
+    """
     root = str(Path(leadhand.__file__).resolve().parent.parent)
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     kept = [place for place in sys.path if place != root or place in installed]
-    sys.path[:] = [str(Path.cwd()), *kept]
+    sys.path[:] = [*(tools.split(os.pathsep) if tools else [str(Path.cwd())]), *kept]
 
 
 def as_json(word: str, value: object) -> str:

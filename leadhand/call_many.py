@@ -1,10 +1,10 @@
 """Calls functions of one folder that are declared quick, one after the other, in one process.
 
-`python -P -m leadhand.call_many FD`: FD is a socket. Each line that comes is a JSON object of a
-name, its context and its environment; each answer is a line too: a word as `leadhand.call` writes
-it, the value, what was printed, and whether the process goes on. It ends when a file of the folder
-that was imported has changed (the word is then `stale`, and nothing was called), and after a call
-that left a thread or a process behind.
+`python -P -m leadhand.call_many FD [TOOLS]`: FD is a socket, TOOLS as of `leadhand.call`. Each
+line that comes is a JSON object of a name, its context and its environment; each answer is a line
+too: a word as `leadhand.call` writes it, the value, what was printed, and whether the process goes
+on. It ends when a file of the folders that was imported has changed (the word is then `stale`, and
+nothing was called), and after a call that left a thread or a process behind.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from leadhand.call import as_json, called, look_here_first
+from leadhand.call import Fill, as_json, called, filled_by, look_here_first
 
 #: Characters of what a call prints that are kept.
 PRINTED = 64 * 1024
 
 
-def main(number: int) -> int:
+def main(number: int, tools: str = "") -> int:
     """Answer until nobody asks any more, or what was imported may not be used again."""
-    look_here_first()
+    look_here_first(tools)
     here = str(Path.cwd())
+    watched = tuple(
+        f"{folder}{os.sep}" for folder in (here, *filter(None, tools.split(os.pathsep)))
+    )
+    fill = filled_by(tools)
     seen: dict[str, tuple[int, int]] = {}
     with socket.socket(fileno=number) as link, link.makefile("rb") as asked:
         for line in asked:
@@ -36,9 +40,9 @@ def main(number: int) -> int:
                 link.sendall(b'["stale", null, "", false]\n')
                 return 0
             known = len(sys.modules)
-            answer = _answer(json.loads(line), here)
+            answer = _answer(json.loads(line), here, fill)
             if len(sys.modules) != known:
-                _remember(seen, here)
+                _remember(seen, watched)
             goes_on = not _left_something()
             said = f"{answer[:-1]}, {json.dumps(goes_on)}]\n"
             link.sendall(said.encode())
@@ -47,22 +51,22 @@ def main(number: int) -> int:
     return 0
 
 
-def _answer(asked: dict[str, Any], here: str) -> str:
+def _answer(asked: dict[str, Any], here: str, fill: Fill) -> str:
     """The word, the value and what was printed, as a JSON list."""
     os.chdir(here)
     os.environ.update(asked["env"])  # noqa: TID251 - what the function reads, not what we do
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        word, value = called(asked["name"], asked["context"])
+        word, value = called(asked["name"], asked["context"], fill)
     told = json.dumps(printed.getvalue()[-PRINTED:])
     return f"{as_json(word, value)[:-1]}, {told}]"
 
 
-def _remember(seen: dict[str, tuple[int, int]], here: str) -> None:
-    """Note the files of the folder that are imported by now."""
+def _remember(seen: dict[str, tuple[int, int]], watched: tuple[str, ...]) -> None:
+    """Note the files of the folders that are imported by now."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file not in seen and file.startswith(here + os.sep):
+        if isinstance(file, str) and file not in seen and file.startswith(watched):
             seen[file] = _stamp(file)
 
 
@@ -85,4 +89,4 @@ def _left_something() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

@@ -37,6 +37,7 @@ from leadhand.views import (
     ResultView,
     SessionView,
     StepView,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -246,6 +247,10 @@ class Client:
     def agents(self) -> list[AgentView]:
         """The agents that the workers know, with where each can be used."""
         return self._ask(asks.agents())
+
+    def tools(self) -> list[ToolView]:
+        """The tools that the workers have, with where each can be used."""
+        return self._ask(asks.tools())
 
     def queues(self) -> list[QueueView]:
         """Every queue, with what stands in it and who takes from it."""

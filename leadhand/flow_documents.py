@@ -6,6 +6,7 @@ Names are those of the files, in camelCase; `working_folder` is the one exceptio
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
@@ -40,6 +41,9 @@ Stem = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 #: Which of an agent's conversations is meant.
 Identifier = Annotated[str, Field(pattern=r"^[^|<\x00-\x1f]{1,64}$")]
+#: Tools that every worker has.
+BUILT_IN_TOOLS = frozenset({"echo", "noop"})
+_FUNCTION = re.compile(r"^[A-Za-z]\w*:[A-Za-z]\w*$", re.ASCII)
 YesOrNo = Literal["yes", "no"]
 LongSeconds = Annotated[float, Field(strict=True, gt=0, le=LONGEST_WAIT_S)]
 
@@ -263,10 +267,20 @@ class ToolStep(_Work):
     """Uses a named tool of the worker."""
 
     type: Literal["tool"]
-    #: `echo` gives its arguments back, `noop` nothing.
-    tool: Literal["echo", "noop"]
+    #: `module:function` of the workers' folders of tools; or `echo`, which gives its arguments
+    #: back, or `noop`, which gives nothing.
+    tool: Annotated[str, Field(max_length=200)]
     arguments: dict[str, JsonValue] = {}
     timeout_seconds: Seconds = 60.0
+    #: A function that takes milliseconds and may share its process with other calls.
+    quick: bool = False
+
+    @field_validator("tool")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if value not in BUILT_IN_TOOLS and not _FUNCTION.match(value):
+            raise ValueError(f"it is {value!r}; give 'module:function', 'echo' or 'noop'")
+        return value
 
 
 FlowStep: TypeAlias = Annotated[

@@ -37,6 +37,8 @@ class Stack(NamedTuple):
     agents_files: tuple[Path, ...] = ()
     #: Where flows are looked for.
     flows: tuple[Path, ...] = ()
+    #: Where tools are looked for.
+    tools: tuple[Path, ...] = ()
 
     @property
     def api_url(self) -> str:
@@ -67,6 +69,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_SPILL": str(stack.home / "spill"),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
         "LEADHAND_FLOWS": base.get("LEADHAND_FLOWS") or ":".join(map(str, stack.flows)),
+        "LEADHAND_TOOLS": base.get("LEADHAND_TOOLS") or ":".join(map(str, stack.tools)),
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }

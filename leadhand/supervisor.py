@@ -144,6 +144,7 @@ class Supervisor:
             supervisor_pid=os.getpid(),
             agents_files=agents_files(cwd),
             flows=(cwd / "flows",),
+            tools=(cwd / "tools",),
         )
 
     def _start_redis(self) -> str:

@@ -54,6 +54,7 @@ from app.views import (
     SessionView,
     StepView,
     Submitted,
+    ToolView,
     TranscriptEntry,
     WorkerView,
 )
@@ -428,6 +429,10 @@ class MemoryEngine:
     def agents(self) -> list[AgentView]:
         self.ping()
         return [AgentView(name="claude", kind="command", command="claude -p", usable_at=["local"])]
+
+    def tools(self) -> list[ToolView]:
+        self.ping()
+        return [ToolView(name="text:slug", about="Makes a slug.", usable_at=["local"])]
 
     def diffs(
         self, session: str, *, iteration: int | None = None, limit: int, cursor: str | None

@@ -35,6 +35,7 @@ from workers.batched_events import BatchingConsumer
 from workers.drain import Drain
 from workers.inventory import Inventory
 from workers.lease import Heart
+from workers.shelf import Shelf
 
 #: What every place offers; steps that need no folder travel on the names without a place.
 QUEUES = ("agents", "checks", "tools")
@@ -111,9 +112,13 @@ def _beside_the_pool(
 ) -> None:
     """What the host does beside its pool: sweep, deliver webhooks, and tell what it is."""
     sweeper, deliverer = Sweeper(engine), Deliverer(engine)
-    books = _Books(settings)
+    books, shelf = _Books(settings), Shelf(settings.tools)
     inventory = Inventory(
-        engine, name=name, queues=queues, agents=lambda: agents_here(books.current())
+        engine,
+        name=name,
+        queues=queues,
+        agents=lambda: agents_here(books.current()),
+        tools=shelf.tools,
     )
 
     def begin(**_: object) -> None:

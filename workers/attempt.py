@@ -29,6 +29,7 @@ from workers.hush import secrets_of
 from workers.lease import Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
+from workers.shelf import Shelf
 from workers.warm import Warm
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Attempts:
         self._draining = draining
         self._nonces = _nonces()
         self._warm = Warm()
+        self._shelf = Shelf(engine.settings.tools)
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
@@ -246,6 +248,7 @@ class Attempts:
             agents=self._agents(),
             default_agent=settings.default_agent,
             warm=self._warm,
+            shelf=self._shelf,
             conversation=work.step.conversation,
             thread=grant.thread,
             earlier=partial(self._engine.said, work.ref),

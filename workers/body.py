@@ -55,7 +55,7 @@ def _carried_out(task: BodyTask, cancel: threading.Event) -> Outcome:
         case Action.JUDGE:
             return judge(task)
         case Action.TOOL:
-            return tools.use(task)
+            return tools.use(task, cancel)
         case Action.BREAK | Action.DECIDE:
             return breaks.decide(task, cancel)
         case Action.HUMAN | Action.WAIT | Action.CHILD:

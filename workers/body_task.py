@@ -13,6 +13,7 @@ from app.program import Action
 from workers import environment
 from workers.agents.book import AgentBook
 from workers.sandbox import Command
+from workers.shelf import Shelf
 from workers.warm import Warm
 
 
@@ -48,6 +49,8 @@ class BodyTask:
 
     #: Where functions that are declared quick are called; without it they are called like others.
     warm: Warm | None = None
+    #: The tools of this worker.
+    shelf: Shelf = field(default_factory=Shelf)
 
     def command(
         self,

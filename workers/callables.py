@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -33,6 +35,8 @@ class Called:
     raised: str | None = None
     #: Why there is no such function to call.
     missing: str | None = None
+    #: Why a tool cannot be called with these arguments.
+    refused: str | None = None
     #: Whether the process ended before the function did.
     unfinished: bool = False
 
@@ -46,18 +50,24 @@ def call(
     cancel: threading.Event,
     variables: Iterable[str] = (),
     quick: bool = False,
+    tools: Sequence[Path] = (),
 ) -> Called:
     """Call the function with the context; modules are looked for in the working folder first.
 
-    One that is declared quick shares its process with others of its folder.
+    One that is declared quick shares its process with others of its folder. With the folders of
+    tools it is one of those: the context is all that it is told.
     """
-    told = {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
+    shelf = os.pathsep.join(map(str, tools))
+    about = {"session": task.session, "step": task.address, "cwd": str(task.folder)}
+    told = dict(context) if shelf else {**context, **about}
     if quick and task.warm is not None:
-        return _called_warm(task, task.warm, name, told, timeout_s=timeout_s, cancel=cancel)
+        asked = Asked(name, told, {}, shelf)
+        return _called_warm(task, task.warm, asked, timeout_s=timeout_s, cancel=cancel)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
-    line = (sys.executable, "-P", "-m", "leadhand.call", name, str(returned))
+    line: tuple[str, ...] = (sys.executable, "-P", "-m", "leadhand.call", name, str(returned))
+    line = (*line, shelf) if shelf else line
     command = task.command(line, prompt=json.dumps(told), timeout_s=timeout_s, variables=variables)
     result = run(command, cancel)
     try:
@@ -71,6 +81,8 @@ def call(
 def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
     if word == "missing":
         return Called(result, missing=str(value))
+    if word == "refused":
+        return Called(result, refused=str(value))
     if word == "raised":
         return Called(result, raised=str(value))
     return Called(result, value=value)
@@ -79,21 +91,20 @@ def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
 def _called_warm(
     task: BodyTask,
     warm: Warm,
-    name: str,
-    told: Mapping[str, JsonValue],
+    asked: Asked,
     *,
     timeout_s: float,
     cancel: threading.Event,
 ) -> Called:
     """The same in a process that stays."""
-    env = task.command(name).env
+    env = task.command(asked.name).env
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     theirs = {key: value for key, value in env.items() if key not in ours}
     began = time.time_ns() // 1_000_000
     why: str | None = None
     try:
-        asked = Asked(name, told, ours)
-        answer = warm.call(task.folder, theirs, asked, timeout_s=timeout_s, cancel=cancel)
+        ours_too = asked._replace(env=ours)
+        answer = warm.call(task.folder, theirs, ours_too, timeout_s=timeout_s, cancel=cancel)
     except OSError as error:
         answer, why = Answered(end="gone"), str(error)
     result = ProcessResult(

@@ -145,4 +145,6 @@ class BreakInputs(Inputs):
 
 class ToolInputs(Inputs):
     tool: str
+    #: A function that takes milliseconds and may share its process with other calls.
+    quick: bool = False
     arguments: dict[str, JsonValue] = Field(default_factory=dict)

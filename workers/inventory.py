@@ -15,7 +15,7 @@ from app.engine import Engine
 from app.errors import StoreAway
 from app.inventories import forgotten, text_of
 from app.program import SCHEMA_VERSION
-from app.views import AgentHere
+from app.views import AgentHere, ToolHere
 from workers import environment
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 #: How often a word is said anew within the time for which it holds.
 WORDS = 4.5
+
+_Offers = tuple[tuple[AgentHere, ...], tuple[ToolHere, ...]]
 
 
 class Inventory:
@@ -36,11 +38,13 @@ class Inventory:
         name: str,
         queues: tuple[str, ...],
         agents: Callable[[], tuple[AgentHere, ...]],
+        tools: Callable[[], tuple[ToolHere, ...]] = tuple,
     ) -> None:
         self._engine = engine
         self._name = name
         self._queues = queues
         self._agents = agents
+        self._tools = tools
         self._holds_s = engine.settings.inventory_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inventory", daemon=True)
@@ -60,12 +64,13 @@ class Inventory:
 
     def tell(self) -> None:
         """Publish once."""
-        settings, agents = self._engine.settings, self._agents()
+        settings, (agents, tools) = self._engine.settings, self._offers()
         told: dict[str, JsonValue] = {
             "place": settings.place,
             "queues": [*self._queues],
             "agents": [agent.name for agent in agents],
             "agents_here": [agent.model_dump(exclude_none=True) for agent in agents],
+            "tools_here": [tool.model_dump(exclude_defaults=True) for tool in tools],
             "default_agent": settings.default_agent,
             "roots": [str(root) for root in settings.roots],
             "concurrency": settings.concurrency,
@@ -81,14 +86,17 @@ class Inventory:
             fleet.forget_worker(name)
 
     def _run(self) -> None:
-        told: tuple[AgentHere, ...] | None = None
+        told: _Offers | None = None
         every_s, told_s = self._holds_s / WORDS, 0.0
         while True:
-            agents = self._agents()
-            if agents != told or time.monotonic() - told_s >= every_s:
-                told, told_s = (agents if self._told() else None), time.monotonic()
+            offers = self._offers()
+            if offers != told or time.monotonic() - told_s >= every_s:
+                told, told_s = (offers if self._told() else None), time.monotonic()
             if self._stop.wait(min(LOOK_S, every_s)):
                 return
+
+    def _offers(self) -> _Offers:
+        return self._agents(), self._tools()
 
     def _told(self) -> bool:
         try:

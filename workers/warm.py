@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     name: str
     context: Mapping[str, JsonValue]
     env: Mapping[str, str]
+    #: Of a tool, the folders that its module is looked for in.
+    tools: str = ""
 
 
 class Answered(NamedTuple):
@@ -71,7 +73,7 @@ class Warm:
         """Call the function in the folder. Raises OSError where no process can be started."""
         deadline = time.monotonic() + timeout_s
         while True:
-            with self._process(folder, env) as process:
+            with self._process(folder, env, asked.tools) as process:
                 answer = process.ask(asked, deadline, cancel)
             if answer.word != "stale":
                 return answer
@@ -84,8 +86,8 @@ class Warm:
             process.end()
 
     @contextmanager
-    def _process(self, folder: Path, env: Mapping[str, str]) -> Iterator[_Process]:
-        process = self._taken(folder, env) or _Process(folder, env)
+    def _process(self, folder: Path, env: Mapping[str, str], tools: str) -> Iterator[_Process]:
+        process = self._taken(folder, env, tools) or _Process(folder, env, tools)
         try:
             yield process
         except BaseException:
@@ -93,10 +95,10 @@ class Warm:
             raise
         self._put_back(process)
 
-    def _taken(self, folder: Path, env: Mapping[str, str]) -> _Process | None:
+    def _taken(self, folder: Path, env: Mapping[str, str], tools: str) -> _Process | None:
         with self._lock:
             for process in reversed(self._idle):
-                if process.folder == folder and process.env == env:
+                if (process.folder, process.env, process.tools) == (folder, env, tools):
                     self._idle.remove(process)
                     return process
         return None
@@ -122,11 +124,11 @@ class _Link:
 class _Process:
     """One process under a launcher, which ends its whole tree when the lifeline is cut."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
-        self.folder, self.env = folder, env
+    def __init__(self, folder: Path, env: Mapping[str, str], tools: str) -> None:
+        self.folder, self.env, self.tools = folder, env, tools
         self.goes_on = True
         self._mark = secrets.token_hex(8)
-        self._link = _started(folder, {**env, MARK: self._mark})
+        self._link = _started(folder, {**env, MARK: self._mark}, tools)
         self._calls, self._until = 0, time.monotonic() + AGE_S
 
     def ask(self, asked: Asked, deadline: float, cancel: threading.Event) -> Answered:
@@ -184,13 +186,14 @@ class _Process:
         return b""
 
 
-def _started(folder: Path, env: Mapping[str, str]) -> _Link:
+def _started(folder: Path, env: Mapping[str, str], tools: str) -> _Link:
     ours, theirs = socket.socketpair()
     lifeline, our_end = os.pipe()
     status = os.open(os.devnull, os.O_WRONLY)
     try:
         told = [str(lifeline), str(status), str(GRACE_S), str(folder)]
         command = [sys.executable, "-P", "-m", "leadhand.call_many", str(theirs.fileno())]
+        command += [tools] if tools else []
         process = subprocess.Popen(  # noqa: S603 - calling what the user names is its purpose
             [sys.executable, "-I", "-S", launch.__file__, *told, *command],
             env=dict(env),

@@ -17,6 +17,7 @@ from app.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy,
 from app.references import literal
 from leadhand.documents import AGENT_TIMEOUT_S
 from leadhand.flow_documents import (
+    BUILT_IN_TOOLS,
     BreakStep,
     CheckStep,
     CommandStep,
@@ -263,8 +264,18 @@ class _Block:
                 given: dict[str, JsonValue] = {
                     "tool": literal(step.tool), "arguments": self.texts.within(step.arguments),
                 }  # fmt: skip
-                timeout_s = step.timeout_seconds
-                self._add(one, Step(id=id_, action=Action.TOOL, timeout_s=timeout_s, inputs=given))
+                if step.tool not in BUILT_IN_TOOLS and step.quick:
+                    given["quick"] = True
+                node = Step(
+                    id=id_,
+                    action=Action.TOOL,
+                    timeout_s=step.timeout_seconds,
+                    inputs=given,
+                    # A function may work in the folder; our own do not.
+                    folder=step.tool not in BUILT_IN_TOOLS,
+                    quick=step.quick,
+                )
+                self._add(one, node)
             case ResetStep() as step:
                 thread = self._conversation(step)
                 node = _quick(id_, "flow.forget", {"conversation": literal(thread)})

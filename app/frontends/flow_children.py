@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from app.errors import InvalidDocument
 from app.frontends.flow_texts import Texts
 from app.references import literal
+from app.tools_here import Wanted
 from leadhand.flow_documents import (
     CheckStep,
     CommandStep,
@@ -20,6 +21,7 @@ from leadhand.flow_documents import (
     FlowDocument,
     Messages,
     SubflowStep,
+    ToolStep,
 )
 from leadhand.flow_structure import Placed, arranged, faults_of_commands
 
@@ -71,6 +73,14 @@ def asked(document: FlowDocument) -> Iterator[Asked]:
             if checker is not None and checker.agent is not None:
                 agent = agent_of(flow, checker.agent)
                 yield Asked(f"{path}{one.path}.checker", "agent", agent, checker.model)
+
+
+def wanted_tools(document: FlowDocument) -> Iterator[Wanted]:
+    """Every tool that is used, in subflows too."""
+    for path, flow in (("", document), *_subflows(document)):
+        for one in steps_of(flow):
+            if isinstance(one.step, ToolStep):
+                yield Wanted(f"{path}{one.path}", one.step.tool, one.step.arguments)
 
 
 def require_commands(flow: FlowDefinition, commands: Mapping[str, Messages]) -> None:

@@ -34,6 +34,7 @@ _COMMANDS = {
     "queues": "leadhand.cli.fleet",
     "workers": "leadhand.cli.fleet",
     "agents": "leadhand.cli.agents",
+    "tools": "leadhand.cli.tools",
     "up": "leadhand.cli.up",
     "worker": "leadhand.cli.servers",
     "api": "leadhand.cli.servers",

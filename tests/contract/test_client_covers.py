@@ -22,6 +22,7 @@ METHODS = {
     "flows.validate": "check_flow",
     "workers.listed": "workers",
     "agents.listed": "agents",
+    "tools.listed": "tools",
     "limits.listed": "limits",
     "limits.one": "limit",
     "limits.put": "set_limit",

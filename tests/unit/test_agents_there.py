@@ -125,6 +125,6 @@ def test_a_session_is_not_moved_to_where_its_agents_cannot_be_used():
     poor = worker(here("plain"), here("poor", why_not=NO_KEY), place="poor")
     able = worker(here("plain"), here("poor"), place="able")
     rooted = [one.model_copy(update={"roots": ["/f"]}) for one in (poor, able)]
-    assert other_home("gone", "/f/x", {"poor"}, rooted) == "able"
-    assert other_home("gone", "/f/x", {"plain"}, rooted) is None
-    assert other_home("gone", "/f/x", {"poor"}, rooted[:1]) is None
+    assert other_home("gone", "/f/x", rooted, agents={"poor"}) == "able"
+    assert other_home("gone", "/f/x", rooted, agents={"plain"}) is None
+    assert other_home("gone", "/f/x", rooted[:1], agents={"poor"}) is None

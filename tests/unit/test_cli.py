@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 COMMANDS = (
     "spawn", "workflow", "flow", "flows", "answer", "exit", "ls", "show", "explain", "watch",
     "wait", "logs", "transcript", "stop", "resume",
-    "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents",
+    "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents", "tools",
     "up", "worker", "api", "doctor",
 )  # fmt: skip
 REFUSED = {"ok": False, "name": "ruff", "verdict": "retry", "feedback": "E501 Line too long"}

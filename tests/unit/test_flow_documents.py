@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from leadhand.flow_documents import FlowDefinition, ToolStep
+from leadhand.flow_documents import BUILT_IN_TOOLS, FlowDefinition
 from leadhand.flow_files import FlowInvalid, flow_in, read_command, read_flow
 from leadhand.flow_structure import arranged
 from tests.flows import ask, llm, loop
@@ -171,11 +171,14 @@ def test_what_a_tool_is_given_may_ask_for_inputs_of_the_flow_only() -> None:
     assert "'nothing'" in found.message
 
 
-def test_a_tool_that_no_worker_has_is_refused() -> None:
-    found = wrong({"type": "tool", "tool": "hammer"})
+@pytest.mark.parametrize(
+    "name", ["hammer", "os.path:join", "text:_own", "_own:slug", "a:b:c", "é:b"]
+)
+def test_a_tool_is_a_function_of_a_module_or_one_of_our_own(name: str) -> None:
+    found = wrong({"type": "tool", "tool": name})
     assert found.path == "steps[0].tool"
-    assert "'echo' or 'noop'" in found.message
+    assert "'module:function', 'echo' or 'noop'" in found.message
 
 
-def test_each_tool_of_the_worker_may_be_named() -> None:
-    assert set(get_args(ToolStep.model_fields["tool"].annotation)) == TOOLS.keys()
+def test_each_tool_of_our_own_may_be_named() -> None:
+    assert TOOLS.keys() == BUILT_IN_TOOLS

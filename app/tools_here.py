@@ -1,0 +1,121 @@
+"""Pure: which tools the workers have, and what a flow may ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.errors import InvalidDocument
+from app.program import Action, Program, Step
+from app.views import ToolHere, ToolView, WorkerView
+from leadhand.flow_documents import BUILT_IN_TOOLS
+
+#: What every worker has in itself.
+BUILT_IN = (
+    ToolHere(name="echo", about="Gives its arguments back.", takes_any=True),
+    ToolHere(name="noop", about="Gives nothing, whatever it is given.", takes_any=True),
+)
+
+
+class Wanted(NamedTuple):
+    """A step that uses a tool: where it stands, and what it gives."""
+
+    path: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+
+def tools_of(workers: Sequence[WorkerView]) -> list[ToolView]:
+    """Every tool that a worker has, with where it can be used and why not elsewhere."""
+    told = [(w.place, tool) for w in workers for tool in (*BUILT_IN, *w.tools_here)]
+    return [_view(name, told) for name in sorted({tool.name for _, tool in told})]
+
+
+def tools_in(program: Program) -> set[str]:
+    """The tools that workers may have or not, of those that a program uses."""
+    steps = (node for _, node in program.walk() if isinstance(node, Step))
+    used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
+    return {name for name in used if ":" in name}
+
+
+def _view(name: str, told: Sequence[tuple[str, ToolHere]]) -> ToolView:
+    found = [(place, tool) for place, tool in told if tool.name == name]
+    usable = sorted({place for place, tool in found if tool.why_not is None})
+    first = next((tool for _, tool in found if tool.why_not is None), found[0][1])
+    why_not = {place: tool.why_not for place, tool in found if place not in usable}
+    return ToolView(
+        **first.model_dump(exclude={"why_not"}),
+        usable_at=usable,
+        why_not={place: why for place, why in sorted(why_not.items()) if why is not None},
+    )
+
+
+class ToolsThere:
+    """What the workers of one place, or of all, can do; with no worker anything goes."""
+
+    def __init__(
+        self, workers: Sequence[WorkerView], everywhere: Sequence[WorkerView] = ()
+    ) -> None:
+        self._workers = workers
+        self._everywhere = everywhere or workers
+
+    def check(self, wanted: Wanted) -> None:
+        """Raises InvalidDocument: the field, the value, the way out."""
+        if not self._workers or wanted.tool in BUILT_IN_TOOLS:
+            return
+        usable = self._told(wanted.tool)
+        if not usable:
+            hint = self._why_unknown(wanted.tool)
+            raise InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+        wrong = [_misfit(tool, wanted) for tool in usable]
+        if wrong[0] is not None and None not in wrong:
+            name, hint = wrong[0]
+            field = f"{wanted.path}.arguments.{name}"
+            raise InvalidDocument(field, wanted.arguments.get(name), hint)
+
+    def places_with(self, names: Collection[str]) -> list[str]:
+        """The places that have all of these."""
+        return sorted({w.place for w in self._workers if self.can(w.place, names)})
+
+    def everywhere(self, names: Collection[str]) -> bool:
+        """Whether every worker has all of these."""
+        return all(set(names) - BUILT_IN_TOOLS <= _names(worker) for worker in self._workers)
+
+    def can(self, place: str, names: Collection[str]) -> bool:
+        """Whether all of them can be used at the place."""
+        here = (worker for worker in self._workers if worker.place == place)
+        return set(names) - BUILT_IN_TOOLS <= set().union(*map(_names, here))
+
+    def _told(self, name: str) -> list[ToolHere]:
+        found = (tool for worker in self._workers for tool in worker.tools_here)
+        return [tool for tool in found if tool.name == name and tool.why_not is None]
+
+    def _why_unknown(self, name: str) -> str:
+        broken = {tool.name: tool.why_not for worker in self._workers for tool in worker.tools_here}
+        why = broken.get(name.partition(":")[0])
+        if why is not None:
+            return f"its file cannot be used: {why}"
+        elsewhere = sorted({w.place for w in self._everywhere if name in _names(w)})
+        if elsewhere:
+            return f"no worker there has this tool; it is at {', '.join(elsewhere)}. Run it there"
+        known = ", ".join(sorted(BUILT_IN_TOOLS.union(*map(_names, self._workers))))
+        return f"no worker has this tool; known: {known}. Put it into a folder of LEADHAND_TOOLS"
+
+
+def _names(worker: WorkerView) -> set[str]:
+    return {tool.name for tool in worker.tools_here if tool.why_not is None}
+
+
+def _misfit(tool: ToolHere, wanted: Wanted) -> tuple[str, str] | None:
+    """The first argument that keeps the tool from being called, and why."""
+    known = [parameter.name for parameter in tool.parameters]
+    for name in wanted.arguments:
+        if name not in known and not tool.takes_any:
+            names = ", ".join(known) or "none"
+            return name, f"tool {tool.name!r} has no such argument; it has: {names}"
+    for parameter in tool.parameters:
+        if parameter.required and parameter.name not in wanted.arguments:
+            return parameter.name, f"tool {tool.name!r} must be given it; add it"
+    return None

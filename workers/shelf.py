@@ -1,0 +1,105 @@
+"""The tools that this worker has: functions in the Python files of its folders of tools.
+
+The files are read, never imported: what stands in them runs only in a process of its own, when a
+step uses it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from app.texts import cut
+from app.views import ToolHere, ToolParameter
+
+#: Characters of what a tool says of itself, and of one annotation, that others are shown.
+_SAID = 200
+_ANNOTATION = 80
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Shelf:
+    """Looks anew each time it is asked, and reads those files that are other files now."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self.folders = tuple(folder.absolute() for folder in folders)
+        self._read: dict[Path, tuple[object, tuple[ToolHere, ...]]] = {}
+
+    def tools(self) -> tuple[ToolHere, ...]:
+        """All of them, by name; where two folders have a file of one name, the first one's."""
+        files: dict[str, Path] = {}
+        for folder in self.folders:
+            files |= {file.stem: file for file in _files(folder) if file.stem not in files}
+        self._read = {file: self._known(file) for file in files.values()}
+        found = (tool for _, tools in self._read.values() for tool in tools)
+        return tuple(sorted(found, key=lambda tool: tool.name))
+
+    def tool(self, name: str) -> ToolHere | None:
+        """The one of that name; of a file that cannot be read, what is told of the file."""
+        module = name.partition(":")[0]
+        here = {tool.name: tool for tool in self.tools()}
+        return here.get(name) or here.get(module)
+
+    def _known(self, file: Path) -> tuple[object, tuple[ToolHere, ...]]:
+        seen, known = _seen(file), self._read.get(file)
+        return known if known is not None and known[0] == seen else (seen, _tools_in(file))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        files = sorted(folder.glob("*.py"))
+    except OSError:
+        return
+    yield from (file for file in files if file.stem.isidentifier() and file.stem[0] != "_")
+
+
+def _seen(file: Path) -> object:
+    """What tells a file from what it was before."""
+    try:
+        stat = file.stat()
+    except OSError as error:
+        return error.errno
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _tools_in(file: Path) -> tuple[ToolHere, ...]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except OSError as error:
+        return (ToolHere(name=file.stem, why_not=f"{file} cannot be read: {error.strerror}"),)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{file}, line {line}" if line else str(file)
+        text = getattr(error, "msg", None) or str(error)
+        return (ToolHere(name=file.stem, why_not=f"{where} is no Python: {text}; mend it"),)
+    found = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    return tuple(_tool(file, one) for name, one in found.items() if name[0] != "_")
+
+
+def _tool(file: Path, function: _Function) -> ToolHere:
+    said = inspect.cleandoc(ast.get_docstring(function) or "").partition("\n\n")[0]
+    return ToolHere(
+        name=f"{file.stem}:{function.name}",
+        about=cut(" ".join(said.split()), _SAID),
+        parameters=list(_parameters(function.args)),
+        takes_any=function.args.kwarg is not None,
+    )
+
+
+def _parameters(given: ast.arguments) -> Iterator[ToolParameter]:
+    places = [*given.posonlyargs, *given.args]
+    first_optional = len(places) - len(given.defaults)
+    for number, one in enumerate(places):
+        yield _parameter(one, required=number < first_optional)
+    for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        yield _parameter(one, required=default is None)
+
+
+def _parameter(one: ast.arg, *, required: bool) -> ToolParameter:
+    said = ast.unparse(one.annotation) if one.annotation is not None else None
+    return ToolParameter(
+        name=one.arg, annotation=said and cut(said, _ANNOTATION), required=required
+    )
