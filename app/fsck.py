@@ -18,8 +18,9 @@ from app.keys import GLOBAL_PARTS, NAMED_PARTS, OTHER_PARTS, SESSION_PARTS, Sess
 from app.program import SCHEMA_VERSION
 from app.records import Answer, Found
 from app.states import ENDED
-from app.store import Store, Verb
+from app.store import Store
 from app.store_audit import Kind
+from app.store_library import Verb
 from app.transitions import Carrier, Transitions
 from app.views import Finding, FsckView, WorkerView
 

@@ -158,7 +158,7 @@ def name_of_lock(lock: str) -> str:
 
 
 def lua_names() -> str:
-    """The Lua lines that give scripts the same names: `K` of the session, `G` of all."""
-    ours = ", ".join(f"{part} = BASE .. '{part}'" for part in SESSION_PARTS)
-    all_ = ", ".join(f"{part} = GLOBAL .. '{part}'" for part in GLOBAL_PARTS)
-    return f"local K = {{{ours}}}\nlocal G = {{{all_}}}\n"
+    """The Lua line that gives the parts the same names there."""
+    ours = ", ".join(f"'{part}'" for part in SESSION_PARTS)
+    all_ = ", ".join(f"'{part}'" for part in GLOBAL_PARTS)
+    return f"local PARTS = {{session = {{{ours}}}, all = {{{all_}}}}}\n"

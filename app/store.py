@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from typing import Literal, cast
 
 from pydantic import JsonValue
@@ -15,35 +14,17 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
 from app.errors import ProgramStale, StoreAway
-from app.keys import Keys, SessionRef, lua_names
+from app.keys import Keys, SessionRef
 from app.records import Answer, NewSession, StepRecord, TurnRecord
 from app.store_audit import Shelves
 from app.store_fleet import FleetShelf
+from app.store_library import Reader, Verb, text_of
 from app.store_scripts import Scripts
 from app.store_tokens import TokenShelf
 from app.store_watch import Looks
 from app.views import Event
 
-#: The files that every transition is built on, in this order.
-_FOUNDATION = (
-    "_begin", "_address", "_budget", "_hooks", "_quota", "_locks", "_ready", "_turns", "_session",
-    "_outcome", "_work",
-)  # fmt: skip
-#: What one verb is built on besides.
-_MORE = {"control": ("_anew",)}
-VERBS = (
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
-    "rehint", "due", "errand_done", "delete", "take_hook", "settle_hook", "limit",
-    "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
-)  # fmt: skip
-
 Due = Literal["leases", "ready", "errands"]
-Verb = Literal[
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
-    "rehint", "due", "errand_done", "delete", "take_hook", "settle_hook", "limit",
-    "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
-]  # fmt: skip
-
 
 #: What a script says to who does not know that the session has another program now.
 _STALE = "stale program"
@@ -82,13 +63,12 @@ class Store:
         *,
         prefix: str = "lh",
         clock: Callable[[], int] | None = None,
-        sources: Callable[[str], str] | None = None,
+        read: Reader = text_of,
     ) -> None:
         self._redis = redis
         self._clock = clock
         self.keys = Keys(prefix)
-        text_of = sources or source
-        self._scripts = Scripts(redis, {verb: text_of(verb) for verb in VERBS})
+        self._scripts = Scripts(redis, read)
 
     # Transitions
 
@@ -369,20 +349,6 @@ class Store:
     def _where(self) -> str:
         given = self._redis.connection_pool.connection_kwargs
         return str(given.get("path") or f"{given.get('host')}:{given.get('port')}")
-
-
-def source(verb: str) -> str:
-    """The whole text of a transition: the names of the keys, the foundation, the verb."""
-    audits = ["_fsck"] if verb.startswith("fsck_") else []
-    head = "local BASE, PROGRAM, GLOBAL = KEYS[1], KEYS[2], KEYS[3]\n" + lua_names()
-    own = _text([*_MORE.get(verb, ()), *audits, verb])
-    # Lua takes 200 local names a function: the foundation and what is built on it are two.
-    return f"{head}{_text(_FOUNDATION)}\nreturn (function()\n{own}\nend)()\n"
-
-
-def _text(files: Sequence[str]) -> str:
-    folder = resources.files("app") / "lua"
-    return "\n".join((folder / f"{name}.lua").read_text(encoding="utf-8") for name in files)
 
 
 def _texts(found: object) -> list[str]:

@@ -1,49 +1,57 @@
-"""Calls scripts over connections that are kept: one write and one read a call, and no more."""
+"""Calls transitions over connections that are kept: one write and one read a call, and no more."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha1
 
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionInterface
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
+
+from app.store_library import PREFIX, VERBS, Reader, Verb, library, script, text_of
 
 #: A connection that was idle for longer may be half-open: to learn that costs a time-out, a new
 #: one next to nothing.
 TRUSTED_S = 10.0
 #: The parts of a command before its keys.
 _HEAD = 3
+#: So many libraries stay loaded: one for each version of this program that is at work at once.
+KEPT = 4
+#: What a server says that takes no functions (Redis 6), or none from us (ACL).
+_TAKES_NONE = re.compile(r"unknown command|NOPERM|no permissions", re.IGNORECASE)
 
 
 class Scripts:
-    """The scripts of a store by name, each known to the server by its hash.
+    """The transitions of a store by name: functions where the server takes them, else scripts.
 
-    A script is called once or more for each step, and redis-py's own way to do that takes longer
+    One is called once or more for each step, and redis-py's own way to do that takes longer
     than the script itself. Tries, time-outs and errors are those of the client.
     """
 
-    def __init__(self, redis: Redis, texts: Mapping[str, str]) -> None:
+    def __init__(self, redis: Redis, read: Reader = text_of) -> None:
         self._pool = redis.connection_pool
         self._retry = redis.get_retry() or Retry(NoBackoff(), 0)
-        self._texts = texts
-        self._heads = {name: _head(text) for name, text in texts.items()}
+        self._read = read
+        self._way: _Functions | _Texts = _Functions(read)
         #: Those that nobody uses now, with the process that opened them and the time since when:
         #: none is used after a fork.
         self._idle: list[tuple[int, float, ConnectionInterface]] = []
 
-    def call(self, name: str, values: Sequence[str]) -> bytes:
-        """What the script answers to three keys and its arguments."""
+    def call(self, name: Verb, values: Sequence[str]) -> bytes:
+        """What the transition answers to three keys and its arguments."""
         count = b"*%d\r\n" % (_HEAD + len(values))
-        command = b"".join([count, self._heads[name], *map(_part, values)])
+        rest = b"".join(map(_part, values))
         connection = self._taken()
         try:
             return self._retry.call_with_retry(
-                lambda: self._answer(connection, name, command),
+                lambda: self._answer(connection, name, count, rest),
                 lambda _error: _cut(connection),
             )
         except BaseException:
@@ -52,14 +60,15 @@ class Scripts:
         finally:
             self._idle.append((os.getpid(), time.monotonic(), connection))
 
-    def _answer(self, connection: ConnectionInterface, name: str, command: bytes) -> bytes:
-        try:
-            return _said(connection, command)
-        except NoScriptError:
-            _said(
-                connection, b"*3\r\n" + b"".join(map(_part, ("SCRIPT", "LOAD", self._texts[name])))
-            )
-            return _said(connection, command)
+    def _answer(
+        self, connection: ConnectionInterface, name: Verb, count: bytes, rest: bytes
+    ) -> bytes:
+        answer = self._way.answer(connection, name, count, rest)
+        if answer is None:
+            self._way = _Texts(self._read)
+            answer = self._way.answer(connection, name, count, rest)
+        assert answer is not None
+        return answer
 
     def _taken(self) -> ConnectionInterface:
         while self._idle:
@@ -84,10 +93,79 @@ def _said(connection: ConnectionInterface, command: bytes) -> bytes:
     return answer
 
 
-def _head(text: str) -> bytes:
-    """EVALSHA as it goes over the wire, up to its keys: there are three of them."""
-    name = sha1(text.encode()).hexdigest()  # noqa: S324 - what Redis calls a script
-    return b"".join(map(_part, ("EVALSHA", name, "3")))
+class _Functions:
+    """A library that the server keeps (Redis 7): its functions are made once."""
+
+    def __init__(self, read: Reader) -> None:
+        self._library = library(read)
+        self._heads = {verb: _head("FCALL", self._library.function(verb)) for verb in VERBS}
+
+    def answer(
+        self, connection: ConnectionInterface, name: Verb, count: bytes, rest: bytes
+    ) -> bytes | None:
+        """What the function answers; None where the server takes no functions from us."""
+        command = b"".join([count, self._heads[name], rest])
+        try:
+            try:
+                return _said(connection, command)
+            except ResponseError as error:
+                if "Function not found" not in str(error):
+                    raise
+            self._load(connection)
+            return _said(connection, command)
+        except ResponseError as error:
+            if _TAKES_NONE.search(str(error)):
+                return None
+            raise
+
+    def _load(self, connection: ConnectionInterface) -> None:
+        since = time.time_ns() // 1_000_000
+        try:
+            _said(connection, _command("FUNCTION", "LOAD", self._library.text(since)))
+        except ResponseError as error:
+            if "already exists" not in str(error):  # somebody else was quicker
+                raise
+        with suppress(ResponseError):  # whoever may not list them leaves them
+            _forget_old(connection)
+
+
+def _forget_old(connection: ConnectionInterface) -> None:
+    """What earlier versions of this program left: whoever still calls one loads it again."""
+    listed = _said(connection, _command("FUNCTION", "LIST", "LIBRARYNAME", f"{PREFIX}*"))
+    names = re.findall(rf"{PREFIX}(\d+)_([0-9a-f]{{16}})'", str(listed))
+    for since, mark in sorted(names, key=lambda name: -int(name[0]))[KEPT:]:
+        with suppress(ResponseError):  # somebody else forgot it
+            _said(connection, _command("FUNCTION", "DELETE", f"{PREFIX}{since}_{mark}"))
+
+
+class _Texts:
+    """A script for each, known to the server by its hash."""
+
+    def __init__(self, read: Reader) -> None:
+        self._texts = {verb: script(verb, read) for verb in VERBS}
+        self._heads = {
+            verb: _head("EVALSHA", sha1(text.encode()).hexdigest())  # noqa: S324 - as Redis names it
+            for verb, text in self._texts.items()
+        }
+
+    def answer(
+        self, connection: ConnectionInterface, name: Verb, count: bytes, rest: bytes
+    ) -> bytes:
+        command = b"".join([count, self._heads[name], rest])
+        try:
+            return _said(connection, command)
+        except NoScriptError:
+            _said(connection, _command("SCRIPT", "LOAD", self._texts[name]))
+            return _said(connection, command)
+
+
+def _head(command: str, name: str) -> bytes:
+    """A call as it goes over the wire, up to its keys: there are three of them."""
+    return b"".join(map(_part, (command, name, "3")))
+
+
+def _command(*parts: str) -> bytes:
+    return b"".join([b"*%d\r\n" % len(parts), *map(_part, parts)])
 
 
 def _part(value: str) -> bytes:

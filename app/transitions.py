@@ -14,7 +14,8 @@ from app.keys import SessionRef
 from app.program import Program
 from app.records import Answer, Hint
 from app.registry import Registry
-from app.store import Store, Verb
+from app.store import Store
+from app.store_library import Verb
 
 log = logging.getLogger(__name__)
 

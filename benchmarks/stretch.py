@@ -79,7 +79,7 @@ def _counted(redis: Redis) -> tuple[int, int, int, int]:
     stats, net = redis.info("commandstats"), redis.info("stats")
     return (
         net["total_reads_processed"],
-        stats["cmdstat_evalsha"]["calls"],
+        sum(stats.get(f"cmdstat_{way}", {"calls": 0})["calls"] for way in ("fcall", "evalsha")),
         sum(c["calls"] for name, c in stats.items() if name != "cmdstat_info"),
         net["total_net_input_bytes"] + net["total_net_output_bytes"],
     )

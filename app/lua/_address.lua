@@ -1,5 +1,4 @@
 -- Addresses: name~run[iteration]#item, joined by '/'; and the routes of the nodes that they name.
-local paths = {}              -- asked for again and again in one transition
 local function path_of(address)
   local path = paths[address]
   if not path then
@@ -44,7 +43,6 @@ local function turns_around(block)
   return found
 end
 
-local routes = {}
 local function route(path)
   if not routes[path] then
     local text = redis.call('HGET', PROGRAM, '/' .. path)

@@ -1,14 +1,9 @@
 -- What every transition begins with: its arguments, the clock, the session, and rooms for what changes.
+-- A server that keeps functions makes those below once and calls them often: nothing of one call is left to the next
+-- but what `begin` sets anew.
 -- KEYS: the session's base, the program, the base across sessions.
 -- ARGV: now in ms (0: the server's own clock), arguments (JSON), outcome (JSON, kept as it is), ledger entry (the
 -- same), records of the transcript (the same, any number)
-local A = cjson.decode(ARGV[2])
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-
 local GRACE_MS = 10000        -- past its deadline, for the worker to kill and settle
 local HINT_MS = 3000          -- until a hint that nobody took is sent again, doubled up to HINT_MAX_MS
 local HINT_MAX_MS = 48000
@@ -16,14 +11,42 @@ local HINT_BUSY_MS = 300000   -- while its queue is long, a hint is not repeated
 local LOST_MAX = 5            -- an attempt lost more often than this is poison
 local EVENTS_MAX = 20000
 
-local S = {}                  -- the session's own fields, read once
-local answer = {hints = {}, grants = {}, abort = {}, called = {}}
-local released = {}           -- addresses made ready by this transition, in order
-local rooms = {steps = {}, turns = {}}
-local freed = {}              -- queues in whose window a slot came free
+local KEYS, ARGV, A, now
+local BASE, PROGRAM, GLOBAL, K, G   -- the names of the keys: K of the session, G of all sessions
+local S                       -- the session's own fields, read once
+local answer
+local released                -- addresses made ready by this transition, in order
+local rooms
+local freed                   -- queues in whose window a slot came free
 -- What has not come to rest.
 local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
 local keep_s                  -- set when the session ends: how long its keys are kept
+local reached                 -- the first budget that this transition reached: {what, used, limit}
+local paths, routes           -- of addresses and nodes, asked for again and again in one transition
+
+local begin
+do   -- a script may have 200 locals: the others are seen here alone
+local function names_of(base, parts)
+  local names = {}
+  for _, part in ipairs(parts) do names[part] = base .. part end
+  return names
+end
+
+function begin(keys, argv)
+  KEYS, ARGV = keys, argv
+  BASE, PROGRAM, GLOBAL = keys[1], keys[2], keys[3]
+  K, G = names_of(BASE, PARTS.session), names_of(GLOBAL, PARTS.all)
+  A = cjson.decode(argv[2])
+  now = tonumber(argv[1])
+  if now == 0 then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  S, answer = {}, {hints = {}, grants = {}, abort = {}, called = {}}
+  released, rooms, freed, keep_s, reached = {}, {steps = {}, turns = {}}, {}, nil, nil
+  paths, routes = {}, {}
+end
+end
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',

@@ -1,7 +1,6 @@
 -- What a session uses, and may use: steps, iterations, cost, tokens and time. Counted once, and what
 -- reaches its limit ends the session, unless the same transition ended it anyway.
 local end_turn
-local reached           -- the first budget that this transition reached: {what, used, limit}
 
 -- The limits by name: steps, iterations, cost_micros, tokens, wall_ms, stage_stops, stops.
 local function budget()

@@ -10,10 +10,6 @@ if not step or step.state ~= 'ready' or S.status ~= 'active' then
 end
 local r = route(path_of(address))
 drop_old_slot(address, r)
-if early(step) then
-  redis.call('ZADD', G.ready, look_at(step), member(address))
-  return reply('gone')
-end
 if step.hinted and A.depth > BUSY_DEPTH and now - step.hinted < HINT_BUSY_MS then
   redis.call('ZADD', G.ready, now + HINT_MAX_MS, member(address))
   return reply('busy')

@@ -14,7 +14,8 @@ from app.keys import SessionRef
 from app.program import Action, Loop, OnFail, Program, RetryPolicy, Step
 from app.records import Answer, Grant, NewSession
 from app.states import SESSION_NEXT, SessionStatus
-from app.store import Store, Verb, connect, source
+from app.store import Store, connect
+from app.store_library import Reader, Verb, text_of
 
 LEASE_MS = 30_000
 GRACE_MS = 10_000
@@ -73,14 +74,14 @@ class Bench:
     """An empty server, its clock, and the sessions that are driven on it."""
 
     redis: Any  # its stubs answer for asyncio too
-    sources: Callable[[str], str] = source
+    read: Reader = text_of
     routes: Routes = decide.routes
     anew: Callable[[Program, Iterable[str], Iterable[str]], list[decide.Route]] = decide.run_anew
     clock: Clock = field(default_factory=Clock)
     run_id: str | None = None
 
     def __post_init__(self) -> None:
-        self.store = Store(self.redis, clock=self.clock, sources=self.sources)
+        self.store = Store(self.redis, clock=self.clock, read=self.read)
         self._nonces = count(1)
         self.restart()
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from app.store import source
+from app.store_library import text_of
 
 
 class Fault(NamedTuple):
@@ -30,9 +30,10 @@ class Fault(NamedTuple):
         path = folder / self.file if self.file.endswith(".py") else folder / f"lua/{self.file}.lua"
         return path.read_text(encoding="utf-8")
 
-    def sources(self, verb: str) -> str:
-        """The script of a verb, with the fault where it is built on this file."""
-        return source(verb).replace(self.old, self.new)
+    def read(self, file: str) -> str:
+        """The files of app/lua, one of them with the fault."""
+        text = text_of(file)
+        return text.replace(self.old, self.new) if file == self.file else text
 
     def decide(self) -> ModuleType:
         """app.decide with the fault."""
@@ -849,7 +850,9 @@ FAULTS = [
         "ZLEXCOUNT', K.hinted, range_of(queue))",
     ),
     Fault("there is no window", "_ready", ">= tonumber(S.window)", ">= 1000000"),
-    Fault("a retry is hinted before its time", "rehint", "if early(step) then", "if false then"),
+    Fault(
+        "a retry is hinted before its time", "_ready", "  if early(step) then", "  if false then"
+    ),
     Fault(
         "the settler is granted any step",
         "_ready",

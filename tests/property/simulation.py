@@ -12,7 +12,7 @@ from app.keys import SessionRef
 from app.outcomes import Thread
 from app.program import Action, Program, Step, block_of, turn_of
 from app.records import Answer, Grant
-from app.store import Verb
+from app.store_library import Verb
 from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
 from tests.property.model import Model, StepRun, Turn
 from tests.property.random_programs import Choose

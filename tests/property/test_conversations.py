@@ -9,7 +9,8 @@ from app.engine import About
 from app.keys import SessionRef
 from app.outcomes import Outcome, Thread, Usage
 from app.program import Action, Program, RetryPolicy, Step
-from app.store import connect, source
+from app.store import connect
+from app.store_library import text_of
 from tests.property.driving import Bench
 from tests.property.world import World
 from workers.parking import park
@@ -123,10 +124,10 @@ def test_conversations_go_with_their_session(world: World) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 9])
 def test_a_long_transcript_loses_its_beginning_and_says_so(store_url: str, limit: int) -> None:
-    def short(verb: str) -> str:
-        return source(verb).replace("SAID_MAX = 5000", "SAID_MAX = 3")
+    def short(file: str) -> str:
+        return text_of(file).replace("SAID_MAX = 5000", "SAID_MAX = 3")
 
-    world = World.of(Bench(connect(store_url), sources=short))
+    world = World.of(Bench(connect(store_url), read=short))
     ref = begun(world, *(agent(name) for name in "abcde"))
 
     def say(name: str) -> None:

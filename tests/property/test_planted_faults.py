@@ -35,7 +35,7 @@ def planted(fault: Fault, url: str) -> Bench:
     if fault.file.endswith(".py"):
         faulty: Any = fault.decide()
         return Bench(connect(url), routes=faulty.routes, anew=faulty.run_anew)
-    return Bench(connect(url), sources=fault.sources)
+    return Bench(connect(url), read=fault.read)
 
 
 def by_walking(bench: Bench) -> Iterator[Callable[[], Any]]:

@@ -13,6 +13,7 @@ from app.program import Action, Loop, Program, Step
 from app.records import Answer, Grant, Hint
 from app.settings import Settings
 from app.store import Store, connect
+from app.store_library import text_of
 from app.sweeping import sweep
 from app.transitions import Standing
 from tests.property.driving import Bench
@@ -30,8 +31,8 @@ class World:
     def __init__(self, url: str, *, place: str = "here", bench: Bench | None = None) -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
-        redis, sources = (bench.redis, bench.sources) if bench else (connect(url), None)
-        store = Store(redis, clock=lambda: self.now, sources=sources)
+        redis, read = (bench.redis, bench.read) if bench else (connect(url), text_of)
+        store = Store(redis, clock=lambda: self.now, read=read)
         self.engine = Engine(store, self, Settings(redis_url=url, place=place, secret="s"))
 
     def at(self, place: str) -> World:
