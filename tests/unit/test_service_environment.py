@@ -19,6 +19,7 @@ STACK = Stack(
     supervisor_pid=42,
     agents_files=(Path("/work/agents.toml"), Path("/home/me/agents.toml")),
     flows=(Path("/work/flows"),),
+    tools=(Path("/work/tools"),),
 )
 
 
@@ -35,6 +36,7 @@ def test_stack_is_told_whole():
         "LEADHAND_SPILL": "/work/.leadhand/spill",
         "LEADHAND_AGENTS": os.pathsep.join(["/work/agents.toml", "/home/me/agents.toml"]),
         "LEADHAND_FLOWS": "/work/flows",
+        "LEADHAND_TOOLS": "/work/tools",
         "LEADHAND_WORKER_NAME": "embedded-42",
         "LEADHAND_SUPERVISOR_PID": "42",
     }
