@@ -137,7 +137,7 @@ def _with_flows_left_open(
     for model, schema in definitions.items():
         if model.startswith("Flow") and "steps" in schema.get("properties", {}):
             schema["properties"]["steps"]["items"] = step
-            for part in ("agents", "inputs", "commands", "flows"):
+            for part in ("agents", "inputs", "commands", "markdown", "flows"):
                 schema["properties"][part] = {"type": "object"}
     needed, left = set[str](), _named_in(asked)
     while left:

@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
-from app.frontends.flow_children import require_commands, steps_of
+from app.frontends.flow_children import require_files, steps_of
 from app.views import FlowInput, FlowView
 from leadhand.flow_documents import (
     CommandStep,
     FlowDefinition,
     FlowDocument,
+    LlmStep,
     Messages,
     SubflowStep,
 )
-from leadhand.flow_files import FlowInvalid, is_name, read_command, read_flow
+from leadhand.flow_files import FlowInvalid, is_name, read_command, read_flow, read_markdown
+from leadhand.flow_structure import Brought
 
 T = TypeVar("T")
 _PLAIN = re.compile(r"^[^/\0]{1,200}$")
@@ -88,15 +90,21 @@ class Catalog:
         return self.completed(_document(name, found.definition))
 
     def completed(self, document: FlowDocument) -> FlowDocument:
-        """The document with the commands and flows that it names and does not bring.
+        """The document with the files and flows that it names and does not bring.
 
         Raises InvalidDocument for one that is not there or is broken, and for flows in a circle.
         """
         gathered = _Gathered(self, document)
         gathered.take(document, (document.name,), "")
         for flow in (document, *gathered.flows.values()):
-            require_commands(flow, gathered.commands)
-        return document.model_copy(update={"commands": gathered.commands, "flows": gathered.flows})
+            require_files(flow, Brought(gathered.commands, gathered.markdown))
+        return document.model_copy(
+            update={
+                "commands": gathered.commands,
+                "markdown": gathered.markdown,
+                "flows": gathered.flows,
+            }
+        )
 
     def definition(self, name: str) -> FlowDefinition:
         """What the flow's own file says. Raises FlowUnknown, FlowInvalid."""
@@ -105,6 +113,11 @@ class Catalog:
     def command(self, name: str) -> Messages | None:
         """A command of the first folder that has it. Raises FlowInvalid."""
         found = (read_command(folder, name) for folder in self.folders)
+        return next((messages for messages in found if messages is not None), None)
+
+    def markdown(self, path: str) -> Messages | None:
+        """What the first folder's file of that path says. Raises FlowInvalid."""
+        found = (read_markdown(folder, path) for folder in self.folders)
         return next((messages for messages in found if messages is not None), None)
 
     def _file(self, name: str) -> Path:
@@ -122,6 +135,7 @@ class _Gathered:
     def __init__(self, catalog: Catalog, document: FlowDocument) -> None:
         self._catalog = catalog
         self.commands = dict(document.commands)
+        self.markdown = dict(document.markdown)
         self.flows = dict(document.flows)
         self._taken = set[str]()
 
@@ -130,6 +144,8 @@ class _Gathered:
             at = f"{where}{one.path}"
             if isinstance(one.step, CommandStep):
                 self._command(one.step.command_name, f"{at}.commandName")
+            if isinstance(one.step, LlmStep) and one.step.markdown_file is not None:
+                self._markdown(one.step.markdown_file, f"{at}.markdownFile")
             if isinstance(one.step, SubflowStep):
                 for name in one.step.flow_names:
                     self._subflow(name, path, f"{at}.flowNames")
@@ -145,6 +161,18 @@ class _Gathered:
             hint = f"there is no such command; write commands/{name}.json or .md beside the flows"
             raise InvalidDocument(at, name, hint)
         self.commands[name] = found
+
+    def _markdown(self, path: str, at: str) -> None:
+        if path in self.markdown:
+            return
+        try:
+            found = self._catalog.markdown(path)
+        except FlowInvalid as error:
+            raise InvalidDocument(at, path, str(error)) from None
+        if found is None:
+            hint = "there is no such file; write it beneath the folder of the flows"
+            raise InvalidDocument(at, path, hint)
+        self.markdown[path] = found
 
     def _subflow(self, name: str, path: tuple[str, ...], at: str) -> None:
         if name in path:
@@ -198,8 +226,11 @@ def hash_of(document: FlowDocument) -> str:
     """What a flow and all that it needs say, in 16 hex characters."""
     parts = {"description": True, "steps": True, "agents": True, "inputs": True, "attempts": True,
              "commands": True, "flows": True}  # fmt: skip
+    # What came later is part of it only where it is used: else the hashes that sessions keep hold.
     if document.budget.model_fields_set:
         parts["budget"] = True
+    if document.markdown:
+        parts["markdown"] = True
     text = document.model_dump_json(include=parts, exclude_none=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -38,6 +38,9 @@ LONGEST_WAIT_S = 30 * 24 * 3600
 AgentType = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 #: What a flow and a command are called: the stem of their file.
 Stem = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+#: A Markdown file beneath the folder of the flows.
+MarkdownFile = Annotated[str, Field(max_length=300)]
+_MARKDOWN = re.compile(r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*\.md$")
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 #: Which of an agent's conversations is meant.
 Identifier = Annotated[str, Field(pattern=r"^[^|<\x00-\x1f]{1,64}$")]
@@ -122,7 +125,27 @@ class LlmStep(_Asking):
     """Tells an agent something, message after message, in its conversation."""
 
     type: Literal["llm"]
-    messages: Messages
+    messages: Messages | None = None
+    #: A file beneath the folder of the flows that says it instead: one message.
+    markdown_file: MarkdownFile | None = None
+
+    @field_validator("markdown_file")
+    @classmethod
+    def _beneath_the_flows(cls, value: str | None) -> str | None:
+        if value is not None and not _MARKDOWN.match(value):
+            raise ValueError(
+                f"it is {value!r}; give the path of a .md file beneath the folder of the flows,"
+                " of letters, digits, . _ - and /, without '..'"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> LlmStep:
+        if self.messages is not None and self.markdown_file is not None:
+            raise FieldFaulty("markdownFile", "there are messages too; give one of both")
+        if self.messages is None and self.markdown_file is None:
+            raise FieldFaulty("messages", "it is missing; give messages or a markdownFile")
+        return self
 
 
 class CommandStep(_Asking):
@@ -368,6 +391,8 @@ class FlowDocument(FlowDefinition):
     webhook: Webhook | None = None
     #: Of `command` steps, by name; those that are missing come from the catalog.
     commands: dict[Stem, Messages] = {}
+    #: Of `markdownFile`s, by path; the same.
+    markdown: dict[MarkdownFile, Messages] = {}
     #: Of `subflow` steps, by name; the same.
     flows: dict[Stem, FlowDefinition] = {}
 

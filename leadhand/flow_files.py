@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +21,7 @@ from leadhand.flow_documents import (
     Messages,
     Written,
 )
+from leadhand.flow_structure import STEP_REFERENCE
 
 #: The longest file that is read.
 LONGEST_FILE = 4 * 1024 * 1024
@@ -85,12 +86,52 @@ def read_command(flows: Path, name: str) -> Messages | None:
     text, data = folder / f"{name}.md", folder / f"{name}.json"
     if data.is_file():
         return _command_in(_json(data), f"{COMMANDS}/{data.name}")
-    if not text.is_file():
+    return _said_in(text, f"{COMMANDS}/{text.name}") if text.is_file() else None
+
+
+def read_markdown(flows: Path, path: str) -> Messages | None:
+    """What a file beneath the folder of the flows says; None where there is none of that path.
+
+    Raises FlowInvalid, also for one that a link leads out of the folder to.
+    """
+    file = flows / path
+    if not file.is_file():
         return None
-    said = _text(text).strip()
+    if not file.resolve().is_relative_to(flows.resolve()):
+        raise FlowInvalid(path, "", "a link leads out of the folder of the flows; put a file there")
+    return _said_in(file, path)
+
+
+def _said_in(file: Path, name: str) -> Messages:
+    """A file's text as one message; its lines that are references stand alone."""
+    try:
+        said = _text(file).strip()
+    except FlowInvalid as error:
+        raise FlowInvalid(name, error.path, error.message) from None
     if not said:
-        raise FlowInvalid(f"{COMMANDS}/{text.name}", "", "it is empty; write what is to be said")
-    return (Message(role="user", content=(said,)),)
+        raise FlowInvalid(name, "", "it is empty; write what is to be said")
+    try:
+        return (Message(role="user", content=tuple(_parts(said))),)
+    except ValidationError as error:
+        raise FlowInvalid(name, "", f"it is too long: {error.errors()[0]['msg']}; cut it") from None
+
+
+def _parts(said: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in said.splitlines():
+        if STEP_REFERENCE.match(line.strip()) is None:
+            lines.append(line)
+            continue
+        yield from _whole(lines)
+        lines = []
+        yield line.strip()
+    yield from _whole(lines)
+
+
+def _whole(lines: list[str]) -> Iterator[str]:
+    text = "\n".join(lines).strip("\n")
+    if text.strip():
+        yield text
 
 
 def fault_of(error: ValidationError, given: JsonValue) -> tuple[str, str]:

@@ -18,6 +18,16 @@ STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
 INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
 
 
+class Brought(NamedTuple):
+    """What a flow's steps say that stands in other files."""
+
+    commands: Mapping[str, Messages] = {}
+    markdown: Mapping[str, Messages] = {}
+
+
+_NOTHING = Brought()
+
+
 class Fault(NamedTuple):
     """What is wrong with a flow: where in the file, what, and the way out."""
 
@@ -52,14 +62,14 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
     yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())
 
 
-def faults_of_commands(flow: FlowDefinition, commands: Mapping[str, Messages]) -> Iterator[Fault]:
-    """What the flow's commands ask for that its run would not have, each where it stands."""
+def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
+    """What the flow's other files ask for that its run would not have, each where it stands."""
     yield from _faults_in(
         arranged(flow.steps),
         in_loop=False,
         inputs=flow.inputs,
         above=frozenset(),
-        commands=commands,
+        brought=brought,
     )
 
 
@@ -141,11 +151,11 @@ def _faults_in(
     in_loop: bool,
     inputs: Mapping[str, str | None],
     above: frozenset[str],
-    commands: Mapping[str, Messages] | None = None,
+    brought: Brought = _NOTHING,
 ) -> Iterator[Fault]:
     """`above` are the labels that can be seen; those of this list are added as they come.
 
-    The texts of these commands are looked at too, where the flow's own have been.
+    The texts of what is brought are looked at too, where the flow's own have been.
     """
     seen = set(above)
     for one in placed:
@@ -153,11 +163,11 @@ def _faults_in(
         if step.type in ("break", "continue") and not in_loop:
             message = f"a {step.type} stands outside a loop; put it into one, or leave it out"
             yield Fault(one.path, message)
-        yield from _faults_of_texts(one, inputs, seen, commands or {})
+        yield from _faults_of_texts(one, inputs, seen, brought)
         inner = in_loop or step.type == "startLoop"
         for body in (one.body, one.otherwise):
             yield from _faults_in(
-                body, in_loop=inner, inputs=inputs, above=frozenset(seen), commands=commands
+                body, in_loop=inner, inputs=inputs, above=frozenset(seen), brought=brought
             )
         if step.label is not None:
             seen.add(step.label)
@@ -170,9 +180,9 @@ def _faults_of_texts(
     one: Placed,
     inputs: Mapping[str, str | None],
     seen: set[str],
-    commands: Mapping[str, Messages],
+    brought: Brought,
 ) -> Iterator[Fault]:
-    for where, text in _texts(one, commands):
+    for where, text in _texts(one, brought):
         for name in INPUT_REFERENCE.findall(text):
             if name not in inputs:
                 known = ", ".join(sorted(inputs)) or "none"
@@ -189,14 +199,16 @@ def _faults_of_texts(
         yield Fault(f"{one.path}.command", message)
 
 
-def _texts(one: Placed, commands: Mapping[str, Messages]) -> Iterator[tuple[str, str]]:
+def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
     """What agents, people and tools are told, with where it stands."""
     step = one.step
     if step.type == "llm":
-        yield from _texts_of(step.messages, f"{one.path}.")
+        yield from _texts_of(step.messages or (), f"{one.path}.")
+        file = step.markdown_file or ""
+        yield from _texts_of(brought.markdown.get(file, ()), f"{file}: ")
     if step.type == "command":
         name = step.command_name
-        yield from _texts_of(commands.get(name, ()), f"commands/{name}: ")
+        yield from _texts_of(brought.commands.get(name, ()), f"commands/{name}: ")
     question = getattr(step, "question", None)
     if question is not None:
         yield f"{one.path}.question", question

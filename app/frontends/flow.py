@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.errors import InvalidDocument
-from app.frontends.flow_children import agent_of, child_document, require_commands
+from app.frontends.flow_children import agent_of, child_document, require_files
 from app.frontends.flow_names import conversation, node_id
 from app.frontends.flow_texts import Texts
 from app.keys import lock_name
@@ -34,7 +34,7 @@ from leadhand.flow_documents import (
     ToolStep,
     WaitStep,
 )
-from leadhand.flow_structure import Placed, arranged
+from leadhand.flow_structure import Brought, Placed, arranged
 
 #: How often an agent is asked in all where nobody says otherwise.
 ATTEMPTS = 5
@@ -48,7 +48,7 @@ def compile_flow(document: FlowDocument) -> Program:
     """The steps in sequence. Raises InvalidDocument for what it needs and does not bring."""
     if not document.steps:
         raise InvalidDocument("steps", [], "there are no steps to run; write some")
-    require_commands(document, document.commands)
+    require_files(document, Brought(document.commands, document.markdown))
     block = _Block(document, Texts(_given(document)))
     block.take_all(arranged(document.steps))
     return Program(name=document.name, body=tuple(block.nodes))
@@ -103,7 +103,7 @@ class _Block:
                 return self._plain(one)
 
     def _tell(self, one: Placed, step: LlmStep | CommandStep) -> str:
-        messages = step.messages if isinstance(step, LlmStep) else self._command(one, step)
+        messages = self._messages(one, step)
         name, before = self._name(one), ""
         for number, message in enumerate(messages, 1):
             id_ = self._free(name if number == len(messages) else f"{name}-{number}")
@@ -340,6 +340,18 @@ class _Block:
         taken = {node.id for node in self.nodes}
         numbered = (f"{id_[:58]}-{n}" for n in range(2, len(taken) + 3))
         return id_ if id_ not in taken else next(n for n in numbered if n not in taken)
+
+    def _messages(self, one: Placed, step: LlmStep | CommandStep) -> tuple[Message, ...]:
+        """What the agent is told, wherever it stands."""
+        if isinstance(step, CommandStep):
+            return self._command(one, step)
+        if step.messages is not None:
+            return step.messages
+        said = self.document.markdown.get(str(step.markdown_file))
+        if said is None:
+            hint = "there is no such file; write it beneath the folder of the flows"
+            raise InvalidDocument(f"{one.path}.markdownFile", step.markdown_file, hint)
+        return said
 
     def _command(self, one: Placed, step: CommandStep) -> tuple[Message, ...]:
         messages = self.document.commands.get(step.command_name)

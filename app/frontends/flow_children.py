@@ -19,11 +19,11 @@ from leadhand.flow_documents import (
     CommandStep,
     FlowDefinition,
     FlowDocument,
-    Messages,
+    LlmStep,
     SubflowStep,
     ToolStep,
 )
-from leadhand.flow_structure import Placed, arranged, faults_of_commands
+from leadhand.flow_structure import Brought, Placed, arranged, faults_of_files
 
 
 class Asked(NamedTuple):
@@ -83,9 +83,9 @@ def wanted_tools(document: FlowDocument) -> Iterator[Wanted]:
                 yield Wanted(f"{path}{one.path}", one.step.tool, one.step.arguments)
 
 
-def require_commands(flow: FlowDefinition, commands: Mapping[str, Messages]) -> None:
-    """Raises InvalidDocument where a command's texts ask for what the flow does not have."""
-    fault = next(faults_of_commands(flow, commands), None)
+def require_files(flow: FlowDefinition, brought: Brought) -> None:
+    """Raises InvalidDocument where a file's texts ask for what the flow does not have."""
+    fault = next(faults_of_files(flow, brought), None)
     if fault is not None:
         raise InvalidDocument(fault.path, fault.text, fault.message)
 
@@ -139,15 +139,17 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
                 if name not in flows and name in document.flows:
                     flows[name] = document.flows[name]
                     left.append(flows[name])
-    needed = {
-        one.step.command_name
-        for part in (flow, *flows.values())
-        for one in steps_of(part)
-        if isinstance(one.step, CommandStep)
+    steps = [one.step for part in (flow, *flows.values()) for one in steps_of(part)]
+    commands = {step.command_name for step in steps if isinstance(step, CommandStep)}
+    files = {step.markdown_file for step in steps if isinstance(step, LlmStep)}
+    parts = {
+        "flows": flows,
+        "commands": {n: said for n, said in document.commands.items() if n in commands},
+        "markdown": {n: said for n, said in document.markdown.items() if n in files},
     }
-    commands = {name: messages for name, messages in document.commands.items() if name in needed}
-    bundled = document.model_copy(update={"flows": flows, "commands": commands})
-    return bundled.model_dump(mode="json", include={"flows", "commands"}, exclude_none=True)
+    bundled = document.model_copy(update=parts)
+    needed = {name for name, part in parts.items() if part or name != "markdown"}
+    return bundled.model_dump(mode="json", include=needed, exclude_none=True)
 
 
 def _subflows(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:

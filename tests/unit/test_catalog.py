@@ -11,6 +11,7 @@ import pytest
 
 from app.catalog import Catalog, hash_of
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
+from app.frontends.flow import compile_flow
 from tests.flows import flow, llm
 
 
@@ -83,6 +84,47 @@ def test_the_hash_tells_of_what_a_flow_needs_too(folder: Path) -> None:
     write(folder, "inner", llm("other"))
     seen.append(catalog.one("outer").hash)
     assert len(set(seen)) == 3
+
+
+def markdown(path: str) -> dict[str, Any]:
+    return {"type": "llm", "agentType": "a", "identifier": "i", "markdownFile": path}
+
+
+def test_a_markdown_file_is_taken_along_and_told_by_the_hash(folder: Path) -> None:
+    catalog = Catalog((folder,))
+    write(folder, "outer", runs("inner"))
+    write(folder, "inner", markdown("prompts/a.md"))
+    assert "inner: steps[0].markdownFile: 'prompts/a.md': there is no such file" in str(
+        catalog.flow("outer").error
+    )
+    (folder / "prompts").mkdir()
+    (folder / "prompts/a.md").write_text("Say ${inputs.x}")
+    assert "prompts/a.md: messages[0].content[0]: 'Say ${inputs.x}': it asks for" in str(
+        catalog.flow("inner").error
+    )
+    (folder / "prompts/a.md").write_text("Say one")
+    began = catalog.document("outer")
+    program = compile_flow(began)
+    (folder / "prompts/a.md").write_text("Say two")
+    now = catalog.document("outer")
+    assert hash_of(began) != hash_of(now)
+    assert began.markdown["prompts/a.md"][0].content == ("Say one",)
+    assert compile_flow(began) == program != compile_flow(now)
+    assert "Say one" in program.model_dump_json()
+
+
+def test_a_markdown_file_does_not_lead_out_of_its_folder(folder: Path) -> None:
+    (folder.parent / "secret.md").write_text("the word")
+    (folder / "a.md").symlink_to(folder.parent / "secret.md")
+    write(folder, "x", markdown("a.md"))
+    assert "x.json: steps[0].markdownFile: 'a.md': a.md: a link leads out" in str(
+        Catalog((folder,)).flow("x").error
+    )
+
+
+def test_the_hash_of_a_flow_without_such_files_is_as_it_was(folder: Path) -> None:
+    write(folder, "x", llm())
+    assert hash_of(Catalog((folder,)).document("x")) == "48abf2f7971786c3"
 
 
 def test_the_hash_tells_of_the_budget(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadhand.flow_documents import BUILT_IN_TOOLS, FlowDefinition
-from leadhand.flow_files import FlowInvalid, flow_in, read_command, read_flow
+from leadhand.flow_files import FlowInvalid, flow_in, read_command, read_flow, read_markdown
 from leadhand.flow_structure import arranged
 from tests.flows import ask, llm, loop
 from workers.tools.registry import TOOLS
@@ -178,6 +178,46 @@ def test_a_tool_is_a_function_of_a_module_or_one_of_our_own(name: str) -> None:
     found = wrong({"type": "tool", "tool": name})
     assert found.path == "steps[0].tool"
     assert "'module:function', 'echo' or 'noop'" in found.message
+
+
+def test_an_agent_is_told_messages_or_a_file() -> None:
+    who = {"type": "llm", "agentType": "a", "identifier": "i"}
+    assert flow_in({"steps": [{**who, "markdownFile": "prompts/a-1.md"}]}, "x.json").steps
+    neither, both = wrong(who), wrong(llm(markdownFile="a.md"))
+    assert (neither.path, "messages or a markdownFile" in neither.message) == (
+        "steps[0].messages", True,
+    )  # fmt: skip
+    assert (both.path, "messages too" in both.message) == ("steps[0].markdownFile", True)
+
+
+@pytest.mark.parametrize(
+    "path", ["../a.md", "/etc/a.md", "a.txt", "x/../a.md", ".a.md", "x//a.md", "a\\b.md"]
+)
+def test_a_file_lies_beneath_the_folder_of_the_flows(path: str) -> None:
+    found = wrong({"type": "llm", "agentType": "a", "identifier": "i", "markdownFile": path})
+    assert found.path == "steps[0].markdownFile"
+    assert "a .md file beneath the folder of the flows" in found.message
+
+
+def test_a_files_lines_that_are_references_stand_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Review\n\nthis:\n  ${steps.write}\n\nthen\n  stop\n")
+    said = read_markdown(tmp_path, "a.md")
+    assert said is not None
+    assert said[0].content == ("# Review\n\nthis:", "${steps.write}", "then\n  stop")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (" \n", "a.md: it is empty"),
+        ("x" * 200_001, "a.md: it is too long"),
+        (b"\xff", "a.md: it is no UTF-8"),
+    ],
+)
+def test_a_file_that_says_nothing_usable_is_refused(tmp_path: Path, text: Any, why: str) -> None:
+    (tmp_path / "a.md").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(FlowInvalid, match=why):
+        read_markdown(tmp_path, "a.md")
 
 
 def test_each_tool_of_our_own_may_be_named() -> None:
