@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from celery import Celery, chain, chord, signature
+from celery import Celery, signature
 from celery.canvas import Signature
 
 from app import decide
@@ -21,6 +21,7 @@ from app.program import Program, block_of
 from app.records import Hint
 from app.transitions import Standing
 from tasks.celery_app import PRIORITIES
+from tasks.sending import Letter, Post, new_id, post_of
 from tasks.strays import standing
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 #: The widest chord; the window of hints brings the rest.
 WIDEST = 100
 _ADDRESS = 2  # position of the address among a task's arguments
+_CHORD = "celery.chord"
 
 
 class Canvas:
@@ -35,14 +37,11 @@ class Canvas:
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
+        self._post = post_of(celery)
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps. What cannot be sent now is sent by the sweep."""
-        try:
-            for canvas in self.build(ref, program, hints):
-                canvas.apply_async()
-        except Exception as error:  # noqa: BLE001 - a broker that is away has many names in kombu
-            log.warning("hints not sent", extra={"session": ref.id, "why": type(error).__name__})
+        _sent(self._post, ref, self.build(ref, program, hints))
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """How many messages stand in each queue; what cannot be asked is taken for empty."""
@@ -68,9 +67,7 @@ class Canvas:
             log.warning("queues not asked", extra={"why": type(error).__name__})
             return []
 
-    def build(
-        self, ref: SessionRef, program: Program, hints: Sequence[Hint]
-    ) -> Iterable[Signature]:
+    def build(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> Iterator[Letter]:
         """The canvas of these hints: chords of those that meet in one join, chains of the rest."""
         meeting: dict[tuple[str, str], list[Hint]] = defaultdict(list)
         for hint in hints:
@@ -86,9 +83,9 @@ class Canvas:
             for start in range(0, len(those), WIDEST):
                 header = [self._step(ref, hint) for hint in those[start : start + WIDEST]]
                 body = self._follower(ref, program, those[0], f"{block}{joined}")
-                yield chord(header, body, app=self._celery)
+                yield from _chord(header, _signature(body))
 
-    def _chain(self, ref: SessionRef, program: Program, hint: Hint) -> Signature:
+    def _chain(self, ref: SessionRef, program: Program, hint: Hint) -> Letter:
         """The step with what follows it alone: one step, or a chord of checks and their judge."""
         first = self._step(ref, hint)
         following = decide.following(program, hint.path)
@@ -96,27 +93,66 @@ class Canvas:
             return first
         block = _block_around(hint.address)
         header = [self._follower(ref, program, hint, block + name) for name in following.header]
-        if following.join is None or len(header) == 1:
-            return chain(first, header[0], app=self._celery) if len(header) == 1 else first
+        if len(header) == 1:
+            return first._replace(chain=[_signature(header[0])])
+        if following.join is None:
+            return first
         body = self._follower(ref, program, hint, block + following.join)
-        return chain(first, chord(header, body, app=self._celery), app=self._celery)
+        return first._replace(chain=[_chord_signature(header, body)])
 
-    def _step(self, ref: SessionRef, hint: Hint) -> Signature:
-        return self._signature(ref, hint.address, hint.action, hint.queue, hint.priority)
+    def _step(self, ref: SessionRef, hint: Hint) -> Letter:
+        return self._letter(ref, hint.address, hint.action, hint.queue, hint.priority)
 
-    def _follower(self, ref: SessionRef, program: Program, hint: Hint, address: str) -> Signature:
+    def _follower(self, ref: SessionRef, program: Program, hint: Hint, address: str) -> Letter:
         step = program.step(address)
         _, at, place = hint.queue.partition("@")
         queue = decide.queue_of(step) + at + place
-        return self._signature(ref, address, step.action, queue, hint.priority)
+        return self._letter(ref, address, step.action, queue, hint.priority)
 
-    def _signature(
+    def _letter(
         self, ref: SessionRef, address: str, action: str, queue: str, priority: int
-    ) -> Signature:
-        task = f"leadhand.{action}"
+    ) -> Letter:
         arguments = (ref.id, ref.root, address)
-        options = {"queue": queue, "priority": priority}
-        return signature(task, args=arguments, immutable=True, app=self._celery, options=options)
+        return Letter(f"leadhand.{action}", arguments, queue, priority, new_id())
+
+
+def _signature(letter: Letter) -> dict[str, Any]:
+    """A task within a message, as Celery writes it."""
+    return {
+        "task": letter.task,
+        "args": letter.arguments,
+        "kwargs": {},
+        "options": {"queue": letter.queue, "priority": letter.priority, "task_id": letter.id},
+        "subtask_type": None,
+        "immutable": True,
+    }
+
+
+def _chord_signature(header: Sequence[Letter], body: Letter) -> dict[str, Any]:
+    """A chord within a message, as Celery writes it."""
+    group = {
+        "task": "celery.group",
+        "args": [],
+        "kwargs": {"tasks": [_signature(letter) for letter in header]},
+        "options": {},
+        "subtask_type": "group",
+        "immutable": False,
+    }
+    return {
+        "task": _CHORD,
+        "args": [],
+        "kwargs": {"kwargs": {}, "header": group, "body": _signature(body)},
+        "options": {},
+        "subtask_type": "chord",
+        "immutable": False,
+    }
+
+
+def _chord(header: Sequence[Letter], body: Mapping[str, Any]) -> Iterator[Letter]:
+    """The messages of a chord: each of the header carries its body."""
+    group = new_id()
+    for place, letter in enumerate(header):
+        yield letter._replace(chord=body, group=group, place=place)
 
 
 def _depth(channel: Any, queue: str) -> int:
@@ -126,27 +162,35 @@ def _depth(channel: Any, queue: str) -> int:
 
 
 class Travels(NamedTuple):
-    """Of a message's own canvas: what goes on by itself, and what is left to publish."""
+    """Of a message's own canvas: what goes on now, and what is left to publish."""
 
-    chain_goes_on: bool
+    letters: list[Letter]
     rest: list[Hint]
 
 
 def travels(request: Any, celery: Celery, hints: Sequence[Hint]) -> Travels:
-    """Compare what a message carries with what its settle released."""
+    """Compare what a message carries with what its settle released.
+
+    What its chain would send next is sent by us, or not at all: it is cut in any case.
+    """
     released = {hint.address for hint in hints}
-    carried = _carried(request, celery)
-    goes_on = bool(carried) and carried <= released
-    by_itself = carried if goes_on else set()
-    body = _body_address(request, celery)
-    if body in released:
-        by_itself = by_itself | {body}
-    return Travels(goes_on, [hint for hint in hints if hint.address not in by_itself])
+    carried, request.chain = _carried(request.chain), None
+    onward = carried if {letter.arguments[_ADDRESS] for letter in carried} <= released else []
+    by_itself = {letter.arguments[_ADDRESS] for letter in onward}
+    by_itself.add(_body_address(request, celery) or "")
+    return Travels(onward, [hint for hint in hints if hint.address not in by_itself])
 
 
-def cut(request: Any) -> None:
-    """Keep the message's chain from going on."""
-    request.chain = None
+def go_on(ref: SessionRef, celery: Celery, letters: Sequence[Letter]) -> None:
+    """Send what a message carried. What cannot be sent now is sent by the sweep."""
+    _sent(post_of(celery), ref, letters)
+
+
+def _sent(post: Post, ref: SessionRef, letters: Iterable[Letter]) -> None:
+    try:
+        post.send(list(letters))
+    except Exception as error:  # noqa: BLE001 - a broker that is away has many names in kombu
+        log.warning("hints not sent", extra={"session": ref.id, "why": type(error).__name__})
 
 
 def remember(request: Any, hints: Sequence[Hint]) -> None:
@@ -162,14 +206,27 @@ def body_of(request: Any, celery: Celery) -> Signature | None:
     return signature(request.chord, app=celery)
 
 
-def _carried(request: Any, celery: Celery) -> set[str]:
-    """The addresses that the message's chain would send next."""
-    if not request.chain:
-        return set()
-    following: Any = signature(request.chain[-1], app=celery)
-    steps = following.tasks if following.task == "celery.chord" else [following]
-    steps = getattr(steps, "tasks", steps)
-    return {signature(step, app=celery).args[_ADDRESS] for step in steps}
+def _carried(chain: Sequence[Mapping[str, Any]] | None) -> list[Letter]:
+    """What the message's chain would send next: one task, or the header of a chord."""
+    if not chain:
+        return []
+    following = chain[-1]
+    if following["task"] != _CHORD:
+        return [_letter_of(following)]
+    header, body = following["kwargs"]["header"], following["kwargs"]["body"]
+    tasks = header["kwargs"]["tasks"] if isinstance(header, Mapping) else header
+    return list(_chord([_letter_of(task) for task in tasks], body))
+
+
+def _letter_of(task: Mapping[str, Any]) -> Letter:
+    options = task["options"]
+    return Letter(
+        task["task"],
+        task["args"],
+        options["queue"],
+        options.get("priority", 0),
+        options.get("task_id") or new_id(),
+    )
 
 
 def _body_address(request: Any, celery: Celery) -> str | None:

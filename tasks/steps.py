@@ -53,7 +53,6 @@ def _go_on(
     request: Any, celery: Celery, ref: SessionRef, hints: Sequence[Hint], carry: Carry
 ) -> None:
     onward = canvas.travels(request, celery, hints)
-    if not onward.chain_goes_on:
-        canvas.cut(request)
     canvas.remember(request, hints)
+    canvas.go_on(ref, celery, onward.letters)
     carry.publish(ref, onward.rest)
