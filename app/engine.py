@@ -217,9 +217,9 @@ class Engine:
         self.transitions.after(ref, answer)
         return answer
 
-    def beat(self, ref: SessionRef, grant: Grant, *, spent_micros: int = 0) -> Answer:
-        """Extend the lease: ok, stop, cancel or lost; what was spent so far counts at once."""
-        more: dict[str, JsonValue] = {"spent_micros": spent_micros or None}
+    def beat(self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None) -> Answer:
+        """Extend the lease: ok, stop, cancel or lost; what was used so far counts at once."""
+        more: dict[str, JsonValue] = {"spent": None if spent is None else _counted(spent)}
         answer = self.transitions.run("beat", ref, self._holder(grant) | more)
         self.transitions.after(ref, answer)
         return answer

@@ -41,12 +41,12 @@ class Lease:
         #: When it was granted, and whether its body has begun.
         self.since = sent
         self.begun = False
-        #: What the body told of its cost so far, in millionths of a dollar.
-        self.spent_micros = 0
+        #: What the body told so far of what it used.
+        self.used: Usage | None = None
 
     def spent(self, usage: Usage) -> None:
         """The body tells what it used so far; the next heartbeat passes it on."""
-        self.spent_micros = max(self.spent_micros, usage.cost_micros)
+        self.used = usage
 
     def end(self, why: Why) -> None:
         """Tell the body to end; the first reason stands."""
@@ -153,8 +153,7 @@ class Heart:
     def _beat(self, lease: Lease, sent: float) -> None:
         lease.due = sent + self._every_s
         try:
-            spent = lease.spent_micros
-            word = self._engine.beat(lease.ref, lease.grant, spent_micros=spent).word
+            word = self._engine.beat(lease.ref, lease.grant, spent=lease.used).word
         except LeadhandError as error:
             # The store is away: the attempt goes on until its lease is over.
             lease.due = sent + 1.0

@@ -49,13 +49,20 @@ local function count_for_all(usage)
   end
 end
 
--- An attempt tells its whole usage at its end; of its cost, what its heartbeats told is counted already.
-local function use_of_attempt(address, step, usage)
-  if not usage then return end
-  local more = {cost_micros = math.max(0, usage.cost_micros - (step.told or 0)),
-    tokens_in = usage.tokens_in, tokens_out = usage.tokens_out}
+-- An attempt tells all that it used so far, in each heartbeat and at its end; what it told before is
+-- counted already, and kept in mind as long as it goes on. Says whether there was more.
+local TOLD = {cost_micros = 'told', tokens_in = 'told_in', tokens_out = 'told_out'}
+local function use_of_attempt(address, step, usage, goes_on)
+  local more, any = {}, false
+  for name, field in pairs(usage and TOLD or {}) do
+    more[name] = math.max(0, usage[name] - (step[field] or 0))
+    any = any or more[name] > 0
+    if goes_on then step[field] = math.max(usage[name], step[field] or 0) end
+  end
+  if not any then return false end
   count_for_all(more)
   use(address, step, more)
+  return true
 end
 
 -- A child's usage is its parent's too: as much of it as the parent has not been told before.

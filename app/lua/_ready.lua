@@ -102,7 +102,8 @@ local function grant(address, nonce)
   local step, r = load('steps', address), route(path_of(address))
   step.state, step.nonce, step.owner = 'running', nonce, A.worker
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
-  step.since, step.due, step.hinted, step.hints, step.told = now, nil, nil, nil, nil
+  step.since, step.due, step.hinted, step.hints = now, nil, nil, nil
+  step.told, step.told_in, step.told_out = nil, nil, nil
   step.slot, step.paces = nil, nil
   step.heard, step.deadline = nil, now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)

@@ -1,5 +1,5 @@
 -- A worker tells that its attempt lives; it is told to stop or cancel, or that it lost the step.
--- A: address, fence, nonce, lease_ms, spent_micros? (what the attempt's output told of so far)
+-- A: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt's output told of so far)
 -- Returns: ok(lease) | stop(lease) | cancel(lease) | lost
 local EXIT_GRACE_MS = 3000   -- the step that called exit has a moment to finish
 local address = A.address
@@ -10,11 +10,7 @@ end
 step.heard, step.lease = now, math.min(now + A.lease_ms, step.deadline + GRACE_MS)
 redis.call('HSET', K.steps, address, cjson.encode(step))
 redis.call('ZADD', G.leases, step.lease, member(address))
-if A.spent_micros and A.spent_micros > (step.told or 0) then
-  local more = A.spent_micros - (step.told or 0)
-  step.told = A.spent_micros
-  count_for_all({cost_micros = more})
-  use(address, step, {cost_micros = more})
+if use_of_attempt(address, step, A.spent, true) then
   dispatch()
   flush()
 end

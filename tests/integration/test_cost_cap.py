@@ -17,7 +17,7 @@ command = ["sh", "spender.sh"]
 output = "lines"
 answer = "answer"
 usage = {cost_usd = "total", input_tokens = "read"}
-running = {cost_usd = "so_far"}
+running = {cost_usd = "so_far", input_tokens = "reads"}
 
 [agents.saver]
 command = ["sh", "saver.sh"]
@@ -29,7 +29,7 @@ usage = {cost_usd = "total", input_tokens = "read", output_tokens = "wrote"}
 SPENDER = """
 echo $$ > spender.pid
 echo '{"so_far": 0.2}'
-echo '{"so_far": 0.7}'
+echo '{"so_far": 0.7, "reads": 60}'
 sleep 300
 echo '{"answer": "done", "total": 9}'
 """
@@ -68,6 +68,18 @@ def test_a_cost_cap_ends_an_agent_as_its_own_output_tells_of_the_cost(fleet: Fle
     assert result.reason.code.value == "budget"
     assert result.reason.text == "its budget is used up: 0.7000 of 0.5000 USD"
     assert result.cost_usd == 0.7
+    pid = int((fleet.folder / "spender.pid").read_text())
+    wait_until(lambda: not is_there(pid), timeout=20)
+
+
+@pytest.mark.timeout(120)
+def test_a_token_cap_ends_an_agent_as_its_own_output_tells_of_its_tokens(fleet: Fleet) -> None:
+    session = fleet.submitted("true", doer={"agent": "spender"}, budget={"tokens": 50})
+    result = fleet.ended(session, timeout=60)
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert result.reason.text == "its budget is used up: 60 of 50 tokens"
+    assert (result.input_tokens, result.cost_usd) == (60, 0.7)
     pid = int((fleet.folder / "spender.pid").read_text())
     wait_until(lambda: not is_there(pid), timeout=20)
 

@@ -648,15 +648,33 @@ FAULTS = [
     Fault(
         "a cost told by a heartbeat counts again at the end",
         "_budget",
-        "usage.cost_micros - (step.told or 0)",
-        "usage.cost_micros",
+        "usage[name] - (step[field] or 0)",
+        "usage[name] - (name == 'cost_micros' and 0 or step[field] or 0)",
     ),
-    Fault("a late heartbeat counts again", "beat", "  step.told = A.spent_micros\n", ""),
+    Fault(
+        "tokens told by a heartbeat count again at the end",
+        "_budget",
+        "usage[name] - (step[field] or 0)",
+        "usage[name] - (name == 'cost_micros' and step[field] or 0)",
+    ),
+    Fault(
+        "a late heartbeat counts again",
+        "_budget",
+        "if goes_on then step[field] =",
+        "if false then step[field] =",
+    ),
+    Fault(
+        "tokens are counted at the end alone",
+        "beat",
+        "if use_of_attempt(address, step, A.spent, true) then\n",
+        "if A.spent then A.spent.tokens_in, A.spent.tokens_out = 0, 0 end\n"
+        "if use_of_attempt(address, step, A.spent, true) then\n",
+    ),
     Fault(
         "what an attempt told is taken off the next one's",
         "_ready",
-        "step.hints, step.told = now, nil, nil, nil, nil",
-        "step.hints = now, nil, nil, nil",
+        "  step.told, step.told_in, step.told_out = nil, nil, nil\n",
+        "",
     ),
     Fault(
         "a settle that comes again is counted again",

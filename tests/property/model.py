@@ -51,8 +51,8 @@ class StepRun:
     look_at: int = 0
     on: str = ""
     verdict: str | None = None
-    #: What its heartbeats told of this attempt's cost.
-    told: int = 0
+    #: What its heartbeats told of what this attempt used.
+    told: dict[str, int] = field(default_factory=dict)
     settled: int | None = None
     granted: dict[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -189,19 +189,23 @@ class Model:
         step.attempt += 1
         step.deadline = self.now + round(step.node.timeout_s * 1000)
         step.lease = min(self.now + lease_ms, step.deadline + GRACE_MS)
-        step.told = 0
+        step.told = {}
         self._tell("step.claimed", step.address)
 
     def beat(
-        self, address: str, fence: int, nonce: str, lease_ms: int, spent_micros: int = 0
+        self,
+        address: str,
+        fence: int,
+        nonce: str,
+        lease_ms: int,
+        spent: Mapping[str, int] | None = None,
     ) -> str:
         step = self._holder(address, fence, nonce)
         if step is None:
             return "lost"
         step.lease = min(self.now + lease_ms, (step.deadline or 0) + GRACE_MS)
-        if spent_micros > step.told:
-            self._use(step, spent_micros - step.told)
-            step.told = spent_micros
+        if spent is not None:
+            self._use_all(step, spent)
             self._end_if_spent()
         if not step.block.open:
             by, at = self.exited
@@ -710,10 +714,14 @@ class Model:
                 self.threads[talk] = thread["kept"]
 
     def _use_all(self, step: StepRun, usage: Mapping[str, int]) -> None:
-        self._use(step, max(0, usage["cost_micros"] - step.told))
+        more = {name: max(0, now - step.told.get(name, 0)) for name, now in usage.items()}
+        step.told = {name: max(now, step.told.get(name, 0)) for name, now in usage.items()}
+        if not any(more.values()):
+            return
+        self._use(step, more["cost_micros"])
         for name in ("tokens_in", "tokens_out"):
-            self.counters[name] += usage[name]
-            self._note("tokens", usage[name])
+            self.counters[name] += more[name]
+            self._note("tokens", more[name])
 
     def _use(self, step: StepRun, micros: int) -> None:
         self.counters["cost_micros"] += micros

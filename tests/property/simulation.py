@@ -212,7 +212,11 @@ class Simulation:
                 self.call("release", **held(grant), usage=random_usage(choose))
 
     def beat(self, grant: Grant, choose: Choose) -> None:
-        self.call("beat", **held(grant), spent_micros=choose((0, 0, 3, 40, 500)))
+        self.call(
+            "beat",
+            **held(grant),
+            spent=choose((None, usage(3), usage(40, 3), usage(0, 5, 1), usage(500, 90))),
+        )
 
     def holder(self, choose: Choose) -> None:
         """Somebody who holds a step beats, or hands it back."""

@@ -61,8 +61,8 @@ def test_an_iteration_without_cost_says_none(world: World) -> None:
 def test_a_cost_cap_ends_a_running_attempt_by_its_next_heartbeat(world: World) -> None:
     ref = begun(world, cost_usd=0.5)
     doer = world.grant(ref, "loop~1[1]/do")
-    assert world.engine.beat(ref, doer, spent_micros=400_000).word == "ok"
-    assert world.engine.beat(ref, doer, spent_micros=600_000).word == "cancel"
+    assert world.engine.beat(ref, doer, spent=Usage(cost_usd=0.4)).word == "ok"
+    assert world.engine.beat(ref, doer, spent=Usage(cost_usd=0.6)).word == "cancel"
     world.engine.release(ref, doer, why="cancel", usage=Usage(cost_usd=0.65))
     view = world.engine.session(ref.id)
     assert (view.status, view.counters.cost_usd) == ("failed", 0.65)
@@ -75,11 +75,52 @@ def test_a_cost_cap_ends_a_running_attempt_by_its_next_heartbeat(world: World) -
 def test_a_lost_attempt_costs_what_it_told(world: World) -> None:
     ref = begun(world)
     doer = world.grant(ref, "loop~1[1]/do")
-    world.engine.beat(ref, doer, spent_micros=400_000)
+    world.engine.beat(ref, doer, spent=Usage(cost_usd=0.4))
     world.later(31_000)
     again = world.grant(ref, "loop~1[1]/do")
     assert world.settle(ref, again, paid(0.3)).word == "settled"
     assert world.engine.session(ref.id).counters.cost_usd == 0.7
+
+
+def read(tokens: int, wrote: int = 0) -> Usage:
+    return Usage(input_tokens=tokens, output_tokens=wrote)
+
+
+def test_a_token_cap_ends_a_running_attempt_by_its_next_heartbeat(world: World) -> None:
+    ref = begun(world, tokens=100)
+    doer = world.grant(ref, "loop~1[1]/do")
+    assert world.engine.beat(ref, doer, spent=read(60, 20)).word == "ok"
+    assert world.engine.beat(ref, doer, spent=read(60, 20)).word == "ok", "the same counts once"
+    assert world.engine.session(ref.id).counters.input_tokens == 60
+    assert world.engine.beat(ref, doer, spent=read(70, 30)).word == "cancel"
+    world.engine.release(ref, doer, why="cancel", usage=read(75, 31))
+    view = world.engine.session(ref.id)
+    assert (view.status, view.counters.input_tokens, view.counters.output_tokens) == (
+        "failed", 75, 31,
+    )  # fmt: skip
+    assert view.reason is not None
+    assert view.reason.text == "its budget is used up: 100 of 100 tokens"
+
+
+def test_tokens_that_heartbeats_told_are_not_counted_again(world: World) -> None:
+    ref = begun(world)
+    doer = world.grant(ref, "loop~1[1]/do")
+    world.engine.beat(ref, doer, spent=read(30, 5))
+    world.engine.beat(ref, doer, spent=read(20, 6))
+    world.settle(ref, doer, Outcome(word="succeeded", usage=read(40, 6)))
+    counters = world.engine.session(ref.id).counters
+    assert (counters.input_tokens, counters.output_tokens) == (40, 6)
+    steps = {step.address: step for step in world.engine.steps(ref.id).items}
+    assert steps["loop~1[1]/do"].input_tokens == 40
+
+
+def test_a_lost_attempt_used_the_tokens_that_it_told_of(world: World) -> None:
+    ref = begun(world)
+    doer = world.grant(ref, "loop~1[1]/do")
+    world.engine.beat(ref, doer, spent=read(30, 5))
+    world.later(31_000)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"), Outcome(word="succeeded", usage=read(7)))
+    assert world.engine.session(ref.id).counters.input_tokens == 37
 
 
 def test_a_budget_that_is_used_up_must_be_raised_to_go_on(world: World) -> None:

@@ -216,7 +216,7 @@ def test_a_child_may_use_what_its_parent_has_left(world: World) -> None:
     assert (limits["cost_usd"].limit, limits["tokens"].limit) == (0.25, 91)
     assert limits["steps"].limit == world.engine.settings.budget_steps
     doer = world.grant(child, "loop~1[1]/do")
-    assert world.engine.beat(child, doer, spent_micros=250_000).word == "cancel"
+    assert world.engine.beat(child, doer, spent=Usage(cost_usd=0.25)).word == "cancel"
     world.engine.release(child, doer, why="cancel", usage=Usage(cost_usd=0.25))
     reasons = {id_: world.engine.session(id_).reason for id_ in (child.id, parent.id)}
     assert [reason and reason.code.value for reason in reasons.values()] == ["budget", "budget"]
