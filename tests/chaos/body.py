@@ -1,27 +1,38 @@
-"""A doer, checker or break of the chaos runs: it writes down what it did, in an account of its own.
+"""A doer, checker, break or agent of the chaos runs: it writes down what it did.
 
     python -I -S body.py ACCOUNT KIND SECONDS [ACCEPTS] [HABIT...]
 
-KIND is `work`, `fail` (it ends badly), `slow` (its first attempt overruns its time) or `check`,
-which is content from the iteration on that ACCEPTS names for its run (`1:3,2:1`). Habits: `deaf`
-hears no SIGTERM, `nest` leaves a child in a session of its own behind.
+KIND is `work`, `fail` (it ends badly), `slow` (its first attempt overruns its time), `check`, which
+is content from the iteration on that ACCEPTS names for its run (`1:3,2:1`; `*` is any run), or
+`yes` and `no`: a script that decides, and means it where its answer is that word. Habits: `deaf`
+hears no SIGTERM, `turned` says the other word, `nest` leaves a child in a session of its own,
+`write` leaves a line in the working folder.
+
+    python -I -S body.py ACCOUNT talk THREADS [--resume THREAD]
+
+is an agent with conversations: each turn makes a new one of the one that it went on from. What it
+is told says how long it takes (`0.3 s`), whether it stumbles at first, and what it decides.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
 import signal
 import sys
 import time
+from pathlib import Path
+
+#: What an agent's turn costs, in millionths of a dollar: as much as it tells at first, and in all.
+AT_FIRST, IN_ALL = 4_000, 10_000
+TOLD_MOST = 1500
 
 
 def main(argv: list[str]) -> int:
-    account, kind, seconds, *rest = argv
-    if "deaf" in rest:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    account, kind, *rest = argv
     token = os.environ["LEADHAND_TOKEN"].split(".")[1]
     fence = int(json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))[2])
     me = {
@@ -32,16 +43,75 @@ def main(argv: list[str]) -> int:
         "pid": os.getpid(),
         "kind": kind,
     }
+    if kind == "talk":
+        return talk(account, me, fence, rest)
+    seconds, *habits = rest
+    if "deaf" in habits:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     write(account, me | {"event": "begin", "at": time.time()})
-    if "nest" in rest and os.fork() == 0:
+    if "nest" in habits and os.fork() == 0:
         os.setsid()
         time.sleep(300)
         os._exit(0)
+    line = left_behind(me) if "write" in habits else ""
     time.sleep(60 if kind == "slow" and fence == 1 else float(seconds))
-    good = accepted(rest[0]) if kind == "check" else kind != "fail"
-    write(account, me | {"event": "end", "at": time.time(), "good": good})
-    sys.stdout.write(f"{kind} of {me['key']} under fence {fence}\n")
-    return 0 if good else 1
+    said = f"{kind} of {me['key']} under fence {fence}"
+    if kind in ("yes", "no"):
+        answer = "yes" if accepted(habits[0]) != ("turned" in habits) else "no"
+        good, code, said = answer == kind, 0, json.dumps({"answer": answer})
+    else:
+        good = accepted(habits[0]) if kind == "check" else kind != "fail"
+        code = 0 if good else 1
+    write(
+        account, me | {"event": "end", "at": time.time(), "good": good, "said": said, "line": line}
+    )
+    sys.stdout.write(said + "\n")
+    return code
+
+
+def talk(account: str, me: dict[str, object], fence: int, rest: list[str]) -> int:
+    """One turn of a conversation."""
+    threads, told = rest[0], sys.stdin.read()
+    resumed = rest[2] if "--resume" in rest else ""
+    heard = recalled(threads, resumed) if resumed else []
+    begun = {"resumed": resumed, "told": told[:TOLD_MOST], "micros": IN_ALL}
+    write(account, me | {"event": "begin", "at": time.time()} | begun)
+    tell({"cost": AT_FIRST / 1e6, "in": 1, "out": 0})
+    line = left_behind(me)
+    lasts = re.search(r"([0-9.]+) s\b", told)
+    time.sleep(float(lasts.group(1)) if lasts else 0.1)
+    if "stumbles" in told and fence == 1:
+        write(account, me | {"event": "end", "at": time.time(), "good": False, "line": line})
+        sys.stderr.write("it stumbled\n")
+        return 1
+    thread = hashlib.sha256(f"{me['key']} {fence} {me['pid']}".encode()).hexdigest()[:16]
+    Path(threads, thread).write_text(json.dumps([*heard, str(me["key"])]))
+    wanted = re.search(r"iteration (\d+) or later", told)
+    good = wanted is None or accepted(f"*:{wanted.group(1)}")
+    said = f"turn {len(heard) + 1} of {me['key']} under fence {fence}"
+    if wanted is not None:
+        said = json.dumps({"answer": "yes" if good else "no"})
+    ended = {"good": good, "said": said, "line": line, "thread": thread, "heard": len(heard)}
+    write(account, me | {"event": "end", "at": time.time()} | ended)
+    tell({"cost": IN_ALL / 1e6, "in": 3, "out": 5, "answer": said, "thread": thread})
+    return 0
+
+
+def recalled(threads: str, thread: str) -> list[str]:
+    """What was said until there; an agent that has lost it cannot go on."""
+    return list(json.loads(Path(threads, thread).read_text()))
+
+
+def tell(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def left_behind(me: dict[str, object]) -> str:
+    """A line in the working folder that nobody else writes."""
+    line = f"{me['key']} under fence {me['fence']} by {me['pid']}"
+    append("work.txt", line)
+    return line
 
 
 def accepted(wanted: str) -> bool:
@@ -49,13 +119,17 @@ def accepted(wanted: str) -> bool:
     runs = dict(pair.split(":") for pair in wanted.split(","))
     found = re.findall(r"~(\d+)\[(\d+)\]", os.environ["LEADHAND_STEP"])
     run, iteration = found[-1] if found else ("1", "1")
-    return int(iteration) >= int(runs.get(run, "999"))
+    return int(iteration) >= int(runs.get(run, runs.get("*", "999")))
 
 
 def write(account: str, line: dict[str, object]) -> None:
+    append(account, json.dumps(line))
+
+
+def append(file: str, line: str) -> None:
     """One write of less than a page to a file that is only appended to: lines stay whole."""
-    fd = os.open(account, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(fd, (json.dumps(line) + "\n").encode())
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, (line + "\n").encode())
     os.close(fd)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from app.engine import About
 from app.errors import StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
+from app.program import Action
+from app.records import StepRecord
 from leadhand.client import Client
+from leadhand.documents import Budget
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
 from tests.chaos.load import Wanted
 from tests.chaos.stack import Stack
@@ -39,8 +44,10 @@ class Driven:
     wanted: Wanted
     session: str | None = None
     rests: list[Rest] = field(default_factory=list)
-    #: How often an answer to its question was taken; it may be once.
-    answers: int = 0
+    #: Of each question, by session, address and fence: whose answers were taken; one may be.
+    answers: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
+    #: Whether it was sent back to an earlier point.
+    sent_back: bool = False
     troubles: list[str] = field(default_factory=list)
     busy: bool = True
 
@@ -52,6 +59,7 @@ class Driver:
         self._stack = stack
         self._began = time.monotonic()
         self._over_s = over_s
+        self._folders = threading.Lock()
         self.driven = [Driven(one) for one in wanted]
         self._threads = [
             threading.Thread(target=self._drive, args=(one,), daemon=True) for one in self.driven
@@ -89,7 +97,7 @@ class Driver:
 
     def _submit(self, one: Driven) -> str:
         wanted = one.wanted
-        wanted.cwd.mkdir(parents=True, exist_ok=True)
+        self._make_folder(wanted)
         key = f"chaos {wanted.number}"
         if wanted.document is not None:
             session = self._admitted(one, wanted.document, key)
@@ -105,6 +113,12 @@ class Driver:
         while True:
             with suppress(StoreAway):
                 return self._stack.engine.start(wanted.program, about, key=key).session
+
+    def _make_folder(self, wanted: Wanted) -> None:
+        with self._folders:
+            wanted.cwd.mkdir(parents=True, exist_ok=True)
+            if wanted.git and not (wanted.cwd / ".git").exists():
+                subprocess.run(["git", "init", "--quiet"], cwd=wanted.cwd, check=True)
 
     def _admitted(self, one: Driven, document: dict[str, Any], key: str) -> str:
         """Submitted, once there is a worker at its place: a drained one is gone for a moment."""
@@ -124,6 +138,12 @@ class Driver:
             case "stop" | "stop twice":
                 for _ in range(2 if one.wanted.steer == "stop twice" else 1):
                     self._stop_and_go(one, session)
+            case "back":
+                self._stop_and_go(one, session, back=True)
+            case "raise":
+                self._rest(one, session, by_itself=True).until = time.time()
+                more = Budget(iterations=1000, steps=1000)
+                self._try(lambda: self._client(one).resume(session, budget=more))
             case "abort":
                 self._try(lambda: self._client(one).abort(session, "by chaos"))
                 self._rest(one, session)
@@ -133,13 +153,34 @@ class Driver:
             case _:
                 self._race(one, session)
 
-    def _stop_and_go(self, one: Driven, session: str) -> None:
+    def _stop_and_go(self, one: Driven, session: str, *, back: bool = False) -> None:
         self._try(lambda: self._client(one).stop(session))
         rest = self._rest(one, session)
         time.sleep(1.0)
         rest.until = time.time()
-        if rest.status == "stopped":
+        if back and rest.status in ("stopped", "failed"):
+            one.sent_back = self._send_back(one, session)
+        if rest.status == "stopped" and not one.sent_back:
             self._try(lambda: self._client(one, 1).resume(session))
+
+    def _send_back(self, one: Driven, session: str) -> bool:
+        """Let it go on after something that it has done; whether it does."""
+        ref = SessionRef(session, session)
+        steps = self._steps(ref)
+        done = sorted(a for a, step in steps.items() if step.state == "succeeded")
+        rng = Random(one.wanted.number)
+        for address in rng.sample(done, min(3, len(done))):
+            # It was led to somewhere that nothing can follow, or is no longer the newest there.
+            with suppress(ControlRefused, RequestInvalid):
+                self._client(one, 1).resume(session, after=address)
+                return True
+        return False
+
+    def _steps(self, ref: SessionRef) -> dict[str, StepRecord]:
+        while True:
+            with suppress(StoreAway):
+                store = self._stack.engine.store
+                return store.steps(ref, store.names(ref, "steps"))
 
     def _race(self, one: Driven, session: str) -> None:
         """Everybody at once; there may be one winner at a time, and the session has to end."""
@@ -161,7 +202,7 @@ class Driver:
         with suppress(ControlRefused):
             call()
 
-    def _rest(self, one: Driven, session: str) -> Rest:
+    def _rest(self, one: Driven, session: str, *, by_itself: bool = False) -> Rest:
         """Wait for the acknowledgement: the status that says that nothing runs any more."""
         give_up = time.monotonic() + 300
         while time.monotonic() < give_up:
@@ -169,7 +210,7 @@ class Driver:
             if status in AT_REST:
                 one.rests.append(Rest(status, time.time()))
                 return one.rests[-1]
-            if status in ("active", "waiting"):  # refused, or resumed by another
+            if status in ("active", "waiting") and not by_itself:  # refused, or resumed by another
                 break
             time.sleep(0.1)
         return Rest("", 0.0)
@@ -186,26 +227,33 @@ class Driver:
                     one.rests[-1].until = time.time()
                 self._stack.engine.control(one.session, "resume")
             if view.status == "waiting":
-                self._answer(one, SessionRef(one.session, view.root))
+                self._answer_all(one, SessionRef(one.session, view.root))
             return view.status in ENDED
         return False
 
-    def _answer(self, one: Driven, ref: SessionRef) -> None:
+    def _answer_all(self, one: Driven, ref: SessionRef) -> None:
+        """Whatever it asks, and whatever those below it ask."""
+        store = self._stack.engine.store
+        program = self._stack.engine.program(store.fields(ref)["program"])
+        for address, step in store.steps(ref, store.members(ref, "parked")).items():
+            if step.state == "parked" and program.step(address).action is Action.HUMAN:
+                self._answer(one, ref, address, step.fence)
+        for child in store.children(ref):
+            self._answer_all(one, SessionRef(child, ref.root))
+
+    def _answer(self, one: Driven, ref: SessionRef, address: str, fence: int) -> None:
         """Two people answer at once."""
-        record = self._stack.engine.store.steps(ref, ["ask"]).get("ask")
-        if record is None or record.state != "parked":
-            return
-        words: list[str] = []
+        taken = one.answers.setdefault((ref.id, address, fence), [])
 
         def say(who: str) -> None:
             said = Outcome(word="succeeded", text=who)
             with suppress(StoreAway):
-                answer = self._stack.engine.answer(ref, "ask", said, fence=record.fence, by=who)
-                words.append(answer.word)
+                answer = self._stack.engine.answer(ref, address, said, fence=fence, by=who)
+                if answer.word == "settled":
+                    taken.append(who)
 
         people = [threading.Thread(target=say, args=(who,)) for who in ("me", "you")]
         for person in people:
             person.start()
         for person in people:
             person.join()
-        one.answers += words.count("settled")

@@ -10,24 +10,13 @@ from typing import Any, Literal
 
 from app.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
 from leadhand.documents import LoopDocument
+from tests.chaos.ends import End
+from tests.chaos.flow_load import Command, Flows
 
-Steer = Literal["stop", "stop twice", "abort", "exit", "race"]
-#: Builds a body's command line, from its kind and arguments.
-Command = Callable[..., str]
+Steer = Literal["stop", "stop twice", "back", "raise", "abort", "exit", "race"]
 
 #: The bodies change nothing, so the loops are told not to mind.
 _STUBBORN = {"no_progress": 0} if "no_progress" in LoopDocument.model_fields else {}
-
-
-@dataclass(frozen=True)
-class End:
-    """How a session ends when nobody steers it and no step is poison."""
-
-    status: str = "completed"
-    code: str = "done"
-    #: As counted of the whole session; None where it is not foretold.
-    iterations: int | None = None
-    phase_retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +34,8 @@ class Wanted:
     steer: Steer | None = None
     #: Seconds from its submit until it is steered.
     steer_after_s: float = 0.0
+    #: Whether its folder is a git repository.
+    git: bool = False
 
 
 class Load:
@@ -61,8 +52,12 @@ class Load:
         self._places = places
         self._kinds: list[Callable[[], tuple[End, dict[str, Any] | Program]]] = [
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
-            self._for_each, self._parked, self._child, self._slow, self._branch,
+            self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
+            self._flow, self._flow, self._flow, self._flow,
         ]  # fmt: skip
+        self._flows = Flows(rng, command, longest_s=longest_s)
+        #: The kinds of flows that are still to come.
+        self._flow_kinds: list[Callable[[], tuple[End, dict[str, Any]]]] = []
 
     def draw(self, count: int) -> list[Wanted]:
         """So many sessions; every kind comes before one comes again."""
@@ -76,14 +71,23 @@ class Load:
         self._place = rng.choice(self._places)
         own = f"session {number}" if rng.random() < 0.8 else f"shared {rng.randrange(2)}"
         self._cwd = self._folder / self._place / own
+        self._kind = ""
         end, made = make()
-        steers: tuple[Steer, ...] = ("stop", "stop twice", "abort", "exit", "race")
-        steer = rng.choice(steers) if rng.random() < 0.35 else None
+        is_flow = isinstance(made, dict) and made["kind"] == "flow"
         fields = {"document": made} if isinstance(made, dict) else {"program": made}
         return Wanted(
-            number, make.__name__.strip("_"), self._cwd, self._place, end,
-            steer=steer, steer_after_s=rng.uniform(0, 8), **fields,
+            number, self._kind or make.__name__.strip("_"), self._cwd, self._place, end,
+            steer=self._steer(is_flow=is_flow), steer_after_s=rng.uniform(0, 8),
+            git=is_flow or rng.random() < 0.5, **fields,
         )  # fmt: skip
+
+    def _steer(self, *, is_flow: bool) -> Steer | None:
+        """What becomes of it on its way; a flow may be sent back."""
+        if self._kind == "flow raised":
+            return "raise"
+        steers: tuple[Steer, ...] = ("stop", "stop twice", "abort", "exit", "race")
+        back: tuple[Steer, ...] = ("back", "back", "back") if is_flow else ()
+        return self._rng.choice((*steers, *back)) if self._rng.random() < 0.4 else None
 
     # Bodies
 
@@ -93,6 +97,7 @@ class Load:
 
     def _work(self, kind: str = "work") -> str:
         habits = [habit for habit in ("deaf", "nest") if self._rng.random() < 0.1]
+        habits += ["write"] if self._rng.random() < 0.7 else []
         return self._command(kind, self._seconds(), *habits)
 
     def _check(self, accepts: dict[int, int]) -> str:
@@ -223,6 +228,28 @@ class Load:
         )  # fmt: skip
         quick = [_tool(f"q{number}", quick=True) for number in range(4)]
         return End(iterations=0), _program(slow, *quick, self._do("after"))
+
+    def _spent(self) -> tuple[End, dict[str, Any]]:
+        """A loop that is never accepted, or two, and the limit that ends it."""
+        _, document = self._loop()
+        few = self._rng.randint(2, 3)
+        document |= {
+            "checkers": self._checkers({1: 99}), "doer": {"command": self._work()},
+            "max_iterations": 50, "budget": {"iterations": few},
+        }  # fmt: skip
+        return End("failed", "budget", few), document
+
+    def _flow(self) -> tuple[End, dict[str, Any]]:
+        """A flow; each kind of them comes before one comes again."""
+        if not self._flow_kinds:
+            flows = self._flows
+            kinds = [flows.nested, flows.mixed, flows.subflows, flows.budgeted, flows.raised,
+                     flows.nested, flows.fails]  # fmt: skip
+            self._flow_kinds = self._rng.sample(kinds, len(kinds))
+        kind = self._flow_kinds.pop()
+        self._kind = f"flow {kind.__name__}"
+        end, document = kind()
+        return end, document | {"cwd": str(self._cwd), "place": self._place}
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}

@@ -12,10 +12,12 @@ from typing import NamedTuple
 from app.engine import Engine
 from app.keys import SessionRef
 from app.outcomes import Outcome
+from app.pictures import diff_view
 from app.program import Program
 from app.reasons import Reason
-from app.records import StepRecord
-from app.views import Event, LedgerEntry
+from app.records import StepRecord, TurnRecord
+from app.store import Store
+from app.views import DiffView, Event, LedgerEntry, TranscriptEntry
 
 
 class Body(NamedTuple):
@@ -30,6 +32,21 @@ class Body(NamedTuple):
     began: float
     ended: float | None = None
     good: bool | None = None
+    #: What it answered, and the line that it left in its folder.
+    said: str = ""
+    line: str = ""
+    #: Of an agent: which thread it went on with, what it was told, what it left, and its cost.
+    resumed: str = ""
+    told: str = ""
+    thread: str = ""
+    micros: int = 0
+
+
+class Difference(NamedTuple):
+    """What a doer changed, as it is kept, and how long that is."""
+
+    view: DiffView
+    size: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,11 @@ class Record:
     ledger: list[LedgerEntry]
     outcomes: Mapping[str, Outcome]
     children: frozenset[str]
+    turns: Mapping[str, TurnRecord]
+    transcript: list[TranscriptEntry]
+    differences: Mapping[str, Difference]
+    #: In which order they came, with their sizes.
+    kept: list[tuple[str, int]]
 
     @property
     def status(self) -> str:
@@ -81,7 +103,23 @@ def record_of(engine: Engine, ref: SessionRef) -> Record:
         [LedgerEntry.model_validate_json(line) for line in lines],
         {a: Outcome.model_validate_json(text) for a, text in store.outcomes(ref).items()},
         frozenset(store.children(ref)),
+        store.turns(ref, store.names(ref, "turns")),
+        [
+            TranscriptEntry.model_validate(json.loads(line) | {"seq": seq, "at": ""})
+            for seq, line in enumerate(store.lines(ref, "transcript", 0, -1), 1)
+        ],
+        *_differences(store, ref),
     )
+
+
+def _differences(
+    store: Store, ref: SessionRef
+) -> tuple[dict[str, Difference], list[tuple[str, int]]]:
+    names = store.names(ref, "diffs")
+    values = store.values(ref, "diffs", names)
+    order = [(str(address), int(size)) for address, size in json.loads(values.pop("", "[]"))]
+    kept = {a: Difference(diff_view(a, text), len(text)) for a, text in values.items()}
+    return kept, order
 
 
 def with_children(engine: Engine, session: str) -> Iterator[Record]:
@@ -99,9 +137,11 @@ def account_of(file: Path) -> dict[str, list[Body]]:
     for line in map(json.loads, file.read_text().splitlines()):
         who = (line["session"], line["address"], line["fence"], line["pid"])
         if line["event"] == "begin":
-            begun[who] = Body(*who, line["key"], line["kind"], line["at"])
+            more = {name: line[name] for name in ("resumed", "told", "micros") if name in line}
+            begun[who] = Body(*who, line["key"], line["kind"], line["at"], **more)
         else:
-            begun[who] = begun[who]._replace(ended=line["at"], good=line["good"])
+            more = {name: line[name] for name in ("said", "line", "thread") if name in line}
+            begun[who] = begun[who]._replace(ended=line["at"], good=line["good"], **more)
     account: dict[str, list[Body]] = defaultdict(list)
     for body in begun.values():
         account[body.session].append(body)

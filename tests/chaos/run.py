@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,8 +16,9 @@ from app.keys import SessionRef
 from leadhand.documents import LoopDocument
 from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule
+from tests.chaos.flow_load import AGENT
 from tests.chaos.load import Load, Wanted
-from tests.chaos.promises import Broken, of_audit, of_client, of_session, of_store
+from tests.chaos.promises import Broken, of_answers, of_audit, of_client, of_session, of_store
 from tests.chaos.records import Record, account_of, with_children
 from tests.chaos.stack import Stack
 
@@ -66,6 +67,8 @@ class Found(NamedTuple):
     broken: list[Broken]
     #: Seconds from the last fault's end until the last session's.
     settled_s: float
+    #: How many sessions of a kind, steered in a way, ended how.
+    ended: Mapping[str, int]
 
 
 def run(plan: Plan, folder: Path, say: Say) -> Found:
@@ -87,7 +90,7 @@ def run(plan: Plan, folder: Path, say: Say) -> Found:
         records = _records(stack, driver)
         bodies = sum(map(len, account_of(stack.account).values()))
     broken += _left_behind(stack)
-    return Found(breaker.done, records, bodies, broken, settled_s)
+    return Found(breaker.done, records, bodies, broken, settled_s, _ended_how(driver, records))
 
 
 def _wait(plan: Plan, driver: Driver, breaker: Breaker, say: Say) -> None:
@@ -113,8 +116,10 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     account = account_of(stack.account)
     records = {record.ref.id: record for record in _records(stack, driver)}
     for record in records.values():
-        yield from of_session(record, account.get(record.ref.id, []))
+        below = [body for child in _below(record, records) for body in account.get(child, [])]
+        yield from of_session(record, account.get(record.ref.id, []), below)
     for one in driver.driven:
+        yield from of_answers(one, records)
         if one.session in records:
             yield from of_client(one, records[one.session], account.get(one.session, []))
         else:
@@ -124,6 +129,24 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     yield from of_audit(stack.engine)
     _wait_for(lambda: not stack.bodies(), 20)
     yield from _processes(stack.bodies(), "after all sessions had ended")
+
+
+def _ended_how(driver: Driver, records: Sequence[Record]) -> Counter[str]:
+    statuses = {record.ref.id: record.status for record in records}
+    how = Counter[str]()
+    for one in driver.driven:
+        steer = f", {one.wanted.steer}" if one.wanted.steer else ""
+        steer += " (went)" if one.sent_back else ""
+        how[f"{one.wanted.kind}{steer}: {statuses.get(str(one.session))}"] += 1
+    return how
+
+
+def _below(record: Record, records: Mapping[str, Record]) -> Iterator[str]:
+    """All sessions below one."""
+    for child in record.children:
+        yield child
+        if child in records:
+            yield from _below(records[child], records)
 
 
 def _in_logs(stack: Stack) -> Iterator[Broken]:
@@ -209,6 +232,12 @@ def told_of(plan: Plan, found: Found) -> Iterator[str]:
     steps = sum(record.count("steps") for record in found.records)
     lost = sum(record.count("attempts_lost") for record in found.records)
     yield f"  {steps:4} outcomes recorded, {found.bodies} bodies begun, {lost} attempts lost"
+    said = sum(len(record.transcript) for record in found.records)
+    kept = sum(len(record.differences) for record in found.records)
+    talks = Counter(entry.agent for record in found.records for entry in record.transcript)
+    yield f"  {said:4} records of what was said, {talks[AGENT]} of {AGENT}; {kept} differences"
+    for kind, count in sorted(found.ended.items()):
+        yield f"  {count:4} x {kind}"
     yield f"  all had ended {found.settled_s:.0f} s after everything worked again"
     yield from _verdict(plan, found)
 

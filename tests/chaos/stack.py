@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -25,6 +26,7 @@ from leadhand.client import Client
 from leadhand.ports import free_port
 from leadhand.redis_program import find_program
 from tasks.wiring import make_engine
+from tests.chaos.flow_load import AGENT
 from tests.waiting import wait_until
 from tests.wire import Wire
 
@@ -40,6 +42,15 @@ appendfsync always
 save ""
 maxmemory-policy noeviction
 databases 4
+"""
+_AGENT = """\
+[agents.{name}]
+command = {command}
+resume_args = ["--resume", "{{thread}}"]
+output = "lines"
+answer = "answer"
+thread = "thread"
+usage = {{cost_usd = "cost", input_tokens = "in", output_tokens = "out"}}
 """
 
 
@@ -153,6 +164,7 @@ class Stack:
         self.places = ("left", "right")
         for place in self.places:
             (folder / place).mkdir()
+        self._agents = self._write_agents()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -183,6 +195,14 @@ class Stack:
         """A body's command line."""
         words = [sys.executable, "-I", "-S", self.body, self.account, kind, *arguments]
         return " ".join(str(word) for word in words)
+
+    def _write_agents(self) -> Path:
+        """The one agent that the flows speak to: a program whose threads all places share."""
+        threads, file = self.folder / "threads", self.folder / "agents.toml"
+        threads.mkdir()
+        words = [sys.executable, "-I", "-S", self.body, self.account, "talk", threads]
+        file.write_text(_AGENT.format(name=AGENT, command=json.dumps([str(w) for w in words])))
+        return file
 
     def end(self) -> None:
         """Kill what is left of the fleet itself; bodies must go by themselves."""
@@ -230,6 +250,7 @@ class Stack:
         env = {
             **self._env(store_wire.url, broker_wire.url),
             "LEADHAND_SPILL": str(self.folder / "spill"),
+            "LEADHAND_AGENTS": str(self._agents),
             **more,
         }
         self.members.append(Member(name, kind, (store_wire, broker_wire), env, self.folder))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.chaos
 
 @pytest.mark.timeout(300)
 def test_every_promise_is_kept_in_a_short_run(tmp_path: Path):
-    plan = Plan(seed=3, minutes=0.25, sessions=12, every_s=1.8, workers=2, lease_s=3, longest_s=2)
+    plan = Plan(seed=3, minutes=0.25, sessions=16, every_s=1.8, workers=2, lease_s=3, longest_s=2)
     lines: list[str] = []
     found = run(plan, tmp_path, lines.append)
     assert not found.broken, "\n".join([*lines, *told_of(plan, found)])
