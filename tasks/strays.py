@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from app.transitions import Standing
 from tasks.celery_app import PRIORITIES
+from tasks.messages import read
 
 #: How many messages are read at once, and of one list at all.
 BATCH, MOST = 200, 10_000
-#: What the names of our tasks begin with; others' messages may stand at the same broker.
-OURS = "leadhand."
 
 #: Of a queue and sessions with messages in it: those that will take none of them.
 Gone = Callable[[str, Sequence[str]], set[str]]
@@ -59,24 +55,12 @@ def _of(
         rows = client.lrange(name, start, start + BATCH - 1)
         if not rows:
             break
-        told = [(row, session) for row in rows if (session := _session_of(row)) is not None]
+        told = [(row, message.ref.id) for row in rows if (message := read(row))]
         nobody = gone(sorted({session for _, session in told}))
         strays = [row for row, session in told if session in nobody]
         dropped = sum(int(client.lrem(name, 1, row)) for row in strays) if drop else 0
         ours, lost, start = ours + len(told), lost + len(strays), start + len(rows) - dropped
     return ours, lost
-
-
-def _session_of(row: bytes | str) -> str | None:
-    """The session that a message is for; None where it is not one of ours."""
-    try:
-        message = json.loads(row)
-        if not str(message["headers"]["task"]).startswith(OURS):
-            return None
-        arguments = json.loads(base64.b64decode(message["body"]))[0]
-        return str(arguments[0])
-    except (ValueError, KeyError, TypeError, IndexError, binascii.Error):
-        return None
 
 
 def _text(name: bytes | str) -> str:

@@ -27,6 +27,7 @@ from tasks import tracing
 from tasks.deliver import Deliverer
 from tasks.steps import BOUND
 from tasks.sweep import Sweeper
+from tasks.taking import Taking
 from tasks.wiring import make_engine
 from workers.agents.book import AgentBook
 from workers.agents.usable import agents_here
@@ -39,6 +40,8 @@ from workers.shelf import Shelf
 
 #: What every place offers; steps that need no folder travel on the names without a place.
 QUEUES = ("agents", "checks", "tools")
+#: Messages of this queue are left to Celery: what their steps do takes longer than a message.
+LONG = "agents"
 #: A worker waits longer for Redis than a caller of the API does.
 TRIES = 6
 
@@ -60,7 +63,7 @@ def main() -> int:
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
     drain = Drain()
-    _in_the_pool(settings, name, drain)
+    _in_the_pool(settings, name, queues, drain)
     _beside_the_pool(engine, settings, name, queues, drain)
     return _work(celery, settings, name, queues)
 
@@ -82,7 +85,7 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
     return int(worker.exitcode or 0)
 
 
-def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
+def _in_the_pool(settings: Settings, name: str, queues: tuple[str, ...], drain: Drain) -> None:
     """What each pool process does first: connections and threads of its own."""
     host = os.getpid()
 
@@ -90,7 +93,7 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
         die_with(host)
         end = tracing.begin(settings, "leadhand-worker")
         worker_process_shutdown.connect(lambda **_: end(), weak=False)
-        engine, _celery = make_engine(settings, tries=TRIES)
+        engine, celery = make_engine(settings, tries=TRIES)
         # Beats have a connection of their own, and none may take as long as a third of a lease.
         beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
         heart = Heart(beats, draining=drain.under_way)
@@ -103,6 +106,10 @@ def _in_the_pool(settings: Settings, name: str, drain: Drain) -> None:
             draining=drain.under_way,
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
+        if settings.traces == "off":  # a trace is of Celery's own messages
+            taken = [queue for queue in queues if not queue.startswith(LONG)]
+            nodename = f"{name}@{socket.gethostname()}"
+            Taking(celery, taken, hostname=nodename, draining=drain.under_way).begin()
 
     worker_process_init.connect(begin, weak=False)
 

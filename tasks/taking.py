@@ -1,0 +1,150 @@
+"""A pool process that is done with its message takes the next one itself, while some stand there.
+
+Of a short step, Celery's parent is most of the cost: it takes a message, tells its pool, hears of
+its end, and does so for all processes of the pool. With a backlog, a process that is free anyway
+reads the queues as the parent does, what is urgent first, and leaves to the parent what it is for:
+to wait for messages, and to end. It does so for at most `TAKING_S` behind one message of Celery's,
+whose own end Celery hears of so much later. What is taken is told in task events like any other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from celery import Celery
+from celery.signals import task_postrun, task_prerun
+
+from tasks.celery_app import PRIORITIES
+from tasks.messages import Message, read
+from tasks.steps import BOUND
+
+log = logging.getLogger(__name__)
+
+#: Nothing more is taken so many seconds after the beginning of Celery's message.
+TAKING_S = 1.0
+#: Events are sent when so many seconds have gone by, or 24 of them have come together.
+TELL_S = 0.1
+#: The kind of event that is sent in batches.
+_TASKS = "task"
+
+
+class Taking:
+    """Takes messages for one pool process, from these queues."""
+
+    def __init__(
+        self,
+        celery: Celery,
+        queues: Sequence[str],
+        *,
+        hostname: str,
+        draining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._celery = celery
+        self._queues = deque(queues)
+        self._hostname = hostname
+        self._draining = draining
+        self._begun = 0.0
+        self._told = 0.0
+        self._possible = True
+        self._channel: Any = None
+        self._events: Any = None
+
+    def begin(self) -> None:
+        """Go on behind each message that Celery carries out in this process, from now on."""
+        task_prerun.connect(self._before, weak=False)
+        task_postrun.connect(self._after, weak=False)
+
+    def go_on(self, since: float) -> int:
+        """Carry out what stands in the queues, behind a message that began then; says how many."""
+        taken = 0
+        try:
+            while self._goes_on(since) and (message := self._next()) is not None:
+                self._carry_out(message)
+                taken += 1
+            self._tell()
+        except Exception:  # a message that is lost is sent again by the sweep
+            log.exception("message not taken, goes on")
+            self.let_go()
+        return taken
+
+    def let_go(self) -> None:
+        """End its connection; the next message makes a new one."""
+        channel, self._channel, self._events = self._channel, None, None
+        with suppress(Exception):
+            channel.connection.client.collect()
+
+    def _before(self, **_: object) -> None:
+        self._begun = time.monotonic()
+
+    def _after(self, **_: object) -> None:
+        # What Celery's message carries on has been sent by now.
+        self.go_on(self._begun)
+
+    def _goes_on(self, since: float) -> bool:
+        young = time.monotonic() - since < TAKING_S
+        return young and self._possible and not self._draining()
+
+    def _next(self) -> Message | None:
+        """The next message of ours; another's goes back to where it stood."""
+        channel = self._connected()
+        if channel is None:
+            return None
+        self._queues.rotate(-1)  # each of them has its turn to be the first
+        keys = [channel._q_for_pri(queue, pri) for pri in PRIORITIES for queue in self._queues]
+        try:
+            found = channel.client.execute_command("LMPOP", len(keys), *keys, "RIGHT")
+        except channel.ResponseError as error:
+            log.info("messages are left to Celery", extra={"why": str(error)})
+            self._possible = False  # Redis before 7
+            return None
+        if not found:
+            return None
+        key, (raw,) = found
+        message = read(raw)
+        if message is None:
+            channel.client.rpush(key, raw)
+        return message
+
+    def _carry_out(self, message: Message) -> None:
+        assert BOUND.carry is not None
+        begun = time.monotonic()
+        self._say("task-received", message, name=message.task, args=_shown(message), kwargs="{}")
+        self._say("task-started", message)
+        if begun - self._told > TELL_S:
+            self._tell()
+        hints = BOUND.carry(message.ref, message.address)
+        # What the message carries beyond its own step stays here: all that was released is sent.
+        if hints:
+            BOUND.carry.publish(message.ref, hints)
+        self._say("task-succeeded", message, result="None", runtime=time.monotonic() - begun)
+
+    def _say(self, kind: str, message: Message, **fields: object) -> None:
+        if self._events is not None:
+            self._events.send(kind, uuid=message.id, **fields)
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        if self._events is not None:
+            self._events.flush()
+
+    def _connected(self) -> Any:
+        """A channel that stays, of a connection of this process's own; None without a Redis."""
+        if self._channel is None:
+            connection = self._celery.connection_for_write()
+            self._channel = connection.default_channel
+            self._possible = hasattr(self._channel, "_q_for_pri")
+            if self._celery.conf.worker_send_task_events:
+                self._events = self._celery.events.Dispatcher(
+                    connection, hostname=self._hostname, buffer_group=frozenset({_TASKS})
+                )
+        return self._channel if self._possible else None
+
+
+def _shown(message: Message) -> str:
+    """A task's arguments, as Celery's events show them."""
+    return repr((*message.ref, message.address))
