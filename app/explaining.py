@@ -142,7 +142,7 @@ class Explainer:
         ref = SessionRef(session, root)
         turn = self._store.turns(ref, [address]).get(address)
         step = self._store.steps(ref, [address]).get(address)
-        return Holder(session, address, turn.since if turn else step.since if step else None)
+        return Holder(session, root, address, turn.since if turn else step.since if step else None)
 
     def _ways(
         self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None

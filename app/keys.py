@@ -43,7 +43,7 @@ ready        zset    the same by when a ready step is hinted (again)
 holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key or
                      a conversation
 tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
-called       hash    ticket -> when its turn came
+called       hash    ``lock<member`` of who waits for it -> when its turn came
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
 rates        hash    key -> when its next slot is; ``key<`` -> which pace of it holds: a number of

@@ -286,20 +286,6 @@ def iteration_in(block: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def turns_around(address: str) -> list[str]:
-    """The turns that an address lies in, innermost first, without the program's own.
-
-    >>> turns_around("outer~1[1]/inner~1[3]/ask")
-    ['outer~1[1]/inner~1', 'outer~1']
-    """
-    found = []
-    block = block_of(address)
-    while block:
-        found.append(turn_of(block))
-        block = block_of(found[-1])
-    return found
-
-
 def iteration_of(address: str) -> int:
     """The iteration of the innermost loop around a step; 1 where there is none.
 

@@ -18,7 +18,7 @@ from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
 from app.flow_sources import Source, run_of
 from app.frontends import compile_document
 from app.keys import SessionRef, lock_name
-from app.program import Program, turns_around
+from app.program import Program
 from app.records import NewSession
 from app.registry import Registry
 from app.settings import Settings
@@ -259,7 +259,6 @@ class Submitting:
             **{name: str(value) for name, value in about._asdict().items()},
             "budget": json.dumps(limits_of(program, self._settings.budget, about.budget)),
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
-            "lenders": json.dumps(self._lenders(ref, parent)) if parent else "",
             "program": program.hash,
             "signature": self._registry.signature(
                 ref, program.hash, cwd=about.cwd, place=about.place
@@ -270,13 +269,6 @@ class Submitting:
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
         }
-
-    def _lenders(self, ref: SessionRef, parent: Mapping[str, JsonValue]) -> list[str]:
-        """The turns above a child session: what they hold is lent to it."""
-        above = SessionRef(str(parent["session"]), ref.root)
-        given = json.loads(self._store.fields(above).get("lenders") or "[]")
-        turns = [above.member + turn for turn in turns_around(str(parent["address"]))]
-        return [*turns, *given]
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:

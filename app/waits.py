@@ -15,6 +15,7 @@ class Holder(NamedTuple):
     """Who has a lock: a session's turn or attempt, since when."""
 
     session: str
+    root: str
     address: str
     since_ms: int | None
 
@@ -121,9 +122,12 @@ def _locked(record: StepRecord, around: Around) -> Wait:
         text = f"{lock} has just come free; its turn is called"
         return Wait(why="lock", text=text, lock=lock, next=["leadhand limit list"])
     held = "; ".join(_held(holder) for holder in around.holders[:5])
+    roots = {holder.root for holder in around.holders}
+    shared = lock.startswith("folder:") and len(others) > 1 and len(roots) == 1
+    tree = f", of the tree of {roots.pop()}, which share it" if shared else ""
     return Wait(
         why="lock",
-        text=f"{lock} is held by {held}",
+        text=f"{lock} is held by {held}{tree}",
         lock=lock,
         holders=others[:5],
         since=_at(around.holders[0].since_ms),

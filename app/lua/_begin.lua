@@ -49,7 +49,7 @@ end
 end
 
 local function session()
-  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'lenders', 'priority',
+  local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
     'rings', 'rung', 'budget', 'token'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end

@@ -1,6 +1,6 @@
 -- Locks: what a step must hold to run. All or nothing, first come first served, and nobody waits in a worker.
--- A folder is held by the turn around its doer until that closes; a limited key and a conversation by an
--- attempt while it runs.
+-- A folder is held by the turn around its doer until that closes, and shared by the sessions of one tree; a
+-- limited key and a conversation by an attempt while it runs.
 local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
 local has_folder, each_ticket, ticket_of, drop_tickets, call_next, give_up_turn, pace_field, drop_old_slot, paced
 local take_locks, free_locks, free_locks_of_turn, free_all_locks
@@ -38,26 +38,37 @@ local function locks_of(address, r)
   return found
 end
 
--- Whether a folder is held by a turn that this step lies below, in this session or up its tree.
+-- A line or a holder begins with its session and the root of that: session|root|address.
+local function tree_of(who)
+  return who:match('^(.-)|(.-)|')
+end
+
+-- Whether who stands in a line has room in it. A folder is one session's, and that one's whole tree's: a
+-- session shares it with its parent, its children and their children, never with another turn of its own.
+local function has_room(name, who)
+  local low, high = range_of(name .. '<')
+  if name:sub(1, 7) ~= 'folder:' then return redis.call('ZLEXCOUNT', G.holds, low, high) < room_of(name) end
+  local session, root = tree_of(who)
+  for _, held in ipairs(redis.call('ZRANGEBYLEX', G.holds, low, high)) do
+    local other, their_root = tree_of(held:sub(#name + 2))
+    if their_root ~= root or other == session then return false end
+  end
+  return true
+end
+
+-- Whether a folder is held by a turn of this session that the step lies below.
 local function lent(lock, address)
   if not lock.turn then return false end
-  local holder = redis.call('ZRANGEBYLEX', G.holds, range_of(lock.name .. '<'))[1]
-  if not holder then return false end
-  holder = holder:sub(#lock.name + 2)
   for _, around in ipairs(turns_around(block_of(address))) do
-    if holder == member(around.id) then return true end
+    if redis.call('ZSCORE', G.holds, lock.name .. '<' .. member(around.id)) then return true end
   end
-  for _, lender in ipairs(S.lenders ~= '' and cjson.decode(S.lenders) or {}) do
-    if holder == lender then return true end
-  end
-  return holder == lock.owner
+  return false
 end
 
 -- Whether a step needs no folder, or the turn around it holds it already.
 function has_folder(address, r)
   if not r.folder or S.folder == '' then return true end
-  local turn = member(turn_of(block_of(address)))
-  return lent({name = S.folder, turn = true, owner = turn}, address)
+  return lent({name = S.folder, turn = true}, address)
 end
 
 -- Looks at the tickets of a lock in order, lines name<order<member, until `look` has seen enough. Where many
@@ -79,6 +90,11 @@ function ticket_of(line)
   return line:match('<%d+<(.*)$')
 end
 
+-- Whoever is called is called by name: who is passed over stands further back, under another line.
+local function called_as(lock, who)
+  return lock .. '<' .. who
+end
+
 local function take_ticket(lock, who)
   local order = string.format('%014d', redis.call('HINCRBY', G.epoch, 'tickets', 1))
   local line = lock .. '<' .. order .. '<' .. who
@@ -87,7 +103,7 @@ local function take_ticket(lock, who)
 end
 
 local function drop_ticket(line)
-  redis.call('HDEL', G.called, line)
+  redis.call('HDEL', G.called, called_as(line:match('^(.-)<'), ticket_of(line)))
   return redis.call('ZREM', G.tickets, line) == 1
 end
 
@@ -97,7 +113,7 @@ local function its_turn(lock, free, who)
   local passed = {}
   each_ticket(lock.name, function(line)
     if ticket_of(line) == who then return true end
-    local called = tonumber(redis.call('HGET', G.called, line) or 0)
+    local called = tonumber(redis.call('HGET', G.called, called_as(lock.name, ticket_of(line))) or 0)
     if called > 0 and now - called > CALLED_MS then
       table.insert(passed, line)
     elseif called > 0 then
@@ -128,10 +144,15 @@ end
 -- Whether all locks that a ticket's holder waits for have room.
 local function all_free(who)
   for _, name in ipairs(cjson.decode(redis.call('HGET', G.waits, who) or '[]')) do
-    local low, high = range_of(name .. '<')
-    if redis.call('ZLEXCOUNT', G.holds, low, high) >= room_of(name) then return false end
+    if not has_room(name, who) then return false end
   end
   return true
+end
+
+local function call(name, who)
+  if redis.call('HSETNX', G.called, called_as(name, who), now) == 0 then return end
+  redis.call('ZADD', G.ready, now, who)
+  table.insert(answer.called, who)
 end
 
 -- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
@@ -141,13 +162,26 @@ function call_next(name)
   if free <= 0 then return end
   each_ticket(name, function(line)
     if not all_free(ticket_of(line)) then return false end
-    if redis.call('HSETNX', G.called, line, now) == 1 then
-      redis.call('ZADD', G.ready, now, ticket_of(line))
-      table.insert(answer.called, ticket_of(line))
-    end
+    call(name, ticket_of(line))
     free = free - 1
     return free <= 0
   end)
+end
+
+-- Those of one tree who wait for a folder that is theirs now, wherever they stand in the line.
+local function call_kin(name)
+  local low, high = range_of(name .. '<')
+  if redis.call('ZLEXCOUNT', G.holds, low, high) == 0 then return end   -- whoever is next in line has been called
+  local _, root = tree_of(A.member)
+  each_ticket(name, function(line)
+    local who = ticket_of(line)
+    local _, theirs = tree_of(who)
+    if theirs == root and all_free(who) then call(name, who) end
+  end)
+end
+
+local function has_kin()
+  return S.parent ~= '' or redis.call('EXISTS', K.children) == 1
 end
 
 -- A step that waits no more for its locks: whoever is next for them is called.
@@ -203,8 +237,12 @@ function take_locks(address, r)
   for _, lock in ipairs(wanted) do
     if not lent(lock, address) then
       local low, high = range_of(lock.name .. '<')
-      local free = lock.room - redis.call('ZLEXCOUNT', G.holds, low, high)
-      lock.take = free > 0 and its_turn(lock, free, member(address))
+      local held = redis.call('ZLEXCOUNT', G.holds, low, high)
+      if lock.turn and held > 0 then   -- what its tree holds is not waited for in the line
+        lock.take = has_room(lock.name, member(address))
+      else
+        lock.take = held < lock.room and its_turn(lock, lock.room - held, member(address))
+      end
       if not lock.take then blocked = lock.name end
     end
   end
@@ -220,6 +258,8 @@ function take_locks(address, r)
       end
       redis.call('HSET', G.waits, member(address), cjson.encode(step.waits))
     end
+    -- Who was called and came too late is called again: its tree had the folder, and gave it up to another.
+    for _, name in ipairs(step.waits) do redis.call('HDEL', G.called, called_as(name, member(address))) end
     step.blocked = blocked
     save('steps', address)
     return blocked
@@ -229,6 +269,7 @@ function take_locks(address, r)
     if lock.take then
       redis.call('ZADD', G.holds, 0, lock.name .. '<' .. lock.owner)
       redis.call('SADD', K.holding, lock.name .. '<' .. lock.owner)
+      if lock.turn and has_kin() then call_kin(lock.name) end
     end
   end
 end
@@ -236,7 +277,9 @@ end
 local function give_back(held)
   redis.call('SREM', K.holding, held)
   if redis.call('ZREM', G.holds, held) == 0 then return end
-  call_next(held:match('^(.-)<'))
+  local name = held:match('^(.-)<')
+  call_next(name)
+  if name:sub(1, 7) == 'folder:' and has_kin() then call_kin(name) end
 end
 
 -- What an attempt or a turn held is free when it ends.

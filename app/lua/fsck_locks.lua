@@ -1,11 +1,22 @@
 -- The audit looks at locks: who holds them and who waits for them, against what those are.
 -- A: list (holds, tickets, called, waits), lines, repair
 -- Returns: looked(found, called)
--- An attempt holds while it runs, a turn until it is closed; a stopped session holds nothing.
+local function turn_state(one, id)
+  local turn = redis.call('HGET', one.base .. 'turns', id)
+  return turn and cjson.decode(turn).state
+end
+
+-- An attempt holds while it runs, a turn until it is closed, or the one around it that ends with all below
+-- it; a stopped session holds nothing.
 local function lives(one)
   if not AT_WORK[one.status] then return false end
-  local turn = redis.call('HGET', one.base .. 'turns', one.address)
-  if turn then return cjson.decode(turn).state ~= 'closed' end
+  local state = turn_state(one, one.address)
+  if state == 'closed' and one.address ~= '' then
+    for _, around in ipairs(turns_around(block_of(one.address))) do
+      if turn_state(one, around.id) == 'closing' then return true end
+    end
+  end
+  if state then return state ~= 'closed' end
   local step = step_at(one)
   return step ~= nil and step.state == 'running'
 end
@@ -36,8 +47,10 @@ function look.holds(line)
   end
   local low, high = range_of(lock .. '<')
   for _, other in ipairs(lock:sub(1, 7) == 'folder:' and redis.call('ZRANGEBYLEX', G.holds, low, high) or {}) do
-    if other < line and lives(parted(other:match('<(.*)$'))) then
-      found('owner_double', one.id, line .. ' holds what ' .. other:match('<(.-)|') .. ' holds')
+    local two = parted(other:match('<(.*)$'))
+    local shared = two.root == one.root and two.id ~= one.id   -- by sessions of one tree
+    if other < line and not shared and lives(two) then
+      found('owner_double', one.id, line .. ' holds what ' .. two.id .. ' holds')
     end
   end
 end
@@ -46,12 +59,13 @@ function look.tickets(line)
   if waits_for(one, lock) then return end
   found('ticket_stray', one.id, line .. ' stands in line, and waits no more', function()
     redis.call('ZREM', G.tickets, line)
-    redis.call('HDEL', G.called, line)
+    redis.call('HDEL', G.called, lock .. '<' .. ticket_of(line))
     call_next(lock)
   end)
 end
 function look.called(line)
-  if redis.call('ZSCORE', G.tickets, line) then return end
+  local lock, who = line:match('^(.-)<(.*)$')
+  if waits_for(parted(who), lock) then return end
   found('ticket_stray', nil, line .. ' was called, and stands in no line', function() redis.call('HDEL', G.called, line) end)
 end
 function look.waits(line)

@@ -28,6 +28,21 @@ HOLDS = (
         time.sleep(0.02)
     key = os.environ""",
 )
+#: The same for an agent that meets whoever else works there, and notes from when to when it was.
+MEETS = (
+    "    key = os.environ",
+    """    import time
+    session, began = os.environ["LEADHAND_SESSION"], time.monotonic()
+    if prompt == "meet":
+        Path(f"{session}.here").touch()
+    while prompt == "meet" and len(list(Path().glob("*.here"))) < 2:
+        if time.monotonic() > began + 30:
+            sys.exit("nobody else came")
+        time.sleep(0.02)
+    with Path("times.jsonl").open("a") as times:
+        times.write(json.dumps([session, prompt, began, time.monotonic()]) + "\\n")
+    key = os.environ""",
+)
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
 
 
@@ -58,6 +73,13 @@ class Flows(Fleet):
         script = (work / "scripted.py").read_text()
         (work / "scripted.py").write_text(script.replace(*HOLDS))
         (work / "hold").write_text(str(at))
+        return work
+
+    def meeting(self, name: str) -> Path:
+        """The same with an agent that is told to meet somebody else, and waits for that."""
+        work = self.work(name)
+        script = (work / "scripted.py").read_text()
+        (work / "scripted.py").write_text(script.replace(*MEETS))
         return work
 
     def start(self, flow: str, work: Path, **inputs: str) -> str:
@@ -159,6 +181,30 @@ def test_subflows_run_side_by_side_and_are_counted(flows: Flows) -> None:
     flows.done(session)
     assert flows.texts(session)["parts"] == "2 succeeded, 0 failed, 0 stopped"
     assert flows.texts(session)["report"].endswith("2 succeeded, 0 failed, 0 stopped")
+
+
+@pytest.mark.timeout(90)
+def test_subflows_in_one_folder_overlap_and_strangers_wait_for_all_of_them(flows: Flows) -> None:
+    for name in ("left", "right"):
+        flows.write(name, llm("meet"), llm("more"))
+    both = {"type": "subflow", "label": "both", "flowNames": ["left", "right"]}
+    flows.write("tree", llm("first"), both, llm("last"))
+    flows.write("stranger", llm("apart"))
+    work = flows.meeting("meeting")
+    tree = flows.start("tree", work)
+    wait_until(lambda: (work / "times.jsonl").exists(), timeout=30)
+    stranger = flows.start("stranger", work)
+    for session in (tree, stranger):
+        flows.done(session)
+    times = [json.loads(line) for line in (work / "times.jsonl").read_text().splitlines()]
+    first, *between, last, apart = [told for _, told, *_ in times]
+    assert (first, last, apart) == ("first", "last", "apart")
+    assert sorted(between) == ["meet", "meet", "more", "more"]
+    (one, _, began, ended), (other, _, began_too, ended_too) = (
+        time for time in times if time[1] == "meet"
+    )
+    assert one != other
+    assert max(began, began_too) < min(ended, ended_too)
 
 
 @pytest.mark.timeout(90)

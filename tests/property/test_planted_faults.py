@@ -15,6 +15,7 @@ from tests.property import (
     test_engine_programs,
     test_locks,
     test_rewinding,
+    test_shared_folders,
     test_turns_and_children,
 )
 from tests.property.driving import Bench
@@ -25,7 +26,8 @@ from tests.property.walking import walk
 WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
-    test_engine_programs, test_decisions, test_locks, test_rewinding, test_turns_and_children,
+    test_engine_programs, test_decisions, test_locks, test_rewinding, test_shared_folders,
+    test_turns_and_children,
 )  # fmt: skip
 
 
