@@ -49,8 +49,15 @@ local function withdraw(address)
   if redis.call('ZREM', K.hinted, queue .. '<' .. address) == 1 then freed[queue] = true end
 end
 
--- Free slots go to those next in line; who was cancelled meanwhile, or failed and has a time to
--- wait for, is passed over.
+-- Who was cancelled since it came into the line, or failed and has a time to wait for, is passed over;
+-- so is whose hint is out: it came into the line twice.
+local function is_next(address, queue)
+  local step = load('steps', address)
+  return step.state == 'ready' and not early(step)
+    and not redis.call('ZSCORE', K.hinted, queue .. '<' .. address)
+end
+
+-- Free slots go to those next in line.
 local function top_up(queue)
   local low, high = range_of(queue .. '<')
   while not window_full(queue) do
@@ -58,9 +65,8 @@ local function top_up(queue)
     if not line then return end
     redis.call('ZREM', K.waiting, line)
     local address = line:match('<%d+<(.*)$')
-    local step = load('steps', address)
-    if step.state == 'ready' and not early(step) then
-      hint(address, step, route(path_of(address)), queue)
+    if is_next(address, queue) then
+      hint(address, load('steps', address), route(path_of(address)), queue)
       save('steps', address)
     end
   end
@@ -123,16 +129,17 @@ local function goes_along(address)
 end
 
 -- A settler who takes more than was released goes on with the quick steps that stand in line for a
--- slot of its own queue: they are not hinted, so nobody else comes for them.
+-- slot of its own queue: they are not hinted, so nobody else comes for them. Never with its own step
+-- once more: the answer to the attempt that it settled could not be given again.
 local function take_from_line(take)
   local queue = queue_of(route(path_of(A.address)))
   local low, high = range_of(queue .. '<')
   while #take > 0 do
     local line = redis.call('ZRANGEBYLEX', K.waiting, low, high, 'LIMIT', 0, 1)[1]
     local address = line and line:match('<%d+<(.*)$')
-    if not address or not goes_along(address) then return end
+    if not address or address == A.address or not goes_along(address) then return end
     redis.call('ZREM', K.waiting, line)
-    if load('steps', address).state == 'ready' and not early(load('steps', address)) then
+    if is_next(address, queue) then
       table.insert(answer.grants, grant(address, table.remove(take, 1)))
     end
   end

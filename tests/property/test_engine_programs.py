@@ -837,6 +837,25 @@ def test_a_settler_takes_nothing_from_the_line_that_waits_for_its_time(bench: Be
     assert "w~1#3" not in [grant.address for grant in taken]
 
 
+def test_a_settler_is_not_granted_its_own_step_again_from_the_line(bench: Bench):
+    body = (step("a", needs=()), step("w", needs=(), quick=True))
+    drive = bench.start(program(*body), window=1)
+    busy = {"tries": 1, "after_ms": 0}
+    settled = drive.settle(drive.take("w"), "failed", take=["m"], busy=busy)
+    assert not settled.grants
+    assert drive.state("w") == "ready"
+
+
+def test_a_settler_is_not_granted_what_stands_in_line_and_is_hinted(bench: Bench):
+    drive = bench.start(program(step("w", for_each=(1, 2, 3), quick=True)), window=1)
+    drive.release(drive.take("w~1#3"))  # it stands in the line twice
+    one, _ = drive.take("w~1#1"), drive.take("w~1#2")
+    assert drive.members("hinted") == {"tools<w~1#3"}
+    assert not drive.settle(one, take=["m"]).grants
+    drive.take("w~1#3")
+    assert drive.members("hinted") == set()
+
+
 def test_key_of_another_body_is_refused(bench: Bench):
     drive = bench.start(program(step("a")), key="k")
     assert drive.create(key="k", body="other").word == "conflict"
