@@ -243,6 +243,20 @@ class Drive:
             arguments |= self.again()
         return self.run("control", arguments | more)
 
+    def adopt(self, program: Program, **more: Any) -> Answer:
+        """Go on by another program, if nothing of this one runs."""
+        arguments = {
+            "program": program.hash, "from": ["stopped", "failed"], "as_of": self.field("updated"),
+            "routes": {p: json.dumps(route) for p, route in self.bench.routes(program).items()},
+            "signature": "", "source": "", "adopts": True,
+        }  # fmt: skip
+        given = arguments | {name: value for name, value in more.items() if value is not None}
+        answer = self.bench.store.run(
+            "adopt", self.ref, program.hash, given, outcome=program.model_dump_json()
+        )
+        self.program = program if answer.word == "adopted" else self.program
+        return answer
+
     def poke(self, address: str) -> Answer:
         """The child of this step has ended."""
         allowed = ["active", "stopping", "exiting", "aborting"]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from app.program import Action, Given, Loop, OnFail, Program, Step, needs_of
+from app.program import Action, Given, Loop, OnFail, Program, Step, needs_of, path_of, turn_of
 
 GRACE_MS = 10_000
 EXIT_GRACE_MS = 3_000
@@ -90,6 +91,14 @@ class Turn:
         return isinstance(self.node, Loop)
 
 
+class Back(NamedTuple):
+    """How a session is sent back: outermost nodes that run anew, turns to open, conversations."""
+
+    anew: frozenset[str]
+    levels: Sequence[Mapping[str, Any]]
+    threads: Mapping[str, str] | None
+
+
 @dataclass(eq=False)
 class Block:
     turn: Turn
@@ -119,6 +128,14 @@ class Block:
 
     def address_of(self, name: str) -> str:
         return f"{self.address}/{name}" if self.address else name
+
+
+def _body_at(program: Program, address: str) -> tuple[Step | Loop, ...]:
+    """The body of a block, by its address; that of a for_each has none."""
+    node = program.node(path_of(turn_of(address))) if address else None
+    if node is None:
+        return program.body
+    return node.body if isinstance(node, Loop) else ()
 
 
 class Model:
@@ -154,9 +171,11 @@ class Model:
         self.steered: list[str] = []
         self.children: dict[str, Child] = {}
         self.aborted: set[str] = set()
+        #: Every block that ever was open, by its address.
+        self.blocks: dict[str, Block] = {}
         self.root = Turn("", None, None)
         self.turns[""] = self.root
-        self.root.inner = Block(self.root, "", program.body)
+        self.root.inner = self._block(self.root, "", program.body)
         self._start(self.root.inner)
 
     # What is asked of it
@@ -305,6 +324,7 @@ class Model:
         by: tuple[str, int] | None = None,
         allowance: int | None = None,
         budget: Mapping[str, int] | None = None,
+        back: Back | None = None,
     ) -> str:
         if nonce in self.steered[-8:]:
             return "done"
@@ -315,16 +335,28 @@ class Model:
         if self.status not in MAY[verb]:
             return "refused"
         if verb == "resume":
-            self.used["wall_ms"] = self.budget.get("wall_ms", 0) - self.left
-            limits = {**self.budget, **(budget or {})}
-            self.used["stage_stops"] = self._most_stops()
-            if any(self.used[name] >= limit for name, limit in limits.items()):
+            if self._is_spent(budget, back):
                 return "refused"
-            self.budget = limits
+            self.budget |= budget or {}
         self.steered.append(nonce)
-        self._steer(verb, by, allowance)
+        self._steer(verb, by, allowance, back)
         self._end_if_spent()
         return "done"
+
+    def adopt(self, program: Program, budget: Mapping[str, int] | None) -> str:
+        """It goes on by another program, with what it has done."""
+        if self.status not in ("stopped", "failed") or self._is_spent(budget, None):
+            return "refused"
+        for address, block in self.blocks.items():
+            block.body = _body_at(program, address)
+        for step in self.steps.values():
+            node = program.node(path_of(step.address))
+            assert isinstance(node, Step)
+            step.node = node
+        for turn in self.turns.values():
+            turn.node = program.node(path_of(turn.address)) if turn.address else None
+        self._tell("session.adopted", "")
+        return "adopted"
 
     def spawn(self, address: str, name: str) -> None:
         """A step that runs starts a child session."""
@@ -343,7 +375,16 @@ class Model:
 
     # How it comes about
 
-    def _steer(self, verb: str, by: tuple[str, int] | None, allowance: int | None) -> None:
+    def _is_spent(self, raised: Mapping[str, int] | None, back: Back | None) -> bool:
+        """Whether a session at rest has nothing left to go on with."""
+        self.used["wall_ms"] = self.budget.get("wall_ms", 0) - self.left
+        self.used["stage_stops"] = self._most_stops(back)
+        limits = {**self.budget, **(raised or {})}
+        return any(self.used[name] >= limit for name, limit in limits.items())
+
+    def _steer(
+        self, verb: str, by: tuple[str, int] | None, allowance: int | None, back: Back | None
+    ) -> None:
         failed = self.status == "failed"
         self.status = {"stop": "stopping", "resume": "active", "exit": "exiting"}.get(
             verb, "aborting"
@@ -355,15 +396,27 @@ class Model:
             case "stop":
                 self._stop_clock()
                 self._stop_if_idle()
-            case "resume" if failed:
+            case "resume":
                 self.allowance = allowance
-                self._run_anew()
+                self._resume(back, failed=failed)
                 self.allowance = None
             case "exit" | "abort":
                 self.exited = (by[0], self.now) if by and verb == "exit" else self.exited
                 self._end_root(verb, failed=failed)
             case _:
                 pass
+
+    def _resume(self, back: Back | None, *, failed: bool) -> None:
+        if failed:
+            self.root.state, self.root.verdict = "open", None
+        if back is not None:
+            self._go_back(back, failed=failed)
+        elif failed:
+            self._run_anew()
+        # What a closing turn waited for may have come to an end meanwhile.
+        for turn in list(self.turns.values()):
+            if turn.state == "closing":
+                self._close_if_quiet(turn)
 
     def _end_root(self, verdict: str, *, failed: bool) -> None:
         if failed:
@@ -372,21 +425,88 @@ class Model:
             self._end(self.root, verdict)
         else:
             self.root.verdict = verdict
+            self._close_if_quiet(self.root)
 
     def _run_anew(self) -> None:
-        root, block = self.root, self.root.inner
+        """A failed session goes on: all that is not done runs anew."""
+        block = self.root.inner
         assert block is not None
-        root.state, root.verdict = "open", None
-        block.arrived = {
-            node.id for node in block.body if self._fine(node, block.begun.get(node.id))
-        }
+        anew = {n.id for n in block.body if not self._fine(n, block.begun.get(n.id))}
+        self._renew(anew, failed=True)
+        self._go_on([block], anew)
+
+    def _go_back(self, back: Back, *, failed: bool) -> None:
+        """It goes on after an earlier point: turns open in each other, where older ones stood."""
+        block = self.root.inner
+        assert block is not None
+        if back.threads is not None:
+            self.threads = dict(back.threads)
+        self._renew(back.anew, failed=failed)
+        opened, inside = [block], block
+        for level in back.levels:
+            inside = self._open_at(inside, level)
+            opened.append(inside)
+        turn = inside.turn
+        if back.levels and back.levels[-1]["iteration"] > turn.max:
+            self._close(turn, "max_iterations")
+        self._go_on(opened, back.anew)
+
+    def _go_on(self, opened: Sequence[Block], anew: Collection[str]) -> None:
+        for block in opened:
+            self._start(block)
+        if not anew:
+            self._close(self.root, "accept")
+
+    def _renew(self, names: Collection[str], *, failed: bool) -> None:
+        """Outermost nodes begin again, as next runs where they had begun; all others count as done.
+
+        Of a stopped session, which goes on in the others as it stands, only those that had arrived.
+        """
+        block = self.root.inner
+        assert block is not None
         for node in block.body:
-            if node.id not in block.arrived:
+            if node.id in names:
+                self._end_run(block, node.id)
                 block.begun.pop(node.id, None)
                 block.runs[node.id] += self._has_run(block, node.id)
-        self._start(block)
-        if len(block.arrived) == len(block.body):
-            self._close(root, "accept")
+                block.arrived.discard(node.id)
+            elif failed:
+                block.arrived.add(node.id)
+
+    def _end_run(self, block: Block, name: str) -> None:
+        """The newest run of a node ends as it stands, because another takes its place."""
+        run = block.begun.get(name)
+        if isinstance(run, StepRun) and run.state in ("ready", "parked"):
+            self._cancel(run)
+        if isinstance(run, Turn) and run.state != "closed":
+            if run.state == "open":
+                self._end_below(run, "cancelled")
+                run.verdict = "cancelled"
+                self._write(run, "cancelled")
+            run.state = "closed"
+            self._tell("loop.closed", run.address)
+
+    def _open_at(self, block: Block, level: Mapping[str, Any]) -> Block:
+        """The next run of a loop, at the iteration in which an older one stood."""
+        node = next(node for node in block.body if node.id == level["node"])
+        assert isinstance(node, Loop)
+        turn = Turn(f"{block.address_of(node.id)}~{block.runs[node.id] + 1}", node, block)
+        outermost = block.turn is self.root and self.allowance is not None
+        turn.max = self.allowance or 0 if outermost else level["max"]
+        turn.left, turn.iteration = level["left"], min(level["iteration"], turn.max)
+        self.turns[turn.address] = turn
+        block.begin(node.id, turn)
+        self._tell("loop.opened", turn.address)
+        inner = self._block(turn, f"{turn.address}[{level['iteration']}]", node.body)
+        for name, home in level["kept"].items():
+            inner.arrived.add(name)
+            inner.newest[name] = self.blocks[home].newest[name]
+        for name, place in level["widths"].items():
+            older = self.blocks[place.removesuffix(name).rstrip("/")]
+            if name in older.widths:
+                inner.widths[name] = older.widths[name]
+        turn.inner = inner
+        return inner
 
     def _has_run(self, block: Block, name: str) -> bool:
         """Whether the newest run has begun; one that never did is begun under its own number."""
@@ -424,7 +544,7 @@ class Model:
             listed = None if isinstance(node.for_each, str) else len(node.for_each)
             turn = Turn(f"{address}~{run}", node, block)
             turn.width = block.widths.get(node.id, 0) if listed is None else listed
-            turn.inner = Block(turn, turn.address, ())
+            turn.inner = self._block(turn, turn.address, ())
             self.turns[turn.address] = turn
             block.begin(node.id, turn)
             for item in range(1, turn.width + 1):
@@ -481,8 +601,12 @@ class Model:
         turn.iteration += 1
         if turn.iteration > 1:
             self._tell("loop.iteration", turn.address)
-        turn.inner = Block(turn, f"{turn.address}[{turn.iteration}]", turn.node.body)
+        turn.inner = self._block(turn, f"{turn.address}[{turn.iteration}]", turn.node.body)
         self._start(turn.inner)
+
+    def _block(self, turn: Turn, address: str, body: tuple[Step | Loop, ...]) -> Block:
+        self.blocks[address] = Block(turn, address, body)
+        return self.blocks[address]
 
     def _arrive(self, block: Block, name: str) -> None:
         block.arrived.add(name)
@@ -611,6 +735,11 @@ class Model:
     def _end(self, turn: Turn, verdict: str) -> None:
         """A turn ends early: what waits below it is cancelled, what runs is waited for."""
         turn.state, turn.verdict = "closing", verdict
+        self._end_below(turn, verdict)
+        self._write(turn, verdict)
+        self._close_if_quiet(turn)
+
+    def _end_below(self, turn: Turn, verdict: str) -> None:
         for step in list(self.steps.values()):
             if step.state in ("ready", "parked") and turn in step.block.turns():
                 self._cancel(step)
@@ -621,8 +750,6 @@ class Model:
                     self._write(inner, inner.verdict)
                 inner.state = "closed"
                 self._tell("loop.closed", inner.address)
-        self._write(turn, verdict)
-        self._close_if_quiet(turn)
 
     def _close_around(self, block: Block) -> None:
         for turn in block.turns():
@@ -668,13 +795,14 @@ class Model:
         here = again and self.stops[stage.id] >= self.budget.get("stage_stops", math.inf)
         return here or self.stops["stops"] >= self.budget.get("stops", math.inf)
 
-    def _most_stops(self) -> int:
+    def _most_stops(self, back: Back | None) -> int:
         """How often that one was stopped which was stopped most, of those that would run anew."""
         block = self.root.inner
         assert block is not None
         failed = self.status == "failed"
-        anew = (n for n in block.body if failed and not self._fine(n, block.begun.get(n.id)))
-        return max((self.stops[node.id] for node in anew), default=0)
+        fresh = {n.id for n in block.body if failed and not self._fine(n, block.begun.get(n.id))}
+        anew = fresh if back is None else back.anew
+        return max((self.stops[name] for name in anew), default=0)
 
     def _end_session(self, status: str) -> None:
         self.status = status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from app.program import DECIDERS, Action, Given, Loop, OnFail, Program, RetryPolicy, Step, before
@@ -26,6 +26,34 @@ def random_budget(choose: Choose) -> dict[str, int]:
         {"wall_ms": choose((4_000, 75_000))}, {"steps": 8, "wall_ms": 75_000},
     ))  # fmt: skip
     return budget
+
+
+def altered(choose: Choose, program: Program, begun: Container[str]) -> Program:
+    """The same nodes, told and limited otherwise; what is in a loop that never began may be new."""
+    return Program(body=_altered(choose, program.body, "", begun))
+
+
+def _altered(
+    choose: Choose, body: tuple[Step | Loop, ...], prefix: str, begun: Container[str]
+) -> tuple[Step | Loop, ...]:
+    nodes: list[Step | Loop] = []
+    for node in body:
+        path = prefix + node.id
+        if isinstance(node, Step):
+            wish = _step(choose, node.id, None, (), in_loop=False)
+            fields = ("timeout_s", "retry", "critical", "quick", "queue", "conversation")
+            nodes.append(node.model_copy(update={name: getattr(wish, name) for name in fields}))
+            continue
+        wished = _loop(choose, node.id, node.needs, depth=1)
+        inner = _altered(choose, node.body, path + "/", begun)
+        if path not in begun and choose((True, False)):
+            inner = wished.body
+        limits = ("max_iterations", "on_fail", "retries", "no_progress")
+        more = {name: getattr(wished, name) for name in limits} | {"body": inner}
+        if all(_may_idle(inside) for inside in inner):
+            more["max_iterations"] = 0
+        nodes.append(node.model_copy(update=more))
+    return tuple(nodes)
 
 
 def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:

@@ -8,14 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
+from pydantic import ValidationError
+
+from app.errors import PositionRefused
+from app.fitting import why_unfit
 from app.keys import SessionRef
+from app.known import KnownOf
 from app.outcomes import Thread
-from app.program import Action, Program, Step, block_of, turn_of
+from app.program import Action, Program, Step, block_of, path_of, turn_of
 from app.records import Answer, Grant
+from app.rewinding import rewound
 from app.store_library import Verb
 from tests.property.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
-from tests.property.model import Model, StepRun, Turn
-from tests.property.random_programs import Choose
+from tests.property.model import Back, Model, StepRun, Turn
+from tests.property.random_programs import Choose, altered
 
 HINT_MAX_MS = 48_000
 COUNTERS = (
@@ -60,6 +66,9 @@ class Simulation:
         self._written: Counter[tuple[str, int, str, int]] = Counter()
         self._event, self._line = "-", 0
         self.grace_until, self.run_ids = 0, 1
+        self.went_back = 0
+        #: Children that have ended, of which their parent is yet to hear.
+        self.unheard: set[str] = set()
         bench.due(run_id="run 1")
         self.check()
 
@@ -186,8 +195,10 @@ class Simulation:
             session = self.bench.store.keys.part(self._ref(name), "session")
             self.bench.redis.hset(session, mapping={"status": "aborted", "ended": 1})
             self.model.child_ends(name)
+            self.unheard.add(name)
         if self.model.children and (fair or choose((True, True, False))):
             name = name if working else choose(sorted(self.model.children))
+            self.unheard.discard(name)
             self.call("poke", child=name, address=self.model.children[name].step.address)
 
     def _child_of(self, address: str) -> str:
@@ -239,7 +250,16 @@ class Simulation:
         """A call comes again, word for word: its reply was lost, or it lay somewhere."""
         if self.calls:
             again = choose(self.calls[-last:])
+            if self._is_stale(again):
+                return
             self.call(again.verb, **again.arguments)
+
+    def _is_stale(self, call: Call) -> bool:
+        """What was worked out for a session that has changed since: the engine looks again."""
+        back = call.arguments.get("levels") is not None
+        return call.verb == "adopt" or (
+            back and call.arguments["nonce"] not in self.model.steered[-8:]
+        )
 
     def repeat_stretch(self, choose: Choose) -> None:
         """A settle that went on with a next step comes again."""
@@ -295,6 +315,43 @@ class Simulation:
         if verb == "resume":
             more = {"max_iterations": choose((None, 1, 0)), "budget": choose((None, PLENTY))}
         self.call("control", steer=verb, nonce=self.bench.nonce(), **more)
+
+    def rest(self) -> None:
+        """Somebody stops it, and all who hold something hand it back."""
+        if self.model.status == "active":
+            self.call("control", steer="stop", nonce=self.bench.nonce())
+        for grant in self.grants[-30:]:
+            if self._holds(grant):
+                self.call("release", **held(grant), usage=usage())
+
+    def go_back(self, choose: Choose) -> None:
+        """A session at rest goes on after an earlier point, if anything can follow there."""
+        failed = self.model.status == "failed"
+        if not failed and self.model.status != "stopped":
+            return
+        done = [a for a, step in self.model.steps.items() if step.state == "succeeded"]
+        after = choose(done[-12:] or ["nowhere"])
+        try:
+            known = KnownOf(self.bench.store, self.drive.ref)
+            found = rewound(self.drive.program, after, known, failed=failed)
+        except PositionRefused:
+            return
+        self.went_back += 1
+        more = {} if found is None else found._asdict()
+        allowed = {"max_iterations": choose((None, None, 1, 3)), "budget": choose((None, PLENTY))}
+        self.call("control", steer="resume", nonce=self.bench.nonce(), **allowed, **more)
+
+    def adopt(self, choose: Choose) -> None:
+        """A session at rest goes on by another program, if that fits what it has done."""
+        store, ref, old = self.bench.store, self.drive.ref, self.drive.program
+        begun = {path_of(address) for address in (*self.model.steps, *self.model.turns)}
+        try:
+            new = altered(choose, old, begun)
+        except ValidationError:  # a loop of it would have nothing to do
+            return
+        turns = store.turns(ref, store.names(ref, "turns"))
+        if new.hash != old.hash and why_unfit(old, new, self.model.steps, turns) is None:
+            self.call("adopt", program=new, budget=choose((None, PLENTY)))
 
     def bring_to_its_end(self) -> None:
         """Fair workers and sweepers, and no more faults: the session must come to an end.
@@ -364,8 +421,10 @@ class Simulation:
                 answer = drive.control(arguments["steer"], **more)
             case "poke":
                 answer = drive.poke(arguments["address"])
+            case "adopt":
+                answer = drive.adopt(arguments["program"], budget=arguments["budget"])
             case _:
-                text = json.dumps({"word": arguments.get("word")})
+                text = json.dumps({"word": arguments.get("word"), **_left_in(arguments)})
                 outcome = text if verb in ("settle", "answer") else ""
                 given = {k: v for k, v in arguments.items() if v is not None and k != "said"}
                 said = [json.dumps({"text": text}) for text in arguments.get("said", ())]
@@ -395,19 +454,24 @@ class Simulation:
                 )
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
-            case "poke":
-                return model.poke(given["child"])
-            case "control":
-                by = (given["by"], given["fence"]) if "by" in given else None
-                return model.control(
-                    given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
-                    budget=given.get("budget"),
-                )  # fmt: skip
+            case "poke" | "adopt" | "control":
+                return self._foretell_steering(verb, given)
             case _:
                 given.pop("lease_ms")
                 word = model.settle(**given)
                 self._compare_next(word, arguments, answer)
                 return word
+
+    def _foretell_steering(self, verb: str, given: dict[str, Any]) -> str:
+        if verb == "poke":
+            return self.model.poke(given["child"])
+        if verb == "adopt":
+            return self.model.adopt(given["program"], given["budget"])
+        by = (given["by"], given["fence"]) if "by" in given else None
+        return self.model.control(
+            given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
+            budget=given.get("budget"), back=_back(given),
+        )  # fmt: skip
 
     def _foretell_claim(self, address: str, nonce: str, answer: Answer) -> str:
         """Only one speaks in a conversation, and goes on where the last one ended."""
@@ -417,8 +481,8 @@ class Simulation:
         word = self.model.claim(address, nonce, LEASE_MS)
         for grant in answer.grants:
             talk = self.model.steps[grant.address].node.conversation or ""
-            kept = grant.thread and grant.thread.model_dump_json()
-            assert kept == self.model.threads.get(talk), grant.address
+            kept = self.model.threads.get(talk)
+            assert grant.thread == (kept and Thread.model_validate_json(kept)), grant.address
         return word
 
     def _compare_next(self, word: str, arguments: dict[str, Any], answer: Answer) -> None:
@@ -585,7 +649,8 @@ class Simulation:
         assert {entry.split("<", 1)[1] for entry in seen["hinted"]} <= scores.keys()
         if not ready:
             held_now = any(s.state in ("running", "parked") for s in self.model.steps.values())
-            assert held_now or any(c.at_work for c in self.model.children.values()), "stuck"
+            told_later = self.unheard or any(c.at_work for c in self.model.children.values())
+            assert held_now or told_later, "stuck"
 
     def ready(self) -> list[str]:
         return [a for a, step in self.model.steps.items() if step.state == "ready"]
@@ -631,6 +696,22 @@ class Simulation:
             if isinstance(node, Step) and node.for_each == "${it}" and before is step.node
         ]
         return {name: [str(item) for item in range(choose((0, 1, 3)))] for name in wanting}
+
+
+def _back(given: Mapping[str, Any]) -> Back | None:
+    if given.get("levels") is None:
+        return None
+    anew = frozenset(join["name"] for join in given["again"] if join["name"])
+    return Back(anew, given["levels"], given["threads"])
+
+
+def _left_in(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What an outcome says of its conversation."""
+    thread = arguments.get("thread")
+    if thread is None or arguments.get("word") != "succeeded":
+        return {}
+    kept = thread.get("kept") or Thread(conversation="a|x").model_dump_json()
+    return {"thread": json.loads(kept)}
 
 
 def random_usage(choose: Choose) -> dict[str, int]:

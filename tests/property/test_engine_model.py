@@ -133,6 +133,23 @@ class EngineMachine(RuleBasedStateMachine):
     def control(self, data: st.DataObject, verb: str) -> None:
         self.sim.control(verb, choosing(data))
 
+    @precondition(lambda self: self.sim.model.status in ("stopped", "failed"))
+    @rule(data=st.data())
+    def go_back(self, data: st.DataObject) -> None:
+        self.sim.go_back(choosing(data))
+
+    @precondition(lambda self: self.sim.model.status in ("stopped", "failed"))
+    @rule(data=st.data())
+    def adopt(self, data: st.DataObject) -> None:
+        self.sim.adopt(choosing(data))
+
+    @precondition(lambda self: len(self.sim.calls) > 12)
+    @rule(data=st.data())
+    def stop_and_go_back(self, data: st.DataObject) -> None:
+        """All that is held is handed back, so that it stops at once."""
+        self.sim.rest()
+        self.sim.go_back(choosing(data))
+
     def teardown(self) -> None:
         if hasattr(self, "sim"):
             self.sim.bring_to_its_end()

@@ -39,6 +39,9 @@ def walk(bench: Bench, seed: int, *, after: Callable[[], object] = lambda: None)
         lambda: sim.lose_hints(): 2,
         lambda: sim.control("stop", choose): 2,
         lambda: sim.control("resume", choose): 8,
+        lambda: sim.rest(): 3,
+        lambda: sim.go_back(choose): 16,
+        lambda: sim.adopt(choose): 10,
     }
     for act in random.choices(list(acts), list(acts.values()), k=STEPS):
         act()
