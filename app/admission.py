@@ -53,21 +53,13 @@ class Sight(NamedTuple):
 
 def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
     """Where the session will work. Raises InvalidDocument: the field, the value, the way out."""
-    if document.webhook is not None:
-        admit_webhook(document.webhook, settings)
-    place = _place(document, settings, workers)
-    here = [worker for worker in workers if place in ("", worker.place)]
-    if workers and not here:
-        known = ", ".join(sorted({worker.place for worker in workers}))
-        raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
-    folder = _folder(document.cwd, settings, local=place == settings.place)
-    sight = Sight(folder, _search_paths(here, settings)) if folder else None
-    check_roots(document.cwd, place, here)
-    agents = AgentsThere(here)
+    place, here, folder = _settled(document, settings, workers)
     if isinstance(document, FlowDocument):
-        _check_asked(document, agents)
-        _check_tools(document, place, ToolsThere(here, workers))
+        for fault in _faults(document, place, here, workers):
+            raise fault
         return Where(place, str(folder or document.cwd or ""))
+    sight = Sight(folder, _search_paths(here, settings)) if folder else None
+    agents = AgentsThere(here)
     for where, loop in _loops(document):
         doer = _doer(where, document, loop, agents)
         for number, checker in enumerate(loop.checkers):
@@ -77,25 +69,64 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
     return Where(place, str(folder or document.cwd or ""))
 
 
-def _check_asked(document: FlowDocument, agents: AgentsThere) -> None:
+def faults_here(
+    document: FlowDocument, settings: Settings, workers: Sequence[WorkerView]
+) -> Iterator[InvalidDocument]:
+    """All that a flow would be refused for here."""
+    try:
+        place, here, _ = _settled(document, settings, workers)
+    except InvalidDocument as error:
+        yield error
+        place, here = "", [*workers]
+    yield from _faults(document, place, here, workers)
+
+
+def _settled(
+    document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]
+) -> tuple[str, list[WorkerView], Path | None]:
+    """The place, who works there, and the real folder if it can be seen from here."""
+    if document.webhook is not None:
+        admit_webhook(document.webhook, settings)
+    place = _place(document, settings, workers)
+    here = [worker for worker in workers if place in ("", worker.place)]
+    if workers and not here:
+        known = ", ".join(sorted({worker.place for worker in workers}))
+        raise InvalidDocument("place", place, f"no worker is there; workers are at {known}")
+    folder = _folder(document.cwd, settings, local=place == settings.place)
+    check_roots(document.cwd, place, here)
+    return place, here, folder
+
+
+def _faults(
+    document: FlowDocument,
+    place: str,
+    here: Sequence[WorkerView],
+    workers: Sequence[WorkerView],
+) -> Iterator[InvalidDocument]:
+    yield from _faults_of_agents(document, AgentsThere(here))
+    yield from _faults_of_tools(document, place, ToolsThere(here, workers))
+
+
+def _faults_of_agents(document: FlowDocument, agents: AgentsThere) -> Iterator[InvalidDocument]:
     for one in asked(document):
         try:
             agents.check(one.field, one.agent, model_field=one.model_field, model=one.model)
         except InvalidDocument as error:
-            if error.field != one.field:
-                raise
-            hint = f"{error.hint}, or let the flow's `agents` lead to another"
-            raise InvalidDocument(error.field, error.value, hint) from None
+            of_agent = error.field == one.field
+            more = ", or let the flow's `agents` lead to another" if of_agent else ""
+            yield InvalidDocument(error.field, error.value, f"{error.hint}{more}")
 
 
-def _check_tools(document: FlowDocument, place: str, tools: ToolsThere) -> None:
+def _faults_of_tools(
+    document: FlowDocument, place: str, tools: ToolsThere
+) -> Iterator[InvalidDocument]:
     wanted = list(wanted_tools(document))
-    for one in wanted:
-        tools.check(one)
+    faults = [fault for one in wanted if (fault := tools.fault(one)) is not None]
+    yield from faults
     used = {one.tool for one in wanted}
-    if not place and not tools.everywhere(used) and not tools.places_with(used):
+    if not faults and not place and not tools.everywhere(used) and not tools.places_with(used):
         hint = "no one place has all of these tools, and one session works at one; put them there"
-        raise InvalidDocument("steps", ", ".join(sorted(used)), hint)
+        yield InvalidDocument("steps", ", ".join(sorted(used)), hint)
 
 
 def admit_webhook(webhook: Webhook, settings: Settings) -> None:

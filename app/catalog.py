@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
-from app.frontends.flow_children import require_files, steps_of
+from app.frontends.flow_children import faults_in_files, steps_of
 from app.views import FlowInput, FlowView
 from leadhand.flow_documents import (
     CommandStep,
@@ -94,17 +94,27 @@ class Catalog:
 
         Raises InvalidDocument for one that is not there or is broken, and for flows in a circle.
         """
+        whole, faults = self.gathered(document)
+        for fault in faults:
+            raise fault
+        return whole
+
+    def gathered(self, document: FlowDocument) -> tuple[FlowDocument, list[InvalidDocument]]:
+        """As much of it as is there, and all that keeps it from being whole."""
         gathered = _Gathered(self, document)
         gathered.take(document, (document.name,), "")
-        for flow in (document, *gathered.flows.values()):
-            require_files(flow, Brought(gathered.commands, gathered.markdown))
-        return document.model_copy(
-            update={
-                "commands": gathered.commands,
-                "markdown": gathered.markdown,
-                "flows": gathered.flows,
-            }
-        )
+        parts = {
+            "commands": gathered.commands,
+            "markdown": gathered.markdown,
+            "flows": gathered.flows,
+        }
+        brought = Brought(gathered.commands, gathered.markdown)
+        said = [
+            fault
+            for flow in (document, *gathered.flows.values())
+            for fault in faults_in_files(flow, brought)
+        ]
+        return document.model_copy(update=parts), [*gathered.faults, *said]
 
     def definition(self, name: str) -> FlowDefinition:
         """What the flow's own file says. Raises FlowUnknown, FlowInvalid."""
@@ -137,6 +147,7 @@ class _Gathered:
         self.commands = dict(document.commands)
         self.markdown = dict(document.markdown)
         self.flows = dict(document.flows)
+        self.faults = list[InvalidDocument]()
         self._taken = set[str]()
 
     def take(self, flow: FlowDefinition, path: tuple[str, ...], where: str) -> None:
@@ -156,10 +167,12 @@ class _Gathered:
         try:
             found = self._catalog.command(name)
         except FlowInvalid as error:
-            raise InvalidDocument(at, name, str(error)) from None
+            self.faults.append(InvalidDocument(at, name, str(error)))
+            return
         if found is None:
             hint = f"there is no such command; write commands/{name}.json or .md beside the flows"
-            raise InvalidDocument(at, name, hint)
+            self.faults.append(InvalidDocument(at, name, hint))
+            return
         self.commands[name] = found
 
     def _markdown(self, path: str, at: str) -> None:
@@ -168,18 +181,26 @@ class _Gathered:
         try:
             found = self._catalog.markdown(path)
         except FlowInvalid as error:
-            raise InvalidDocument(at, path, str(error)) from None
+            self.faults.append(InvalidDocument(at, path, str(error)))
+            return
         if found is None:
             hint = "there is no such file; write it beneath the folder of the flows"
-            raise InvalidDocument(at, path, hint)
+            self.faults.append(InvalidDocument(at, path, hint))
+            return
         self.markdown[path] = found
 
     def _subflow(self, name: str, path: tuple[str, ...], at: str) -> None:
         if name in path:
             circle = " -> ".join((*path, name))
-            raise InvalidDocument(at, name, f"flows run each other in a circle: {circle}; break it")
+            hint = f"flows run each other in a circle: {circle}; break it"
+            self.faults.append(InvalidDocument(at, name, hint))
+            return
         if name not in self.flows:
-            self.flows[name] = self._read(name, at)
+            try:
+                self.flows[name] = self._read(name, at)
+            except InvalidDocument as error:
+                self.faults.append(error)
+                return
         if name not in self._taken:
             self.take(self.flows[name], (*path, name), f"{name}: ")
             self._taken.add(name)

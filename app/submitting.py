@@ -8,15 +8,16 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from app import decide
-from app.admission import admit
+from app.admission import admit, faults_here
 from app.breakers import limits_of
 from app.catalog import Catalog, hash_of
 from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
 from app.flow_sources import Source, run_of
 from app.frontends import compile_document
+from app.frontends.flow_children import faults_of_subflows
 from app.keys import SessionRef, lock_name
 from app.program import Program
 from app.records import NewSession
@@ -29,7 +30,7 @@ from app.views import FlowCheckView, FlowFaultView, Submitted, WorkerView
 from leadhand.any_document import AnyDocument
 from leadhand.documents import Budget
 from leadhand.flow_documents import FlowDocument, FlowRun
-from leadhand.flow_files import faults_of
+from leadhand.flow_faults import all_faults
 
 #: How often a new session id is drawn before giving up; eight hex digits collide rarely.
 DRAWS = 20
@@ -135,20 +136,28 @@ class Submitting:
 
     def check_flow(self, given: JsonValue) -> FlowCheckView:
         """Whether a flow could be run here now, and all that keeps it from that."""
-        try:
-            document = FlowDocument.model_validate(given)
-        except ValidationError as error:
-            faults = [FlowFaultView(path=p, message=m) for p, m in faults_of(error, given)]
-            return FlowCheckView(valid=False, faults=faults)
-        try:
-            asked_for = {name: text or "" for name, text in document.inputs.items()}
-            whole = self._whole(document.model_copy(update={"inputs": asked_for}))
-            admit(whole, self._settings, self._workers())
-            compile_document(whole)
-        except InvalidDocument as error:
-            fault = FlowFaultView(path=error.field, message=f"it is {error.value!r}; {error.hint}")
-            return FlowCheckView(valid=False, faults=[fault])
-        return FlowCheckView(valid=True)
+        found = all_faults(FlowDocument, given)
+        faults = [FlowFaultView(path=path, message=told) for path, told in found.faults]
+        if isinstance(found.flow, FlowDocument):
+            asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
+            document = found.flow.model_copy(update={"inputs": asked_for})
+            faults += map(_told, self._faults_here(document, known=[f.path for f in faults]))
+        return FlowCheckView(valid=not faults, faults=faults)
+
+    def _faults_here(self, document: FlowDocument, *, known: list[str]) -> list[InvalidDocument]:
+        """What it lacks of other files, and of what the workers have."""
+        whole, faults = self._catalog.gathered(document)
+        here = faults_here(whole, self._settings, self._workers())
+        # Whom agentTypes lead to is not known where that part could not be read.
+        is_led = not any(path.partition(".")[0] == "agents" for path in known)
+        faults += (one for one in here if is_led or not one.field.endswith(_OF_AGENTS))
+        faults += faults_of_subflows(whole)
+        if not faults and not known:
+            try:
+                compile_document(whole)
+            except InvalidDocument as error:
+                faults.append(error)
+        return list({(fault.field, fault.hint): fault for fault in faults}.values())
 
     def compiled(self, document: FlowDocument) -> Program:
         """What a flow would run here now. Raises InvalidDocument."""
@@ -269,6 +278,13 @@ class Submitting:
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
         }
+
+
+_OF_AGENTS = (".agentType", ".agent", ".model")
+
+
+def _told(fault: InvalidDocument) -> FlowFaultView:
+    return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:

@@ -61,19 +61,20 @@ class ToolsThere:
         self._workers = workers
         self._everywhere = everywhere or workers
 
-    def check(self, wanted: Wanted) -> None:
-        """Raises InvalidDocument: the field, the value, the way out."""
+    def fault(self, wanted: Wanted) -> InvalidDocument | None:
+        """Why the step cannot be carried out here: the field, the value, the way out."""
         if not self._workers or wanted.tool in BUILT_IN_TOOLS:
-            return
+            return None
         usable = self._told(wanted.tool)
         if not usable:
             hint = self._why_unknown(wanted.tool)
-            raise InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+            return InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
         wrong = [_misfit(tool, wanted) for tool in usable]
         if wrong[0] is not None and None not in wrong:
             name, hint = wrong[0]
             field = f"{wanted.path}.arguments.{name}"
-            raise InvalidDocument(field, wanted.arguments.get(name), hint)
+            return InvalidDocument(field, wanted.arguments.get(name), hint)
+        return None
 
     def places_with(self, names: Collection[str]) -> list[str]:
         """The places that have all of these."""

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import from_json
 
-from leadhand.flow_documents import (
-    FieldFaulty,
-    FlowDefinition,
-    FlowMalformed,
-    Message,
-    Messages,
-    Written,
-)
+from leadhand.flow_documents import FlowDefinition, Message, Messages, Written
+from leadhand.flow_faults import fault_of
 from leadhand.flow_structure import STEP_REFERENCE
 
 #: The longest file that is read.
@@ -69,7 +62,7 @@ def is_name(stem: str) -> bool:
 
 def read_flow(file: Path) -> FlowDefinition:
     """The flow that a file holds. Raises FlowInvalid."""
-    return flow_in(_json(file), file.name)
+    return flow_in(json_in(file), file.name)
 
 
 def flow_in(given: JsonValue, file: str) -> FlowDefinition:
@@ -85,7 +78,7 @@ def read_command(flows: Path, name: str) -> Messages | None:
     folder = flows.parent / COMMANDS
     text, data = folder / f"{name}.md", folder / f"{name}.json"
     if data.is_file():
-        return _command_in(_json(data), f"{COMMANDS}/{data.name}")
+        return _command_in(json_in(data), f"{COMMANDS}/{data.name}")
     return _said_in(text, f"{COMMANDS}/{text.name}") if text.is_file() else None
 
 
@@ -134,46 +127,6 @@ def _whole(lines: list[str]) -> Iterator[str]:
         yield text
 
 
-def fault_of(error: ValidationError, given: JsonValue) -> tuple[str, str]:
-    """The first thing that is wrong: its path in what was given, and a sentence."""
-    return _fault(error.errors(include_url=False)[0], given)
-
-
-def _fault(first: ErrorDetails, given: JsonValue) -> tuple[str, str]:
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, FlowMalformed):
-        return cause.fault.path, cause.fault.message
-    path = path_of(first["loc"], given)
-    if isinstance(cause, FieldFaulty):
-        return f"{path}.{cause.field}".removeprefix("."), cause.message
-    return path, _sentence(first)
-
-
-def faults_of(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
-    """All that is wrong, in the order in which it stands."""
-    return [_fault(one, given) for one in error.errors(include_url=False)]
-
-
-def path_of(where: Sequence[int | str], given: JsonValue) -> str:
-    """Where something stands, without the types that were tried on the way.
-
-    >>> given = {"steps": [{"type": "startLoop", "steps": [{"type": "break"}]}]}
-    >>> path_of(("steps", 0, "startLoop", "steps", 0, "break", "breakOn"), given)
-    'steps[0].steps[0].breakOn'
-    """
-    path, here = "", given
-    for before, part in zip((None, *where), where, strict=False):
-        # A step's own type is tried right after its place; `tool` is a field of that step too.
-        is_type = isinstance(here, dict) and here.get("type") == part and isinstance(before, int)
-        if isinstance(part, int):
-            path += f"[{part}]"
-            here = here[part] if isinstance(here, list) and part < len(here) else None
-        elif not is_type:
-            path += f".{part}" if path else part
-            here = here.get(part) if isinstance(here, dict) else None
-    return path
-
-
 def _command_in(given: JsonValue, file: str) -> Messages:
     if isinstance(given, dict):
         names = {"Description": "description", "items": "messages"}
@@ -189,7 +142,8 @@ def _invalid(error: ValidationError, given: JsonValue, file: str) -> FlowInvalid
     return FlowInvalid(file, path, message)
 
 
-def _json(file: Path) -> JsonValue:
+def json_in(file: Path) -> JsonValue:
+    """What a file holds. Raises FlowInvalid."""
     text = _text(file)
     try:
         found: JsonValue = from_json(text, allow_inf_nan=False)
@@ -219,29 +173,3 @@ def _bytes(file: Path) -> bytes:
     if len(found) > LONGEST_FILE:
         raise FlowInvalid(file.name, "", f"it is longer than {LONGEST_FILE} bytes; cut it")
     return found
-
-
-_SENTENCES = {
-    "missing": "it is missing; add this field",
-    "extra_forbidden": "there is no such field; leave it out, or mend its name",
-    "union_tag_not_found": "`type` is missing; say what kind of step it is",
-    "string_too_short": "it is empty; give a text",
-    "too_short": "it is empty; give at least one",
-}
-
-
-def _sentence(error: ErrorDetails) -> str:
-    kind = error["type"]
-    if kind == "union_tag_invalid":
-        about = error["ctx"]
-        return f"type is {about['tag']!r}; give one of {about['expected_tags']}"
-    if kind == "value_error":
-        return error["msg"].removeprefix("Value error, ")
-    if kind in _SENTENCES:
-        return _SENTENCES[kind]
-    return f"it is {_shown(error['input'])}; {error['msg'].replace('Input should', 'it should')}"
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:80] + "…"

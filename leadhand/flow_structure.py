@@ -64,13 +64,15 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
 
 def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
     """What the flow's other files ask for that its run would not have, each where it stands."""
-    yield from _faults_in(
+    known = set(faults(flow))
+    found = _faults_in(
         arranged(flow.steps),
         in_loop=False,
         inputs=flow.inputs,
         above=frozenset(),
         brought=brought,
     )
+    yield from (fault for fault in found if fault not in known)
 
 
 @dataclass

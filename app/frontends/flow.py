@@ -9,7 +9,12 @@ from typing import Literal
 from pydantic import JsonValue
 
 from app.errors import InvalidDocument
-from app.frontends.flow_children import agent_of, child_document, require_files
+from app.frontends.flow_children import (
+    agent_of,
+    child_document,
+    faults_in_files,
+    faults_of_subflows,
+)
 from app.frontends.flow_names import conversation, node_id
 from app.frontends.flow_texts import Texts
 from app.keys import lock_name
@@ -48,7 +53,9 @@ def compile_flow(document: FlowDocument) -> Program:
     """The steps in sequence. Raises InvalidDocument for what it needs and does not bring."""
     if not document.steps:
         raise InvalidDocument("steps", [], "there are no steps to run; write some")
-    require_files(document, Brought(document.commands, document.markdown))
+    brought = Brought(document.commands, document.markdown)
+    for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
+        raise fault
     block = _Block(document, Texts(_given(document)))
     block.take_all(arranged(document.steps))
     return Program(name=document.name, body=tuple(block.nodes))

@@ -83,25 +83,45 @@ def wanted_tools(document: FlowDocument) -> Iterator[Wanted]:
                 yield Wanted(f"{path}{one.path}", one.step.tool, one.step.arguments)
 
 
-def require_files(flow: FlowDefinition, brought: Brought) -> None:
-    """Raises InvalidDocument where a file's texts ask for what the flow does not have."""
-    fault = next(faults_of_files(flow, brought), None)
-    if fault is not None:
-        raise InvalidDocument(fault.path, fault.text, fault.message)
+def faults_in_files(flow: FlowDefinition, brought: Brought) -> Iterator[InvalidDocument]:
+    """Where a file's texts ask for what the flow does not have."""
+    for fault in faults_of_files(flow, brought):
+        yield InvalidDocument(fault.path, fault.text, fault.message)
+
+
+def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
+    """Where a step runs a flow that is not there, or does not give it its inputs."""
+    for path, flow in (("", document), *_subflows(document)):
+        for one in steps_of(flow):
+            if isinstance(one.step, SubflowStep):
+                yield from _faults_of_subflow(f"{path}{one.path}", one.step, document.flows)
+
+
+def _faults_of_subflow(
+    path: str, step: SubflowStep, flows: Mapping[str, FlowDefinition]
+) -> Iterator[InvalidDocument]:
+    for name in step.flow_names:
+        flow = flows.get(name)
+        if flow is None:
+            hint = "there is no such flow; `leadhand flows` lists those that are"
+            yield InvalidDocument(f"{path}.flowNames", name, hint)
+            continue
+        known = ", ".join(sorted(flow.inputs)) or "none"
+        for key, text in step.inputs.items():
+            if key not in flow.inputs:
+                hint = f"{name!r} has the inputs: {known}"
+                yield InvalidDocument(f"{path}.inputs.{key}", text, hint)
+        for key, default in flow.inputs.items():
+            if default is None and key not in step.inputs:
+                hint = f"{name!r} must be given it; add it"
+                yield InvalidDocument(f"{path}.inputs.{key}", None, hint)
 
 
 def child_document(
     document: FlowDocument, name: str, inputs: Mapping[str, str], texts: Texts
 ) -> dict[str, JsonValue]:
-    """What a child session is made of, for a step's inputs: all literal but what it is given.
-
-    Raises InvalidDocument for a flow that is not there, or inputs that it does not have.
-    """
-    flow = document.flows.get(name)
-    if flow is None:
-        hint = "there is no such flow; `leadhand flows` lists those that are"
-        raise InvalidDocument("flowNames", name, hint)
-    _check_inputs(name, flow, inputs)
+    """What a child session is made of, for a step's inputs: all literal but what it is given."""
+    flow = document.flows[name]
     child = {
         **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "kind": "flow",
@@ -117,16 +137,6 @@ def child_document(
     kept = {key: literal(text) for key, text in flow.inputs.items() if text is not None}
     found["inputs"] = {**kept, **given}
     return found
-
-
-def _check_inputs(name: str, flow: FlowDefinition, given: Mapping[str, str]) -> None:
-    known = ", ".join(sorted(flow.inputs)) or "none"
-    for key in given:
-        if key not in flow.inputs:
-            raise InvalidDocument(f"inputs.{key}", given[key], f"{name!r} has the inputs: {known}")
-    for key, text in flow.inputs.items():
-        if text is None and key not in given:
-            raise InvalidDocument(f"inputs.{key}", None, f"{name!r} must be given it; add it")
 
 
 def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue]:

@@ -56,21 +56,28 @@ def flow_run_command(*, name: str, detach: bool, as_json: bool, **given: Any) ->
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def flow_check_command(*, file: Path, as_json: bool) -> int:
-    """Check the flow in FILE, without running anything or asking a service."""
+    """Check the flow in FILE and the files that it names, without asking a service.
+
+    All that is wrong is told, each with its place in the file.
+    """
     from leadhand.cli.tables import echo_json
-    from leadhand.flow_files import FlowInvalid, read_flow
+    from leadhand.flow_check import faults_in_file
+    from leadhand.flow_faults import Found
+    from leadhand.flow_files import FlowInvalid
 
     try:
-        flow = read_flow(file)
+        found = faults_in_file(file)
     except FlowInvalid as error:
-        if as_json:
-            echo_json({"valid": False, "faults": [{"path": error.path, "message": error.message}]})
-            return 1
-        raise click.ClickException(f"{file}: {error.told}") from None
+        found = Found([(error.path, error.message)], None)
     if as_json:
-        echo_json({"valid": True, "faults": []})
-    else:
-        click.echo(f"{file}: {len(flow.steps)} steps, nothing is wrong with them")
+        faults = [{"path": path, "message": message} for path, message in found.faults]
+        echo_json({"valid": not faults, "faults": faults})
+        return 1 if faults else 0
+    if found.faults:
+        told = (f"{path}: {message}" if path else message for path, message in found.faults)
+        raise click.ClickException("\n".join(f"{file}: {one}" for one in told))
+    steps = len(found.flow.steps) if found.flow is not None else 0
+    click.echo(f"{file}: {steps} steps, nothing is wrong with them")
     return 0
 
 

@@ -1,0 +1,111 @@
+"""All that is wrong with a flow is told at once, each where it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadhand.flow_check import faults_in_file
+from leadhand.flow_documents import FlowDefinition, FlowDocument
+from leadhand.flow_faults import all_faults
+from leadhand.flow_files import FlowInvalid
+from tests.flows import ask, llm, loop
+
+
+def found(*steps: Any, **more: Any) -> list[tuple[str, str]]:
+    return all_faults(FlowDocument, {"steps": list(steps), **more}).faults
+
+
+def paths(*steps: Any, **more: Any) -> list[str]:
+    return [path for path, _ in found(*steps, **more)]
+
+
+def test_nothing_is_wrong_with_what_is_right() -> None:
+    told = all_faults(FlowDefinition, {"steps": [llm(label="a"), loop(llm("${steps.a}"), ask())]})
+    assert told.faults == []
+    assert told.flow is not None
+
+
+def test_fields_and_structure_are_told_together() -> None:
+    steps = [
+        llm(identifier=5, label="a"),
+        ask(),
+        {"type": "frob"},
+        {"type": "endLoop"},
+        loop(llm("${steps.gone}"), maxIterations=0),
+        llm("${inputs.nothing}", surprise=1),
+        {"type": "startLoop"},
+    ]
+    assert paths(*steps, colour="red") == [
+        "steps[0].identifier", "steps[2]", "steps[4].maxIterations", "steps[5].surprise", "colour",
+        "steps[3]", "steps[6]", "steps[1]", "steps[4].steps[0].messages[0].content[0]",
+        "steps[5].messages[0].content[0]",
+    ]  # fmt: skip
+
+
+def test_each_fault_says_the_way_out() -> None:
+    told = dict(found(ask(), llm(messages=[])))
+    assert told["steps[0]"].endswith("put it into one, or leave it out")
+    assert told["steps[1].messages"] == "it is empty; give at least one"
+
+
+def test_a_step_that_cannot_be_read_keeps_its_label_and_what_is_in_it() -> None:
+    broken = {"type": "llm", "label": "a"}
+    assert paths(broken, llm("${steps.a}")) == [
+        "steps[0].agentType", "steps[0].identifier",
+    ]  # fmt: skip
+    branches = {"type": "if", "then": [ask()], "else": [llm("${steps.b}")]}
+    assert paths(branches) == [
+        "steps[0].agentType", "steps[0].then[0]", "steps[0].else[0].messages[0].content[0]",
+    ]  # fmt: skip
+    flat = [{"type": "startLoop", "maxIterations": "many"}, ask(question=" "), {"type": "endLoop"}]
+    assert paths(*flat) == ["steps[0].maxIterations", "steps[1].question"]
+
+
+def test_inputs_that_cannot_be_read_count_as_given() -> None:
+    assert paths(llm("${inputs.a} ${inputs.b}"), inputs={"a": 1}) == ["inputs.a"]
+    assert paths(llm("${inputs.a}"), inputs=[]) == ["inputs"]
+
+
+def test_flows_that_are_brought_along_are_looked_at_too() -> None:
+    inner = {"steps": [ask(), llm(surprise=1)]}
+    assert paths(llm(), flows={"inner": inner}) == [
+        "flows.inner.steps[1].surprise", "flows.inner.steps[0]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [[], None, "x", {"steps": {}}, {"steps": [1, None, []]}, {}])
+def test_what_is_no_flow_at_all_is_told_too(given: Any) -> None:
+    assert all_faults(FlowDefinition, given).faults
+
+
+def test_a_file_is_checked_with_those_beside_it(tmp_path: Path) -> None:
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands/c.md").write_text("Do ${inputs.x}")
+    (flows / "broken.json").write_text("{}")
+    who = {"agentType": "a", "identifier": "i"}
+    steps = [
+        {"type": "command", **who, "commandName": "c"},
+        {"type": "command", **who, "commandName": "gone"},
+        {"type": "llm", **who, "markdownFile": "gone.md"},
+        {"type": "subflow", "flowNames": ["broken", "absent"]},
+        ask(),
+    ]
+    (flows / "x.json").write_text(json.dumps({"steps": steps}))
+    told = [f"{path}: {message}" for path, message in faults_in_file(flows / "x.json").faults]
+    assert [one[:58] for one in told] == [
+        "steps[4]: a break stands outside a loop; put it into one, ",
+        "steps[1].commandName: there is no commands/gone.json or .m",
+        "steps[2].markdownFile: there is no file gone.md in the fol",
+        "steps[3].flowNames: it is disabled: broken.json: steps: it",
+        "steps[3].flowNames: there is no flow 'absent' beside it; w",
+        "commands/c: messages[0].content[0]: it asks for the input ",
+    ]
+    (flows / "x.json").write_text("{")
+    with pytest.raises(FlowInvalid, match="no JSON"):
+        faults_in_file(flows / "x.json")
