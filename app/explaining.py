@@ -165,7 +165,7 @@ class Explainer:
     def _raised(self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None) -> str:
         """The option that raises the limit which was passed."""
         links = list(reason.chain()) if reason else []
-        limits = (ReasonCode.BUDGET, ReasonCode.CIRCUIT_OPEN)
+        limits = (ReasonCode.BUDGET, ReasonCode.CIRCUIT_OPEN, ReasonCode.STOP_LIMIT)
         if any(link.code in limits for link in links):
             return self._spent(fields)
         return self._more_turns(ref, links[-1]) if links else ""

@@ -76,7 +76,8 @@ class Settings(BaseModel):
     budget_wall_s: float = Field(default=30 * 24 * 3600, gt=0, le=365 * 24 * 3600)
     budget_cost_usd: float = Field(default=1_000, gt=0, le=1_000_000)
     budget_tokens: int = Field(default=1_000_000_000, ge=1)
-    #: How many runs of one stage, and of all together, may end without acceptance; `circuit_open`.
+    #: How many runs of one stage, and of all together, may end without acceptance;
+    #: `circuit_open` and `stop_limit`.
     budget_stage_stops: int = Field(default=5, ge=1, le=1_000_000)
     budget_stops: int = Field(default=15, ge=1, le=1_000_000)
     #: Where a session's export is written before it goes; none: it goes without.

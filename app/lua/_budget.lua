@@ -132,14 +132,16 @@ local function end_if_spent()
 end
 
 -- A stage is an outermost loop; a run of it that ended without accept is a stop, counted for ever. Says
--- of which limit no stop is left, nil while there are some. A stage that is passed over asks for no further run.
+-- of which limit no stop is left (reason and words), nil while there are some. A stage that is passed over
+-- asks for no further run.
 local function count_stop(stage, passed)
   local here, all = count('stops/' .. stage), count('stops')
   local limits = budget()
   if not passed and here >= (limits.stage_stops or math.huge) then
-    return said({what = 'stage_stops', used = here, limit = limits.stage_stops})
+    return 'circuit_open', said({what = 'stage_stops', used = here, limit = limits.stage_stops})
   end
-  if all >= (limits.stops or math.huge) then return said({what = 'stops', used = all, limit = limits.stops}) end
+  if all < (limits.stops or math.huge) then return end
+  return 'stop_limit', said({what = 'stops', used = all, limit = limits.stops})
 end
 
 -- How often that stage was stopped which was stopped most, of those that are to run anew.

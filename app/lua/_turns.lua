@@ -264,9 +264,9 @@ end
 -- Ends the session where no stop is left to a stage, or to all of them together.
 local function opens_circuit(id, turn, r)
   if block_of(id) ~= '' then return false end
-  local text = count_stop(name_of(id), r.on_fail == 'continue')
-  if not text then return false end
-  end_turn('', 'terminate', {code = 'circuit_open', at = id, beneath = turn.reason,
+  local code, text = count_stop(name_of(id), r.on_fail == 'continue')
+  if not code then return false end
+  end_turn('', 'terminate', {code = code, at = id, beneath = turn.reason,
     text = 'no further run of ' .. r.label .. ' is begun: ' .. text})
   return true
 end

@@ -80,9 +80,13 @@ def _nearest(result: ResultView) -> Iterator[str]:
         yield f"  missing {plain(one.name)}: {plain(one.feedback or one.verdict or 'lost')}"
 
 
+#: Reasons of an end that a higher limit would have put off.
+_LIMITS = ("budget", "circuit_open", "stop_limit")
+
+
 def next_steps(result: ResultView) -> Iterator[str]:
     """What a user may want to do with a session that is not done."""
-    if result.reason is not None and result.reason.code in ("budget", "circuit_open"):
+    if result.reason is not None and result.reason.code in _LIMITS:
         yield f"go on with a higher limit: leadhand explain {result.session_id} tells how"
     elif result.status in ("failed", "stopped"):
         limit = " --max-iterations N" if result.verdict == "max_iterations" else ""

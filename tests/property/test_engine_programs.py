@@ -345,7 +345,7 @@ def test_stops_of_all_stages_count_together_also_of_those_passed_over(bench: Ben
     iterate(drive, "a~1", "retry")
     assert drive.live == {"b~1[1]/do"}
     iterate(drive, "b~1", "retry")
-    assert (drive.status, drive.reason["code"], drive.live) == ("failed", "circuit_open", set())
+    assert (drive.status, drive.reason["code"], drive.live) == ("failed", "stop_limit", set())
     assert drive.control("resume").word == "refused"
     assert drive.control("resume", budget={"stops": 9}).word == "done"
     assert drive.live == {"c~1[1]/do"}

@@ -310,16 +310,19 @@ def test_a_budget_that_was_used_up_is_raised_by_the_command_that_is_told(case: C
     assert f"leadhand resume {id_} --max-tokens 2000000" in case.engine.explain(id_).next
 
 
-def test_an_open_circuit_is_closed_by_the_command_that_is_told(case: Case):
-    about = About(kind="loop", name="x", budget=Budget(stage_stops=1))
+@pytest.mark.parametrize(
+    ("limit", "code"), [("stage_stops", "circuit_open"), ("stops", "stop_limit")]
+)
+def test_an_open_circuit_is_closed_by_the_command_that_is_told(case: Case, limit: str, code: str):
+    about = About(kind="loop", name="x", budget=Budget.model_validate({limit: 1}))
     id_ = case.engine.start(LOOP, about).session
     for iteration in (1, 2, 3):
         case.world.turn(SessionRef(id_, id_), iteration, "retry")
     view = case.engine.explain(id_)
-    assert [cause.code for cause in view.causes] == ["circuit_open", "max_iterations"]
-    assert view.next[0] == f"leadhand resume {id_} --max-stage-stops 2"
+    assert [cause.code for cause in view.causes] == [code, "max_iterations"]
+    assert view.next[0] == f"leadhand resume {id_} --max-{limit.replace('_', '-')} 2"
     understood(view.next)
-    case.engine.control(id_, "resume", budget=Budget(stage_stops=2))
+    case.engine.control(id_, "resume", budget=Budget.model_validate({limit: 2}))
     assert case.engine.session(id_).status == "active"
 
 
