@@ -197,10 +197,10 @@ class Attempts:
 
         A step's own must be there, beneath the session's, wherever links may lead.
         """
-        roots = self._engine.settings.roots
-        if work.cwd is None:
+        roots, own = self._engine.settings.roots, work.inputs.get("working_folder")
+        if work.cwd is None or not (roots or own):
             return None
-        folder, own = work.cwd.resolve(), work.inputs.get("working_folder")
+        folder = work.cwd.resolve()
         if own and not folder.is_relative_to(Path(str(work.facts.cwd)).resolve()):
             return _no_folder(f"{own!r} leads out of the working folder of the run")
         if own and not folder.is_dir():

@@ -2,7 +2,7 @@
 local function path_of(address)
   local path = paths[address]
   if not path then
-    path = address:gsub('~%d+', ''):gsub('%[%d+%]', ''):gsub('#%d+', '')
+    path = address:gsub('[~%[#]%d+%]?', '')   -- runs, iterations and items
     paths[address] = path
   end
   return path
@@ -52,7 +52,17 @@ local function route(path)
 end
 
 local function run_of(block, name)
-  return tonumber(redis.call('HGET', K.runs, within(block, name)) or 1)
+  local node = within(block, name)
+  if not runs[node] then runs[node] = tonumber(redis.call('HGET', K.runs, node) or 1) end
+  return runs[node]
+end
+
+-- From now on the node's next run is meant.
+local function count_run(block, name)
+  local run = run_of(block, name) + 1
+  runs[within(block, name)] = run
+  redis.call('HSET', K.runs, within(block, name), run)
+  return run
 end
 
 local function step_address(block, name, run)

@@ -113,7 +113,7 @@ function anew.go_on(joins, levels, threads)
   if threads then talk_from(threads) end
   for _, node in ipairs(joins) do
     if node.name ~= '' and end_run(node.name) then
-      redis.call('HSET', K.runs, node.name, run_of('', node.name) + 1)
+      count_run('', node.name)
     end
   end
   clear_joins('', joins)

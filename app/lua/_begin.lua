@@ -22,7 +22,8 @@ local freed                   -- queues in whose window a slot came free
 local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
 local keep_s                  -- set when the session ends: how long its keys are kept
 local reached                 -- the first budget that this transition reached: {what, used, limit}
-local paths, routes           -- of addresses and nodes, asked for again and again in one transition
+local clock                   -- now, as a text: a number takes long to write, each time anew
+local paths, routes, runs     -- of addresses and nodes, asked for again and again in one transition
 
 local begin
 do   -- a script may have 200 locals: the others are seen here alone
@@ -34,17 +35,19 @@ end
 
 function begin(keys, argv)
   KEYS, ARGV = keys, argv
-  BASE, PROGRAM, GLOBAL = keys[1], keys[2], keys[3]
-  K, G = names_of(BASE, PARTS.session), names_of(GLOBAL, PARTS.all)
+  BASE, PROGRAM = keys[1], keys[2]
+  K = names_of(BASE, PARTS.session)
+  if GLOBAL ~= keys[3] then GLOBAL, G = keys[3], names_of(keys[3], PARTS.all) end
   A = cjson.decode(argv[2])
   now = tonumber(argv[1])
   if now == 0 then
     local t = redis.call('TIME')
     now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
+  clock = string.format('%d', now)
   S, answer = {}, {hints = {}, grants = {}, abort = {}, called = {}}
   released, rooms, freed, keep_s, reached = {}, {steps = {}, turns = {}}, {}, nil, nil
-  paths, routes = {}, {}
+  paths, routes, runs = {}, {}, {}
 end
 end
 
@@ -88,13 +91,25 @@ local function keep_no_longer()
   end
 end
 
-local function flush()
-  for room, kept in pairs(rooms) do
-    for address, one in pairs(kept) do
-      if one.dirty then redis.call('HSET', K[room], address, cjson.encode(one.record)) end
+-- What changed in a room, as fields and values; a call takes a few thousand values at most.
+local MANY = 2000
+local function write_room(room)
+  local changed = {}
+  for address, one in pairs(rooms[room]) do
+    if one.dirty then
+      changed[#changed + 1] = address
+      changed[#changed + 1] = cjson.encode(one.record)
     end
   end
-  redis.call('HSET', K.session, 'updated', now)
+  for from = 1, #changed, MANY do
+    redis.call('HSET', K[room], unpack(changed, from, math.min(from + MANY - 1, #changed)))
+  end
+end
+
+local function flush()
+  write_room('steps')
+  write_room('turns')
+  redis.call('HSET', K.session, 'updated', clock)
   if keep_s then
     for _, key in pairs(K) do redis.call('EXPIRE', key, keep_s) end
     redis.call('EXPIRE', GLOBAL .. 'id:' .. A.session, keep_s)
@@ -114,7 +129,7 @@ end
 
 local function emit(kind, address, fields)
   redis.call('XADD', K.events, 'MAXLEN', '~', EVENTS_MAX, '*',
-    't', kind, 'at', now, 'a', address or '', 'd', fields and cjson.encode(fields) or '')
+    't', kind, 'at', clock, 'a', address or '', 'd', fields and cjson.encode(fields) or '')
 end
 
 local function count(name, by)

@@ -277,8 +277,7 @@ local function loop_ended(id, turn)
   if turn.verdict == 'accept' then return arrive(block, name) end
   if opens_circuit(id, turn, r) then return end
   if r.on_fail == 'retry' and turn.left > 0 then
-    local run = run_of(block, name) + 1
-    redis.call('HSET', K.runs, within(block, name), run)
+    local run = count_run(block, name)
     count('phase_retries')
     return open_loop(block, name, r, run, turn.left - 1, turn.max)
   end

@@ -11,7 +11,7 @@ if step.settled == A.fence then
   for _, given in ipairs(step.next or {}) do
     local later = load('steps', given.address)
     if later.state == 'running' and later.fence == given.fence and later.nonce == given.nonce then
-      table.insert(answer.grants, given)
+      table.insert(answer.grants, terms(given.address, later))
     end
   end
   return reply('repeated')
@@ -28,7 +28,10 @@ else
   finish(address, step, A.word, A.verdict, A.reason, A.text)
 end
 dispatch()
-if #answer.grants > 0 then step.next = answer.grants end
+for _, given in ipairs(answer.grants) do
+  step.next = step.next or {}
+  table.insert(step.next, {address = given.address, fence = given.fence, nonce = given.nonce})
+end
 save('steps', address)
 flush()
 return reply(step.state == 'ready' and 'again' or 'settled')

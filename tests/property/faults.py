@@ -102,8 +102,8 @@ FAULTS = [
     Fault(
         "the next claim is lost on replay",
         "settle",
-        "if #answer.grants > 0 then step.next = answer.grants end",
-        "",
+        "  table.insert(step.next, {address",
+        "  local _ = ({address",
     ),
     Fault(
         "replay hands out claims that were lost since",
@@ -681,8 +681,8 @@ FAULTS = [
     Fault(
         "what failed runs under its old address",
         "_anew",
-        "run_of('', node.name) + 1)",
-        "run_of('', node.name))",
+        "      count_run('', node.name)\n",
+        "",
     ),
     Fault(
         "late successes are forgotten on resume",
