@@ -16,7 +16,16 @@ from app.keys import SessionRef
 from app.origins import home_of, result_of_turn
 from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
 from app.records import Grant, TurnRecord
-from app.references import RESERVED, Reference, look_up, of_outcome, references_in, substitute
+from app.references import (
+    NOT_RUN,
+    RESERVED,
+    TOLD,
+    Reference,
+    look_up,
+    of_outcome,
+    references_in,
+    substitute,
+)
 from app.store import Store
 
 #: How many iterations back `${history}` looks, and how much feedback of each it shows.
@@ -167,6 +176,9 @@ def _value(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
 
 
 def _of_node(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
+    if reference.keys == TOLD:
+        text = _of_node(program, reference._replace(keys=("text",)), seen)
+        return NOT_RUN if text is None else text
     found = seen.names[reference.word]
     if isinstance(program.node(path_of(found)), Loop):
         return look_up(_loop_value(program, found, seen), reference.keys)
@@ -194,7 +206,7 @@ def _loop_value(program: Program, loop: str, seen: _Seen) -> JsonValue:
     return {
         "verdict": turn.verdict,
         "iterations": turn.iteration,
-        "text": outcome.get("text", ""),
+        "text": None if outcome.get("word") == "skipped" else outcome.get("text", ""),
     }
 
 

@@ -6,6 +6,7 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${previous.node.key}`: the node in the iteration before this one; None in the first
 - `${history.node}`: verdict and feedback of the node in the last three iterations, oldest first
 - `${item}`, `${index}`: of a for_each, what this item works on, and its number from 1
+- `${node:text!}`: the node's text, or where it did not run, that it did not
 - `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: how many of its last
   iterations came to the same
 """
@@ -18,6 +19,9 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+#: The keys that ask for a text which says so where there is none, and what it says.
+TOLD = ("text!",)
+NOT_RUN = "(did not run)"
 RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
 _WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
 _ESCAPED = re.compile(r"^\$\$\{[^{}]*\}$")

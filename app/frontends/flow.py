@@ -20,7 +20,7 @@ from app.frontends.flow_texts import Texts
 from app.keys import lock_name
 from app.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
 from app.references import literal
-from leadhand.documents import AGENT_TIMEOUT_S
+from leadhand.documents import AGENT_TIMEOUT_S, Checker
 from leadhand.flow_documents import (
     BUILT_IN_TOOLS,
     BreakStep,
@@ -82,6 +82,7 @@ class _Block:
     #: The agent step that stands before: what a check judges.
     work: str | None = None
     prefix: str = ""
+    in_loop: bool = False
 
     def take_all(self, placed: tuple[Placed, ...]) -> None:
         for one in placed:
@@ -195,7 +196,7 @@ class _Block:
         return id_
 
     def _loop(self, one: Placed, step: StartLoop) -> str:
-        inner = _Block(self.document, self.texts)
+        inner = _Block(self.document, self.texts, in_loop=True)
         inner.take_all(one.body)
         id_ = self._free(self._name(one))
         most = step.max_iterations
@@ -244,8 +245,9 @@ class _Block:
         name, checker = self._name(one), step.checker
         agent = agent_of(self.document, checker.agent) if checker.agent else None
         told = checker.model_copy(update={"agent": agent, "name": checker.name or name})
+        id_ = self._free(f"{name}-said")
         node = Step(
-            id=self._free(f"{name}-said"),
+            id=id_,
             action=Action.CHECK,
             timeout_s=checker.timeout_s,
             folder=True,
@@ -253,14 +255,26 @@ class _Block:
             inputs={
                 "checker": _literals(told.model_dump(exclude_none=True)),
                 "work": f"${{{self.work}:text}}" if self.work else None,
+                **self._judged_before(told, id_),
             },
         )
         self._add(one, node)
-        said = self.nodes[-1].id
+        said = id_
         arguments: dict[str, JsonValue] = {
             "verdict": f"${{{said}:verdict}}", "text": f"${{{said}:text}}",
         }  # fmt: skip
         return self._tool(one, "flow.require", arguments, id_=name)
+
+    def _judged_before(self, checker: Checker, id_: str) -> dict[str, JsonValue]:
+        """Of a rubric in a loop: what it made of the iteration before, on which work."""
+        if checker.rubric is None or not self.in_loop:
+            return {}
+        before: dict[str, JsonValue] = {
+            "name": literal(str(checker.name)),
+            "digest": f"${{previous.{id_}.ruling.digest}}",
+            "gates": f"${{previous.{id_}.ruling.gates}}",
+        }
+        return {"judged": {"checks": [before]}}
 
     def _plain(self, one: Placed) -> str:
         id_ = self._free(self._name(one))

@@ -26,11 +26,11 @@ class Texts(NamedTuple):
 
         >>> texts = Texts({"what": "tests"}, {"plan": "plan"})
         >>> texts.line("${steps.plan}"), texts.line("write ${inputs.what}")
-        ('${plan:text}', 'write tests')
+        ('${plan:text!}', 'write tests')
         """
         label = STEP_REFERENCE.match(text)
         if label is not None and label.group(1) in self.nodes:
-            return f"${{{self.nodes[label.group(1)]}:text}}"
+            return f"${{{self.nodes[label.group(1)]}:text!}}"
         return literal(INPUT_REFERENCE.sub(lambda found: self.inputs[found.group(1)], text))
 
     def lines(self, texts: Iterable[str]) -> list[JsonValue]:

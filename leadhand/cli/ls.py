@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from leadhand.cli.tables import echo_json, table
+
+if TYPE_CHECKING:
+    from leadhand.views import SessionView
 
 
 @click.command("ls")
@@ -32,7 +37,7 @@ def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: 
             view.id,
             view.kind,
             view.label or view.name,
-            view.status,
+            _status(view),
             view.counters.iterations,
             view.created_at,
         ]
@@ -43,3 +48,9 @@ def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: 
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")
     return 0
+
+
+def _status(view: SessionView) -> str:
+    """Its status, and that not all of what came to it went well."""
+    count = len(view.warnings)
+    return f"{view.status} ({count} warning{'s' if count > 1 else ''})" if count else view.status

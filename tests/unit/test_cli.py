@@ -273,6 +273,12 @@ def test_sessions_are_listed_shown_and_forgotten(script: Script, leadhand: Leadh
     assert head.split()[:4] == ["ID", "KIND", "NAME", "STATUS"]
     assert line.split()[:4] == ["1a2b3c4d", "loop", "tdd", "completed"]
     assert json.loads(leadhand("ls", "--json")[1])["items"][0]["id"] == "1a2b3c4d"
+    script.add("2b2b3c4d", "completed", warnings=["b was passed over"])
+    script.add("3c2b3c4d", "completed", warnings=["b was passed over", "c too"])
+    _, *lines = leadhand("ls")[1].splitlines()
+    told = {line.split()[0]: line for line in lines}
+    assert "completed (1 warning) " in told["2b2b3c4d"]
+    assert "completed (2 warnings) " in told["3c2b3c4d"]
     shown = leadhand("show", "1a2b3c4d")[1]
     assert "loop, iteration 1: retry" in shown
     assert "  ruff: retry\n    E501 Line too long" in shown

@@ -92,7 +92,7 @@ def test_a_script_decides_where_there_is_a_command() -> None:
 def test_texts_stand_for_inputs_and_for_what_steps_came_to() -> None:
     lines = [{"role": "user", "content": ["on ${inputs.what}:", "${steps.plan}", "${x}"]}]
     found = nodes(llm(label="plan"), llm(messages=lines), inputs={"what": "${plan}"})
-    assert step(found["llm2"]).inputs["lines"] == ["on ${plan}:", "${plan:text}", "$${x}"]
+    assert step(found["llm2"]).inputs["lines"] == ["on ${plan}:", "${plan:text!}", "$${x}"]
 
 
 def test_an_input_without_a_value_must_be_given() -> None:
@@ -120,7 +120,7 @@ def test_subflows_run_side_by_side_and_are_counted() -> None:
     assert not step(found["both-part"]).critical
     written = step(found["both-part"]).inputs["document"]
     assert isinstance(written, dict)
-    assert written["inputs"] == {"t": "${start:text}"}
+    assert written["inputs"] == {"t": "${start:text!}"}
     assert (written["cwd"], written["agents"]) == ("/w", {"writer": "w"})
 
 
@@ -159,6 +159,23 @@ def test_a_check_fails_the_flow_unless_it_accepts() -> None:
     arguments = {"verdict": "${good-said:verdict}", "text": "${good-said:text}"}
     assert step(found["good"]).inputs == {"tool": "flow.require", "arguments": arguments}
     assert step(found["good"]).critical
+
+
+def test_a_rubric_in_a_loop_is_told_what_it_made_of_the_iteration_before() -> None:
+    check = {"type": "check", "label": "good", "checker": "rubric: R.md"}
+    inner = nodes(loop(check, ask()), check)
+    assert isinstance(inner["loop1"], Loop)
+    said = step(inner["loop1"].body[0])
+    assert said.inputs["judged"] == {
+        "checks": [
+            {
+                "name": "good",
+                "digest": "${previous.good-said.ruling.digest}",
+                "gates": "${previous.good-said.ruling.gates}",
+            }
+        ]
+    }
+    assert "judged" not in step(inner["good-said"]).inputs
 
 
 def test_an_answer_becomes_an_instruction() -> None:

@@ -17,6 +17,7 @@ from workers.checkers.agents import judged
 from workers.endings import ended, failed, stamped, why_not_started
 from workers.inputs import CheckInputs
 from workers.sandbox import ProcessResult, run
+from workers.worktree import Worktree
 
 #: Bytes of a rubric that are read.
 _MOST = 256 * 1024
@@ -37,6 +38,7 @@ def by_rubric(
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
         said = {"verdict": "terminate", "text": text, "decided_by": "not_started"}
         return Outcome.model_validate({"word": "succeeded", "reason": reason, **said})
+    given = _on_the_work(task, given)
     gates, result = _gates(task, given, rubric, deadline, cancel)
     if result is not None and result.cancelled:
         return failed(ReasonCode.CANCELLED, "the rubric's check was cancelled", result=result)
@@ -46,6 +48,17 @@ def by_rubric(
         if asked.word == "failed":
             return asked
     return _outcome(given, rubric, gates, asked, result)
+
+
+def _on_the_work(task: BodyTask, given: CheckInputs) -> CheckInputs:
+    """With the folder's digest as it is now, where nobody looked at it since it was changed.
+
+    Between the steps of a flow anything may change it, also what is no doer.
+    """
+    if given.digest is not None or given.judged is None or task.cwd is None:
+        return given
+    tree = Worktree(task.cwd, task.spill.parent / "work")
+    return given.model_copy(update={"digest": tree.snapshot()})
 
 
 def _read(path: Path) -> Rubric:
