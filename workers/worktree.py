@@ -114,9 +114,21 @@ class Worktree:
             theirs = self._folder / self._git("rev-parse", "--git-path", "index", own=False)
             if theirs.is_file():
                 shutil.copyfile(theirs, index)
+        self._forget_repositories()
         self._git("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
         given = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
         return f"git:{self._git('write-tree', *given)}"
+
+    def _forget_repositories(self) -> None:
+        """Let those within this one be added anew: so git takes their commit and looks no further.
+
+        Of one that the index knows it asks whether something in there has changed, by a git that
+        runs the filters of that repository's own configuration.
+        """
+        listed = self._told("ls-files", "--stage", "-z").split(b"\0")
+        links = [os.fsdecode(line.partition(b"\t")[2]) for line in listed if _is_link(line)]
+        for at in range(0, len(links), 500):
+            self._git("update-index", "--force-remove", "--", *links[at : at + 500])
 
     def _opened(self) -> str | None:
         """Where in its repository the folder lies, its shelf made ready; None without git."""
@@ -234,6 +246,11 @@ def _command(more: tuple[str, ...], *arguments: str) -> list[str]:
 def _tree(digest: str | None) -> str | None:
     kind, _, tree = (digest or "").partition(":")
     return tree if kind == "git" else None
+
+
+def _is_link(line: bytes) -> bool:
+    """Whether an entry of the index is another repository's commit."""
+    return line.startswith(b"160000 ")
 
 
 def _walk(folder: Path) -> Iterator[Path]:

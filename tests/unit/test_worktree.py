@@ -261,3 +261,32 @@ def test_an_index_that_somebody_died_over_is_used_again(repo: Path, shelf: Path)
     first = tree.snapshot()
     (shelf / "index.lock").write_text("")
     assert tree.snapshot() == first
+
+
+@needs_git
+def test_a_repository_within_counts_by_its_commit_and_none_of_its_programs_runs(
+    repo: Path, shelf: Path
+) -> None:
+    inner, ran = repo / "dep", repo.parent / "ran"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "a.txt").write_text("one")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "one")
+    git(inner, "config", "filter.odd.clean", f"touch '{ran}'; cat")
+    git(inner, "config", "core.fsmonitor", f"touch '{ran}'; false")
+    (inner / ".git/info").mkdir(exist_ok=True)
+    (inner / ".git/info/attributes").write_text("*.txt filter=odd\n")
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (inner / "a.txt").write_text("two")
+    assert tree.snapshot() == first
+    assert first is not None
+    assert not ran.exists()
+    git(inner, "-c", "filter.odd.clean=", "-c", "core.fsmonitor=false", "commit", "-qam", "two")
+    second = tree.snapshot()
+    assert second not in (None, first)
+    assert "-Subproject commit" in str(tree.patch(first, second))
+    shutil.rmtree(inner)
+    assert tree.snapshot() not in (None, first, second)
+    assert not ran.exists()
