@@ -176,6 +176,16 @@ class Reader:
             items=items, next=encoded(start + limit) if len(meant) > start + limit else None
         )
 
+    def _all_differences(self, session: str) -> list[DiffView]:
+        found: list[DiffView] = []
+        cursor: str | None = None
+        while True:
+            page = self.diffs(session, limit=_MANY, cursor=cursor)
+            found += page.items
+            if page.next is None:
+                return found
+            cursor = page.next
+
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
     ) -> list[Event]:
@@ -209,6 +219,8 @@ class Reader:
             outcomes=dict(sorted(outcomes.items())),
             ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
             events=self._all_events(ref),
+            transcript=list(self._all_said(session)),
+            differences=self._all_differences(session),
             children=sorted(self._store.children(ref)),
         )
 

@@ -429,6 +429,19 @@ class Limit(View):
     per_minute: float | None = Field(default=None, gt=0, le=100_000)
 
 
+class DiffView(View):
+    """What one doer changed in its folder."""
+
+    address: str
+    loop: str
+    iteration: int
+    #: Digests of the folder before and after.
+    before: str
+    after: str
+    #: As git shows it; cut where it is long.
+    patch: str
+
+
 class ExportView(View):
     """Everything that is kept of one session."""
 
@@ -444,6 +457,10 @@ class ExportView(View):
     outcomes: dict[str, JsonValue] = {}
     ledger: list[LedgerEntry] = []
     events: list[Event] = []
+    #: What was said, as far as it is kept.
+    transcript: list[TranscriptEntry] = []
+    #: What each doer changed in its folder, as far as it is kept.
+    differences: list[DiffView] = []
     children: list[str] = []
 
 
@@ -471,19 +488,6 @@ class BulkView(View):
     refusals: list[BulkRefusal] = []
     #: The cursor with which to call again: there are more sessions than one call takes on.
     next: str | None = None
-
-
-class DiffView(View):
-    """What one doer changed in its folder."""
-
-    address: str
-    loop: str
-    iteration: int
-    #: Digests of the folder before and after.
-    before: str
-    after: str
-    #: As git shows it; cut where it is long.
-    patch: str
 
 
 class Cause(View):

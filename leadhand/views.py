@@ -413,6 +413,19 @@ class FleetView(View):
     export_trouble: str | None = None
 
 
+class DiffView(View):
+    """What one doer changed in its folder."""
+
+    address: str
+    loop: str
+    iteration: int
+    #: Digests of the folder before and after.
+    before: str
+    after: str
+    #: As git shows it; cut where it is long.
+    patch: str
+
+
 class ExportView(View):
     """Everything that is kept of one session."""
 
@@ -425,6 +438,8 @@ class ExportView(View):
     outcomes: dict[str, JsonValue] = {}
     ledger: list[LedgerEntry] = []
     events: list[Event] = []
+    transcript: list[TranscriptEntry] = []
+    differences: list[DiffView] = []
     children: list[str] = []
 
 
@@ -447,19 +462,6 @@ class BulkView(View):
     first: list[str] = []
     refusals: list[BulkRefusal] = []
     next: str | None = None
-
-
-class DiffView(View):
-    """What one doer changed in its folder."""
-
-    address: str
-    loop: str
-    iteration: int
-    #: Digests of the folder before and after.
-    before: str
-    after: str
-    #: As git shows it; cut where it is long.
-    patch: str
 
 
 class Cause(View):

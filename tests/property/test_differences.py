@@ -36,7 +36,8 @@ def ref(world: World) -> SessionRef:
 def changes(world: World, ref: SessionRef, iteration: int, patch: str, word: str = "") -> None:
     """A doer's attempt that changed this; with a word, it failed to do the rest."""
     grant = world.grant(ref, f"loop~1[{iteration}]/do")
-    outcome = Outcome(word="failed", text=word) if word else Outcome(word="succeeded")
+    work = f"work {iteration}"
+    outcome = Outcome(word="failed", text=word) if word else Outcome(word="succeeded", text=work)
     seen = outcome.model_copy(update={"digest": f"git:{iteration}"})
     world.engine.settle(
         world.engine.work(ref, grant), seen, take=(), worker="w", patch=patch, changed=False
@@ -66,6 +67,17 @@ def test_the_last_are_kept_by_their_bytes(world: World, ref: SessionRef) -> None
         changes(world, ref, number, filled(number, BYTES // 4))
     assert kept(world, ref) == [3, 4, 5, 6]
     assert world.engine.session(ref.id).warnings == [GONE]
+
+
+def test_an_export_holds_the_differences_and_what_was_said(world: World, ref: SessionRef) -> None:
+    for number in range(1, 13):
+        changes(world, ref, number, packed("git:a", "git:b", f"change {number}"))
+    exported = world.engine.export(ref.id)
+    patches = [diff.patch for diff in exported.differences]
+    assert patches == [f"change {number}" for number in range(1, 13)]
+    said = world.engine.transcript(ref.id, limit=100).items
+    assert exported.transcript == said
+    assert [entry.text for entry in said] == [f"work {number}" for number in range(1, 13)]
 
 
 def test_the_last_are_kept_by_their_number(world: World, ref: SessionRef) -> None:
