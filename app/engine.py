@@ -68,6 +68,8 @@ class Work(NamedTuple):
     step: Step
     inputs: dict[str, JsonValue]
     facts: Facts
+    #: The working folder, where the session has one; a step may work beneath it.
+    cwd: Path | None
 
     @property
     def locks_another(self) -> Path | None:
@@ -77,12 +79,6 @@ class Work(NamedTuple):
         real = Path(self.facts.cwd).resolve()
         held = lock_name(f"folder:{self.facts.place}:{real}")
         return real if held != self.facts.folder else None
-
-    @property
-    def cwd(self) -> Path | None:
-        """The working folder, where the session has one; a step may work beneath it."""
-        beneath = str(self.inputs.get("working_folder") or "")
-        return Path(self.facts.cwd, beneath) if self.facts.cwd else None
 
 
 class Left(NamedTuple):
@@ -195,13 +191,15 @@ class Engine:
         if fetched is not None:
             raise SpecForeign(ref.id, f"{fetched} would come from an outcome, which nobody signs")
         inputs = resolved(self.store, ref, program, step, grant)
-        return Work(ref, grant, step, inputs, facts)
+        beneath = str(inputs.get("working_folder") or "")
+        cwd = Path(facts.cwd, beneath) if facts.cwd else None
+        return Work(ref, grant, step, inputs, facts, cwd)
 
     def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
         """The same without its inputs, for a step whose inputs cannot be read."""
         facts = self.registry.facts(ref)
         step = self.program(facts.program).step(grant.address)
-        return Work(ref, grant, step, {}, facts)
+        return Work(ref, grant, step, {}, facts, Path(facts.cwd) if facts.cwd else None)
 
     def said(self, ref: SessionRef, turn: str) -> list[Said]:
         """What was said in a conversation of the session up to a turn, oldest first."""

@@ -190,11 +190,11 @@ class Store:
         if not fields:
             return {}
         with self._away():
-            found = cast(
-                "list[str | None]", self._redis.hmget(self.keys.part(ref, part), list(fields))
-            )
+            found = self._scripts.fields(self.keys.part(ref, part), fields)
         return {
-            field: value for field, value in zip(fields, found, strict=True) if value is not None
+            field: value.decode()
+            for field, value in zip(fields, found, strict=True)
+            if value is not None
         }
 
     def program(self, program: str) -> str | None:

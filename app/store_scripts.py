@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha1
+from typing import TypeVar, cast
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -16,6 +17,8 @@ from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
 from app.store_library import PREFIX, VERBS, Reader, Verb, library, script, text_of
+
+T = TypeVar("T")
 
 #: A connection that was idle for longer may be half-open: to learn that costs a time-out, a new
 #: one next to nothing.
@@ -48,11 +51,19 @@ class Scripts:
         """What the transition answers to three keys and its arguments."""
         count = b"*%d\r\n" % (_HEAD + len(values))
         rest = b"".join(map(_part, values))
+        return self._on_a_connection(lambda c: self._answer(c, name, count, rest))
+
+    def fields(self, key: str, names: Sequence[str]) -> list[bytes | None]:
+        """Some fields of a hash, as HMGET gives them."""
+        command = _command("HMGET", key, *names)
+        found: object = self._on_a_connection(lambda c: _said(c, command))
+        return cast("list[bytes | None]", found)
+
+    def _on_a_connection(self, ask: Callable[[ConnectionInterface], T]) -> T:
         connection = self._taken()
         try:
             return self._retry.call_with_retry(
-                lambda: self._answer(connection, name, count, rest),
-                lambda _error: _cut(connection),
+                lambda: ask(connection), lambda _error: _cut(connection)
             )
         except BaseException:
             _cut(connection)  # an answer that nobody read must not be the next one's

@@ -73,6 +73,7 @@ class Attempts:
         self._draining = draining
         self._nonces = _nonces()
         self._warm = Warm()
+        self._inherited = dict(environment.inherited())
         self._shelf = Shelf(engine.settings.tools)
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
@@ -244,7 +245,8 @@ class Attempts:
             spill=Path(f"{settings.spill}/{work.ref.id}/{name}.{grant.fence}"),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
-            token=capabilities.mint(caller, secret=settings.secret),
+            mint=partial(capabilities.mint, caller, secret=settings.secret),
+            inherited=self._inherited,
             agents=self._agents(),
             default_agent=settings.default_agent,
             warm=self._warm,
@@ -261,7 +263,7 @@ class Attempts:
     ) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
         if look is not None:
-            hidden = secrets_of(self._agents(), environment.inherited())
+            hidden = secrets_of(self._agents(), self._inherited)
             outcome = look.seen(outcome, hidden)
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
         nonces = [next(self._nonces) for _ in range(take)]

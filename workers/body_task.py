@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -32,9 +33,9 @@ class BodyTask:
     #: A folder of this attempt's own.
     spill: Path
     timeout_s: float
-    #: How the body reaches the API, and the capability that speaks for it there.
+    #: How the body reaches the API, and what makes the capability that speaks for it there.
     url: str
-    token: str
+    mint: Callable[[], str]
     agents: AgentBook
     default_agent: str | None
     #: What the attempt before this one failed with, in one line without secrets.
@@ -47,6 +48,8 @@ class BodyTask:
     #: Is told what the agent used so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
+    #: What the worker itself was given, a part of which is handed on.
+    inherited: Mapping[str, str] = field(default_factory=environment.inherited)
     #: Where functions that are declared quick are called; without it they are called like others.
     warm: Warm | None = None
     #: The tools of this worker.
@@ -74,6 +77,16 @@ class BodyTask:
             on_output=on_output,
         )
 
+    @cached_property
+    def token(self) -> str:
+        """The capability, made for the first program that is handed it: most tools have none."""
+        return self.mint()
+
+    @property
+    def handed_token(self) -> str:
+        """The capability if a program was handed it, else nothing."""
+        return str(vars(self).get("token", ""))
+
     @property
     def folder(self) -> Path:
         """Where it works; a session without a folder works in the attempt's own.
@@ -89,7 +102,7 @@ class BodyTask:
 
     def _environment(self, variables: Iterable[str]) -> dict[str, str]:
         return {
-            **environment.clean(environment.inherited(), named=variables),
+            **environment.clean(self.inherited, named=variables),
             "LEADHAND_URL": self.url,
             "LEADHAND_SESSION": self.session,
             "LEADHAND_STEP": self.address,

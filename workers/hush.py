@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from app.outcomes import Outcome
 from app.reasons import Reason
 from app.redaction import without_keys
-from workers import environment
 from workers.agents.book import AgentBook
 from workers.body_task import BodyTask
 
@@ -19,7 +18,7 @@ _SHORTEST = 8
 
 def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
     """The outcome without what must stay secret, wherever in it that stands."""
-    secrets = secrets_of(task.agents, environment.inherited()) | _long({task.token})
+    secrets = secrets_of(task.agents, task.inherited) | _long({task.handed_token})
     reason = outcome.reason
     return outcome.model_copy(
         update={

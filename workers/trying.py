@@ -56,7 +56,7 @@ def _asked(book: AgentBook, chosen: argparse.Namespace, prompt: str, spill: Path
         spill=spill,
         timeout_s=chosen.timeout,
         url="",
-        token="",
+        mint=str,
         agents=book,
         default_agent=None,
         conversation=f"{chosen.name}|try",

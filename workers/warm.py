@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import secrets
-import selectors
+import select
 import socket
 import subprocess
 import sys
@@ -34,6 +34,8 @@ CALLS = 1000
 AGE_S = 600.0
 #: How often it is looked whether a call is to end.
 _POLL_S = 0.05
+#: How much of an answer is read at once; a buffer that is larger is costly to have.
+_CHUNK_BYTES = 64 * 1024
 #: Bytes that an answer may have.
 _ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -129,6 +131,8 @@ class _Process:
         self.goes_on = True
         self._mark = secrets.token_hex(8)
         self._link = _started(folder, {**env, MARK: self._mark}, tools)
+        self._readable = select.poll()
+        self._readable.register(self._link.socket, select.POLLIN)
         self._calls, self._until = 0, time.monotonic() + AGE_S
 
     def ask(self, asked: Asked, deadline: float, cancel: threading.Event) -> Answered:
@@ -164,25 +168,23 @@ class _Process:
     def _read(self, deadline: float, cancel: threading.Event) -> bytes | End:
         """One line, or why there is none."""
         parts: list[bytes] = []
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._link.socket, selectors.EVENT_READ)
-            while True:
-                if cancel.is_set():
-                    return "cancelled"
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return "timed_out"
-                if selector.select(min(_POLL_S, left)):
-                    chunk = self._chunk()
-                    parts.append(chunk)
-                    if not chunk or sum(map(len, parts)) > _ANSWER_BYTES:
-                        return "gone"
-                    if chunk.endswith(b"\n"):
-                        return b"".join(parts)
+        while True:
+            if cancel.is_set():
+                return "cancelled"
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "timed_out"
+            if self._readable.poll(min(_POLL_S, left) * 1000):
+                chunk = self._chunk()
+                parts.append(chunk)
+                if not chunk or sum(map(len, parts)) > _ANSWER_BYTES:
+                    return "gone"
+                if chunk.endswith(b"\n"):
+                    return b"".join(parts)
 
     def _chunk(self) -> bytes:
         with contextlib.suppress(OSError):
-            return self._link.socket.recv(256 * 1024)
+            return self._link.socket.recv(_CHUNK_BYTES)
         return b""
 
 

@@ -73,7 +73,7 @@ def body(tmp_path: Path):
             inputs=inputs,
             timeout_s=20.0,
             url="http://127.0.0.1:1",
-            token="lhc1.x.y",
+            mint=lambda: "lhc1.x.y",
             default_agent="talker",
             **given,
         )

@@ -47,7 +47,7 @@ def body(tmp_path: Path):
             "spill": tmp_path / "spill",
             "timeout_s": 20.0,
             "url": "http://127.0.0.1:1",
-            "token": "lhc1.x.y",
+            "mint": lambda: "lhc1.x.y",
             "agents": AgentBook(agents={"parrot": PARROT, **(agents or {})}),
             "default_agent": None,
             **given,

@@ -45,7 +45,7 @@ class World:
             "spill": self.folder / "spill",
             "timeout_s": 25.0,
             "url": "http://127.0.0.1:1",
-            "token": "lhc1.x.y",
+            "mint": lambda: "lhc1.x.y",
             "agents": AgentBook(agents={"m": agent}),
             "default_agent": "m",
             "on_spent": self.spent.append,

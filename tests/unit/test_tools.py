@@ -81,7 +81,7 @@ def use(tmp_path: Path, folder: Path) -> Iterator[Callable[..., Outcome]]:
         task = BodyTask(
             session="ab12cd34", address="slug", action=Action.TOOL, iteration=1, attempt=1,
             inputs={"tool": tool, "arguments": given, "quick": quick}, cwd=work,
-            spill=tmp_path / "spill", timeout_s=timeout_s, url="http://127.0.0.1:1", token="t",
+            spill=tmp_path / "spill", timeout_s=timeout_s, url="http://127.0.0.1:1", mint=str,
             agents=AgentBook(), default_agent=None, warm=warm, shelf=Shelf([folder]),
         )  # fmt: skip
         return run_body(task, cancel or threading.Event())

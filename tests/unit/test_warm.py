@@ -63,7 +63,7 @@ def check(tmp_path: Path) -> Iterator[Callable[..., Outcome]]:
             spill=tmp_path / "spill",
             timeout_s=timeout_s,
             url="http://127.0.0.1:1",
-            token="lhc1.x.y",
+            mint=lambda: "lhc1.x.y",
             agents=AgentBook(agents={}),
             default_agent=None,
             warm=warm,
