@@ -44,6 +44,8 @@ class _Found(NamedTuple):
     genuine: bool
 
 
+#: The fields of a session that tell its facts: it has many more, which change.
+_TOLD = ("program", "kind", "place", "cwd", "parent", "signature", "folder")
 _PROGRAM = TypeAdapter(Program)
 
 
@@ -104,7 +106,7 @@ class Registry:
         return is_ours(spec, signature, secret=self._secret)
 
     def _read_facts(self, ref: SessionRef) -> Facts:
-        return _facts_of(ref, self._store.fields(ref))
+        return _facts_of(ref, self._store.values(ref, "session", _TOLD))
 
     def _read_program(self, program: str) -> _Found:
         text = self._store.program(program)
