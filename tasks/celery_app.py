@@ -62,6 +62,6 @@ def make_celery(settings: Settings) -> Celery:
         # On a busy machine a new process may take long to come up; the default kills it after 4 s.
         worker_proc_alive_timeout=30.0,
         # TERM is ours to answer: see workers/drain.py.
-        worker_max_tasks_per_child=500,
+        worker_max_tasks_per_child=5000,
     )
     return celery
