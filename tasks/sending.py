@@ -205,9 +205,8 @@ def _message(letter: Letter, told: _Told, origin: str) -> str:
         "stamps": {},
     }
     properties = {"correlation_id": letter.id, "reply_to": "", "priority": letter.priority}
-    return _envelope(
-        [letter.arguments, {}, embed], headers, properties, exchange="", key=letter.queue
-    )
+    body = [letter.arguments, {}, embed]
+    return _envelope(letter, body, headers, properties, exchange="", key=letter.queue)
 
 
 def _event(letter: Letter, told: _Told, lists: _Lists, clock: int) -> str:
@@ -234,10 +233,11 @@ def _event(letter: Letter, told: _Told, lists: _Lists, clock: int) -> str:
     }
     headers = {"hostname": lists.origin}
     key = _SENT.replace("-", ".")
-    return _envelope(event, headers, {"priority": 0}, exchange=_EVENTS, key=key, mode=1)
+    return _envelope(letter, event, headers, {"priority": 0}, exchange=_EVENTS, key=key, mode=1)
 
 
 def _envelope(
+    letter: Letter,
     body: object,
     headers: Mapping[str, Any],
     properties: Mapping[str, Any],
@@ -258,7 +258,7 @@ def _envelope(
                 "delivery_mode": mode,
                 "delivery_info": {"exchange": exchange, "routing_key": key},
                 "body_encoding": "base64",
-                "delivery_tag": new_id(),
+                "delivery_tag": letter.id,
             },
         }
     )
