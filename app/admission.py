@@ -14,6 +14,7 @@ from app.addresses import PORTS, destination, refusal
 from app.agents_here import AgentsThere
 from app.errors import InvalidDocument
 from app.frontends.flow_children import asked, wanted_tools
+from app.frontends.flow_talks import moved
 from app.settings import Settings
 from app.tools_here import ToolsThere
 from app.views import WorkerView
@@ -103,7 +104,9 @@ def _faults(
     here: Sequence[WorkerView],
     workers: Sequence[WorkerView],
 ) -> Iterator[InvalidDocument]:
-    yield from _faults_of_agents(document, AgentsThere(here))
+    agents = AgentsThere(here)
+    yield from _faults_of_agents(document, agents)
+    yield from _faults_of_talks(document, agents)
     yield from _faults_of_tools(document, place, ToolsThere(here, workers))
 
 
@@ -115,6 +118,17 @@ def _faults_of_agents(document: FlowDocument, agents: AgentsThere) -> Iterator[I
             of_agent = error.field == one.field
             more = ", or let the flow's `agents` lead to another" if of_agent else ""
             yield InvalidDocument(error.field, error.value, f"{error.hint}{more}")
+
+
+def _faults_of_talks(document: FlowDocument, agents: AgentsThere) -> Iterator[InvalidDocument]:
+    for one in moved(document):
+        if agents.keeps_to_folders(one.agent):
+            hint = (
+                f"agent {one.agent!r} finds a conversation only in the folder where it began, and"
+                f" {one.identifier!r} began in {one.began_in!r} at {one.began};"
+                " give this step another identifier or that folder, or reset the conversation"
+            )
+            yield InvalidDocument(f"{one.path}.working_folder", one.folder, hint)
 
 
 def _faults_of_tools(

@@ -58,6 +58,10 @@ class AgentsThere:
         named = [worker.default_agent for worker in self._workers if worker.default_agent]
         return named[0] if named else None
 
+    def keeps_to_folders(self, name: str) -> bool:
+        """Whether it finds a conversation only in the folder where that began."""
+        return any(agent.keeps_to_folder for agent in self._told(name) if agent.why_not is None)
+
     def keeps(self, names: Collection[str]) -> bool:
         """Whether any of them keeps its conversations on its host."""
         told = [agent for name in names for agent in self._told(name)]

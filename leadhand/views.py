@@ -267,6 +267,8 @@ class AgentHere(View):
     takes_model: bool = False
     #: Whether it can go on with a conversation.
     remembers: bool = False
+    #: Whether it finds a conversation only in the folder where that began.
+    keeps_to_folder: bool = False
     #: Why it cannot be used there, and what to do about it.
     why_not: str | None = None
 
@@ -279,6 +281,7 @@ class AgentView(View):
     command: str
     takes_model: bool = False
     remembers: bool = False
+    keeps_to_folder: bool = False
     #: Whether it works where no doer is named.
     default: bool = False
     usable_at: list[str] = []

@@ -64,7 +64,7 @@ def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
 
 def asked(document: FlowDocument) -> Iterator[Asked]:
     """Every agent that is asked, in subflows too."""
-    for path, flow in (("", document), *_subflows(document)):
+    for path, flow in parts_of(document):
         for one in steps_of(flow):
             type_, model = getattr(one.step, "agent_type", None), getattr(one.step, "model", None)
             if type_ is not None:
@@ -75,9 +75,17 @@ def asked(document: FlowDocument) -> Iterator[Asked]:
                 yield Asked(f"{path}{one.path}.checker", "agent", agent, checker.model)
 
 
+def parts_of(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
+    """The flow itself and its subflows, each with what its paths begin with."""
+    yield "", document
+    for name, flow in document.flows.items():
+        agents = led(flow.agents, document.agents)
+        yield f"flows.{name}.", flow.model_copy(update={"agents": agents})
+
+
 def wanted_tools(document: FlowDocument) -> Iterator[Wanted]:
     """Every tool that is used, in subflows too."""
-    for path, flow in (("", document), *_subflows(document)):
+    for path, flow in parts_of(document):
         for one in steps_of(flow):
             if isinstance(one.step, ToolStep):
                 yield Wanted(f"{path}{one.path}", one.step.tool, one.step.arguments)
@@ -91,7 +99,7 @@ def faults_in_files(flow: FlowDefinition, brought: Brought) -> Iterator[InvalidD
 
 def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
     """Where a step runs a flow that is not there, or does not give it its inputs."""
-    for path, flow in (("", document), *_subflows(document)):
+    for path, flow in parts_of(document):
         for one in steps_of(flow):
             if isinstance(one.step, SubflowStep):
                 yield from _faults_of_subflow(f"{path}{one.path}", one.step, document.flows)
@@ -160,12 +168,6 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
     bundled = document.model_copy(update=parts)
     needed = {name for name, part in parts.items() if part or name != "markdown"}
     return bundled.model_dump(mode="json", include=needed, exclude_none=True)
-
-
-def _subflows(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
-    for name, flow in document.flows.items():
-        agents = led(flow.agents, document.agents)
-        yield f"flows.{name}.", flow.model_copy(update={"agents": agents})
 
 
 def _within(placed: tuple[Placed, ...]) -> Iterator[Placed]:

@@ -13,7 +13,7 @@ from app.settings import Settings
 from app.views import AgentHere, WorkerView
 from leadhand.documents import LoopDocument
 from leadhand.flow_documents import FlowDocument
-from tests.flows import flow, llm
+from tests.flows import flow, llm, loop
 
 NO_KEY = "the variable MODEL_KEY is not set; set it where the worker is started"
 
@@ -119,6 +119,44 @@ def test_a_session_stays_where_its_agents_keep_their_conversations() -> None:
     assert admit(talking("teller"), settings, [near, far]).place == "local", "ours before others"
     assert admit(talking("other"), settings, [near, far]).place == "far"
     assert admit(talking("plain"), settings, [near, far]).place == "", "any will do"
+
+
+CLAUDE = here("claude", remembers=True, keeps_to_folder=True)
+CODEX = here("codex", remembers=True)
+
+
+@pytest.mark.parametrize("more", [{}, {"working_folder": "sub"}])
+def test_a_conversation_that_keeps_to_its_folder_goes_on_in_no_other(more: dict[str, str]) -> None:
+    began = llm(agentType="claude", working_folder="docs")
+    again = llm(agentType="claude", working_folder="./docs/")
+    script = {"type": "break", "command": "true", "breakOn": "yes"}
+    document = flow(began, again, loop(llm(agentType="claude", **more), script))
+    with pytest.raises(InvalidDocument) as caught:
+        admit(document, Settings(), [worker(CLAUDE, CODEX)])
+    assert caught.value.field == "steps[2].steps[0].working_folder"
+    assert "'main' began in 'docs' at steps[0]; give this step another" in str(caught.value)
+
+
+def test_a_conversation_may_change_its_folder_where_that_does_no_harm() -> None:
+    there = [worker(CLAUDE, CODEX)]
+    forgotten = {"type": "reset", "agentType": "claude", "identifier": "main"}
+    one = llm(agentType="claude")
+    two = llm(agentType="claude", working_folder="sub")
+    for steps in (
+        (one, forgotten, two),
+        (one, {**two, "identifier": "other"}),
+        (llm(agentType="codex"), llm(agentType="codex", working_folder="sub")),
+    ):
+        admit(flow(*steps), Settings(), there)
+
+
+def test_subflows_have_conversations_of_their_own() -> None:
+    inner = {"steps": [llm(agentType="claude"), llm(agentType="claude", working_folder="sub")]}
+    runs = {"type": "subflow", "flowNames": ["inner"]}
+    document = flow(llm(agentType="claude", working_folder="x"), runs, flows={"inner": inner})
+    with pytest.raises(InvalidDocument) as caught:
+        admit(document, Settings(), [worker(CLAUDE)])
+    assert caught.value.field == "flows.inner.steps[1].working_folder"
 
 
 def test_a_session_is_not_moved_to_where_its_agents_cannot_be_used():

@@ -29,7 +29,7 @@ _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 #: What says how a program is started and how what it prints is read.
 _OF_COMMANDS = frozenset({
     "doer_args", "checker_args", "model_args", "resume_args", "output", "answer", "failed", "busy",
-    "retry_after_s", "thread", "usage", "running",
+    "retry_after_s", "thread", "thread_in", "usage", "running",
 })  # fmt: skip
 
 
@@ -133,6 +133,8 @@ class Agent(Entry):
     retry_after_s: FieldPath | None = None
     #: What names the conversation.
     thread: FieldPath | None = None
+    #: From where a conversation is found: from anywhere, or from the folder alone where it began.
+    thread_in: Literal["anywhere", "folder"] = "anywhere"
     usage: Told = Told()
     #: What it tells before its end, where that stands elsewhere.
     running: Told = Told()
@@ -211,6 +213,11 @@ class Agent(Entry):
     def remembers(self) -> bool:
         """Whether it can go on with a conversation."""
         return self.kind != "command" or self.thread is not None
+
+    @property
+    def keeps_to_folder(self) -> bool:
+        """Whether it finds a conversation only in the folder where that began."""
+        return self.thread is not None and self.thread_in == "folder"
 
     @property
     def takes_model(self) -> bool:

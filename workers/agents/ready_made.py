@@ -41,6 +41,7 @@ _CLAUDE = Agent(
     failed="[type=result][is_error=true].result",
     busy=tuple(f"[type=result][is_error=true][api_error_status={code}]" for code in _LATER),
     thread="session_id",
+    thread_in="folder",
     usage=Told(
         cost_usd=("[type=result].total_cost_usd",),
         input_tokens=(

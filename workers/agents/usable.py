@@ -33,6 +33,7 @@ def _here(name: str, agent: Agent) -> AgentHere:
         command=redacted(cut(agent.shown, _SHOWN)),
         takes_model=agent.takes_model,
         remembers=agent.remembers,
+        keeps_to_folder=agent.keeps_to_folder,
         why_not=why_unusable(agent),
     )
 
