@@ -362,9 +362,11 @@ class Engine:
 
     # What the sweeper asks
 
-    def expire(self, ref: SessionRef, address: str) -> Answer:
-        """A lease or a parked step's time is over."""
+    def expire(self, ref: SessionRef, address: str, *, gone: str | None = None) -> Answer:
+        """A lease or a parked step's time is over; at once where its worker is known to be gone."""
         arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
+        if gone is not None:
+            arguments["gone"] = gone
         said = self._unanswered(ref, address) if address else []
         answer = self.transitions.run("expire", ref, arguments, said=said)
         self.transitions.dispatch(ref, answer)

@@ -96,6 +96,8 @@ class Settings(BaseModel):
     traces: Literal["off", "otlp"] = "off"
     #: The process that this one must not outlive; none where an init system watches.
     supervisor_pid: int | None = None
+    #: Whether its worker and those before it, all on this host, are all that ever used the Redis.
+    own_redis: bool = False
 
     @property
     def lease_ms(self) -> int:
@@ -171,6 +173,7 @@ _PLAIN = {
     "log": "LEADHAND_LOG",
     "traces": "LEADHAND_TRACES",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
+    "own_redis": "LEADHAND_OWN_REDIS",
 }
 _HOSTS = "LEADHAND_WEBHOOK_HOSTS"
 _PATHS = {

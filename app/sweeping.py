@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from app.engine import Engine
 from app.errors import ExportOwed, ProgramNewer, SessionUnknown, StoreAway
 from app.keys import SessionRef
-from app.records import Answer
+from app.records import Answer, StepRecord
 from app.store import Due
 
 log = logging.getLogger(__name__)
@@ -22,6 +22,8 @@ NEWER_MS = 2_000
 #: Somebody sweeps about this often, however many could.
 EVERY_MS = 900
 BATCH = 100
+#: Of so many leases the owners are looked at; the rest are left to their time.
+MOST_GONE = 10_000
 #: After so many batches in a row the sweep lets others have a turn.
 ROUNDS = 50
 
@@ -69,6 +71,17 @@ def _look_at(engine: Engine, answer: Answer) -> None:
     for errand in answer.errands:
         with _the_rest_goes_on(engine, "errands", errand):
             engine.run_errand(errand)
+
+
+def give_up_gone(engine: Engine, is_gone: Callable[[str], bool]) -> int:
+    """Expire the attempts of workers that are known to be no more; no lease is waited for."""
+    words: list[str] = []
+    for stood in engine.store.looks().next("leases", MOST_GONE):
+        step = StepRecord.model_validate_json(stood.record)
+        if step.state == "running" and step.owner is not None and is_gone(step.owner):
+            with _the_rest_goes_on(engine, "leases", stood.ref.member + stood.address):
+                words.append(engine.expire(stood.ref, stood.address, gone=step.owner).word)
+    return len(words) - words.count("alive")
 
 
 @contextmanager

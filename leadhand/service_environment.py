@@ -19,6 +19,7 @@ _FOREIGN = {
     "LEADHAND_PROMPT_FILE",
     "LEADHAND_HOME",
     "LEADHAND_ROOTS",
+    "LEADHAND_OWN_REDIS",
 }
 #: What would change how the servers themselves run, meant for some other program of the user's.
 _MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")
@@ -39,6 +40,8 @@ class Stack(NamedTuple):
     flows: tuple[Path, ...] = ()
     #: Where tools are looked for.
     tools: tuple[Path, ...] = ()
+    #: Whether the Redis is this folder's own: its stacks, one after the other, are all who use it.
+    own_redis: bool = False
 
     @property
     def api_url(self) -> str:
@@ -73,7 +76,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
-    return kept | ours
+    return kept | ours | ({"LEADHAND_OWN_REDIS": "1"} if stack.own_redis else {})
 
 
 def broker_of(redis_url: str) -> str:

@@ -128,6 +128,7 @@ class Supervisor:
     def _describe(self, cwd: Path) -> Stack:
         redis_url = self._env.get("LEADHAND_REDIS_URL") or ""
         broker_url = self._env.get("LEADHAND_BROKER_URL") or redis_url
+        own_redis = not redis_url
         if redis_url:
             require_answer(self._home, redis_url)
         else:
@@ -145,6 +146,7 @@ class Supervisor:
             agents_files=agents_files(cwd),
             flows=(cwd / "flows",),
             tools=(cwd / "tools",),
+            own_redis=own_redis,
         )
 
     def _start_redis(self) -> str:

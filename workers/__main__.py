@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from celery import Celery
@@ -19,10 +20,11 @@ from celery.signals import (
 )
 
 from app.engine import Engine
-from app.errors import LeadhandError
+from app.errors import LeadhandError, StoreAway
 from app.logs import log_to_stderr
 from app.parent import die_with, hide
 from app.settings import Settings
+from app.sweeping import give_up_gone
 from tasks import tracing
 from tasks.deliver import Deliverer
 from tasks.steps import BOUND
@@ -36,6 +38,7 @@ from workers.batched_events import BatchingConsumer
 from workers.drain import Drain
 from workers.inventory import Inventory
 from workers.lease import Heart
+from workers.predecessors import is_gone
 from workers.shelf import Shelf
 
 #: What every place offers; steps that need no folder travel on the names without a place.
@@ -129,6 +132,9 @@ def _beside_the_pool(
     )
 
     def begin(**_: object) -> None:
+        if settings.own_redis:
+            with suppress(StoreAway):  # then their leases are waited for
+                give_up_gone(engine, is_gone)
         sweeper.start()
         deliverer.start()
         inventory.start()

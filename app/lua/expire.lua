@@ -1,5 +1,5 @@
 -- The sweep found an address in `leases` past its time: a lost or overdue attempt, or a parked step.
--- A: address, jitter?
+-- A: address, jitter?, gone? (a worker that is known to be no more: its lease is not waited for)
 -- The address of the session itself is none: its time is over.
 -- Returns: lost | timeout | poison | cancelled | woken | look (a child, to be looked at) | alive | gone | spent
 local address = A.address
@@ -46,7 +46,7 @@ local function parked()
 end
 
 local function running()
-  if step.lease > now then
+  if step.lease > now and (not A.gone or step.owner ~= A.gone) then
     redis.call('ZADD', G.leases, step.lease, member(address))
     return 'alive'
   end

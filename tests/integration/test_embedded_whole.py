@@ -20,11 +20,10 @@ def folder(home: Path):
     end(home)
 
 
-def join(folder: Path) -> Connection:
+def join(folder: Path, *, lease_s: int = 2) -> Connection:
     env = {name: value for name, value in environment().items() if "LEADHAND" not in name}
-    return ensure(
-        folder, env=env | {"LEADHAND_CONCURRENCY": "2", "LEADHAND_LEASE_S": "2"}, linger_s=0.2
-    )
+    ours = {"LEADHAND_CONCURRENCY": "2", "LEADHAND_LEASE_S": str(lease_s)}
+    return ensure(folder, env=env | ours, linger_s=0.2)
 
 
 def submit(connection: Connection, doer: str) -> str:
@@ -52,14 +51,14 @@ def test_detached_session_is_carried_to_its_end_and_then_the_stack_ends(folder: 
 
 
 def test_killed_supervisor_takes_everything_with_it_and_the_session_goes_on_later(folder: Path):
-    connection = join(folder)
+    connection = join(folder, lease_s=600)  # nobody waits for it
     session = submit(connection, "echo x >> starts; test -e go || sleep 601")
     wait_until(lambda: named(tree(connection.home), "601"))
     family = tree(connection.home)
     family[0].kill()
     wait_until(lambda: not any(process.is_running() for process in family), timeout=15)
     (folder / "go").touch()
-    again = join(folder)
+    again = join(folder, lease_s=600)
     with Client(again.url, again.token) as client:
         wait_until(lambda: client.session(session).status == "completed", timeout=20)
     assert (folder / "starts").read_text() == "x\nx\n"

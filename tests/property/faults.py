@@ -916,6 +916,13 @@ FAULTS = [
         "",
         "test_session_that_had_done_all_when_its_budget_ended_it_completes_at_its_resume",
     ),
+    Fault(
+        "whoever is said to be gone, all attempts end",
+        "expire",
+        "if step.lease > now and (not A.gone or step.owner ~= A.gone) then",
+        "if step.lease > now and not A.gone then",
+        "test_a_lease_of_who_is_gone_is_not_waited_for",
+    ),
     # The window
     Fault(
         "slots of the window leak", "_ready", "== 1 then freed[queue] = true end", "== 1 then end"

@@ -641,6 +641,16 @@ def test_who_lost_a_step_can_neither_keep_it_nor_hand_it_back_nor_settle_it(benc
     assert drive.settle(second).word == "settled"
 
 
+def test_a_lease_of_who_is_gone_is_not_waited_for(bench: Bench):
+    drive = bench.start(program(step("a"), step("b")))
+    drive.take("a")
+    assert drive.run("expire", {"address": "a", "gone": "another"}).word == "alive"
+    assert drive.run("expire", {"address": "a", "gone": "w"}).word == "lost"
+    assert (drive.state("a"), drive.field("attempts_lost")) == ("ready", "1")
+    assert drive.run("expire", {"address": "a", "gone": "w"}).word == "gone"
+    drive.do("a")
+
+
 def test_stale_place_in_the_line_is_no_hint_before_its_time(bench: Bench):
     drive = bench.start(program(step("w", for_each=(1, 2, 3), retries=2)), window=1)
     assert drive.hinted == ["w~1#1"]

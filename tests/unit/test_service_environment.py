@@ -42,6 +42,11 @@ def test_stack_is_told_whole():
     }
 
 
+def test_a_stack_says_when_its_redis_is_its_own_and_nobody_else_can():
+    assert service_environment(STACK._replace(own_redis=True), {})["LEADHAND_OWN_REDIS"] == "1"
+    assert "LEADHAND_OWN_REDIS" not in service_environment(STACK, {"LEADHAND_OWN_REDIS": "1"})
+
+
 def test_settings_of_the_user_are_kept():
     given = {"LEADHAND_PLACE": "here", "LEADHAND_LEASE_S": "5", "PATH": "/bin"}
     assert given.items() <= service_environment(STACK, given).items()
