@@ -63,6 +63,7 @@ program:X    hash    a program: its document and one route per node
 users:X      set     sessions that run the program; it goes when the last one does
 workers      hash    inventories, each with its time
 used         hash    what all sessions ever used: cost_micros, tokens_in, tokens_out (kept)
+store        string  a name of its own, with which what lies elsewhere is marked (kept)
 owed         hash    session -> why its export could not be written, while it stays for that
 swept        string  when somebody swept last (kept: it is one number)
 epoch        hash    the server's run id, and until when leases have grace after its restart
@@ -88,7 +89,7 @@ GLOBAL_PARTS = (
 #: What goes by a name of its own behind these: a status, a session, a program, a token ...
 NAMED_PARTS = ("status", "id", "idem", "program", "users", "owned", "spent", "token-key")
 #: What belongs to all sessions and no script writes.
-OTHER_PARTS = ("tokens", "token-uses")
+OTHER_PARTS = ("tokens", "token-uses", "store")
 
 
 class SessionRef(NamedTuple):

@@ -54,6 +54,8 @@ class Settings(BaseModel):
     tools: tuple[Path, ...] = ()
     #: Where prompts and whole outputs are written.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
+    #: Seconds for which what a session left there stays, once it is gone, after the last write.
+    spill_keep_s: float = Field(default=7 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
     default_agent: str | None = None
     #: How often an instruction of a flow is given to its agent in all, before its step has failed.
     attempts: int = Field(default=5, ge=1, le=100)
@@ -148,6 +150,7 @@ _PLAIN = {
     "api_url": "LEADHAND_API_URL",
     "place": "LEADHAND_PLACE",
     "spill": "LEADHAND_SPILL",
+    "spill_keep_s": "LEADHAND_SPILL_KEEP_S",
     "default_agent": "LEADHAND_DEFAULT_AGENT",
     "attempts": "LEADHAND_ATTEMPTS",
     "lease_s": "LEADHAND_LEASE_S",

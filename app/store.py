@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, cast
@@ -160,6 +161,21 @@ class Store:
         else:
             arguments: dict[str, JsonValue] = {"errand": errand, "seen": seen}
             self.run("errand_done", SessionRef("", ""), "", arguments)
+
+    def mark(self) -> str:
+        """A name that no other store has, for what lies elsewhere and belongs to this one."""
+        key = self.keys.everywhere("store")
+        with self._away():
+            self._redis.set(key, secrets.token_hex(16), nx=True)
+            return str(self._redis.get(key))
+
+    def known(self, sessions: Sequence[str]) -> set[str]:
+        """Those of the sessions that are there."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for session in sessions:
+                pipe.exists(self.keys.id(session))
+            answers = pipe.execute()
+        return {session for session, found in zip(sessions, answers, strict=True) if found}
 
     def due_hooks(self, limit: int) -> list[str]:
         """Webhooks whose time has come, each as ``session|root|delivery``."""

@@ -40,6 +40,7 @@ from workers.inventory import Inventory
 from workers.lease import Heart
 from workers.predecessors import is_gone
 from workers.shelf import Shelf
+from workers.spills import Spills
 
 #: What every place offers; steps that need no folder travel on the names without a place.
 QUEUES = ("agents", "checks", "tools")
@@ -121,7 +122,7 @@ def _beside_the_pool(
     engine: Engine, settings: Settings, name: str, queues: tuple[str, ...], drain: Drain
 ) -> None:
     """What the host does beside its pool: sweep, deliver webhooks, and tell what it is."""
-    sweeper, deliverer = Sweeper(engine), Deliverer(engine)
+    sweeper, deliverer, spills = Sweeper(engine), Deliverer(engine), Spills(engine)
     books, shelf = _Books(settings), Shelf(settings.tools)
     inventory = Inventory(
         engine,
@@ -137,11 +138,13 @@ def _beside_the_pool(
                 give_up_gone(engine, is_gone)
         sweeper.start()
         deliverer.start()
+        spills.start()
         inventory.start()
 
     def end(**_: object) -> None:
         sweeper.stop()
         deliverer.stop()
+        spills.stop()
         inventory.stop()
 
     worker_ready.connect(begin, weak=False)

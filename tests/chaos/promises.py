@@ -37,7 +37,7 @@ _NEXT: dict[tuple[str, str], str] = {
 _BODIES = (Action.AGENT, Action.CHECK, Action.BREAK, Action.DECIDE)
 #: Numbers, indexes and settings, which are kept; whatever else has no TTL has been forgotten.
 _KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", "tokens", "status:",
-         "program:", "users:", "token-uses", "owned:")  # fmt: skip
+         "store", "program:", "users:", "token-uses", "owned:")  # fmt: skip
 #: Messages are hints: what of them is left over is no fault.
 _OF_THE_BROKER = ("message_stray", "queue_unconsumed")
 _EMPTY = ("leases", "ready", "holds", "tickets", "called", "waits", "hooks")

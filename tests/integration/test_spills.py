@@ -1,0 +1,84 @@
+"""What sessions left on a worker's disk goes with them, and what is another's stays."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from app.engine import Engine
+from tests.silent_engine import loop, silent_engine
+from workers.spills import MARK, Spills
+
+KEEP_S = 3600.0
+SOON, LATE = time.time() + 60, time.time() + KEEP_S + 60
+
+
+@pytest.fixture
+def engine(store_url: str, tmp_path: Path) -> Engine:
+    engine = silent_engine(store_url)
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    engine.settings = engine.settings.model_copy(update={"spill": spill, "spill_keep_s": KEEP_S})
+    return engine
+
+
+def left(engine: Engine, session: str) -> Path:
+    folder = Path(engine.settings.spill) / session
+    (folder / "loop~1[1]_do.1").mkdir(parents=True)
+    (folder / "loop~1[1]_do.1/stdout.log").write_text("much")
+    return folder
+
+
+def gone(engine: Engine) -> Path:
+    """What a session left that was seen once, and was deleted then."""
+    session = engine.submit(loop()).session
+    folder = left(engine, session)
+    assert Spills(engine).look(SOON) == []
+    assert (folder / MARK).read_text() == engine.store.mark()
+    engine.delete(session, force=True)
+    return folder
+
+
+def test_what_a_session_left_goes_once_it_is_gone_and_old(engine: Engine) -> None:
+    folder = gone(engine)
+    assert Spills(engine).look(SOON) == []
+    assert Spills(engine).look(LATE) == [folder.name]
+    assert not folder.exists()
+
+
+def test_what_a_session_has_stays_however_old(engine: Engine) -> None:
+    folder = left(engine, engine.submit(loop()).session)
+    assert Spills(engine).look(LATE) == Spills(engine).look(LATE) == []
+    assert folder.exists()
+
+
+def test_what_another_store_knows_stays(engine: Engine) -> None:
+    other, unknown = left(engine, "0123abcd"), left(engine, "89abcdef")
+    (other / MARK).write_text("another store")
+    assert Spills(engine).look(LATE) == []
+    assert other.exists()
+    assert unknown.exists()
+    assert not (unknown / MARK).exists()
+
+
+def test_nothing_but_folders_of_sessions_is_looked_at(engine: Engine, tmp_path: Path) -> None:
+    elsewhere, spill = tmp_path / "elsewhere", Path(engine.settings.spill)
+    elsewhere.mkdir()
+    for folder in (elsewhere, left(engine, "not a session")):
+        (folder / MARK).write_text(engine.store.mark())
+    (spill / "0123abcd").symlink_to(elsewhere)
+    (spill / "4567abcd").write_text("a file")
+    assert Spills(engine).look(LATE) == []
+    assert elsewhere.exists()
+    assert len(list(spill.iterdir())) == 3
+
+
+def test_a_folder_that_is_not_there_is_no_trouble(engine: Engine) -> None:
+    Path(engine.settings.spill).rmdir()
+    assert Spills(engine).look(LATE) == []
+
+
+def test_a_store_keeps_its_name(engine: Engine, store_url: str) -> None:
+    assert engine.store.mark() == silent_engine(store_url).store.mark() != ""

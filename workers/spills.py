@@ -1,0 +1,116 @@
+"""Deletes what sessions that are gone left in LEADHAND_SPILL on this host, and nothing else.
+
+Several installations of a user may share that folder. So each session's folder is marked with the
+store that knows the session, while it does; one that is marked with ours goes once the session is
+gone and nobody has written there for long enough.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from app.engine import Engine
+from app.errors import StoreAway
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks.
+EVERY_S = 60.0
+#: In a session's folder: which store knows the session.
+MARK = ".store"
+#: Sessions that are asked for at once.
+AT_ONCE = 500
+_SESSION = re.compile(r"^[0-9a-f]{8}$")
+
+
+class Spills:
+    """Looks until it is stopped; an error costs one look, never the thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._folder = Path(engine.settings.spill)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spills", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the look that is under way."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def look(self, now_s: float) -> list[str]:
+        """Mark what is not marked yet, and delete what is nobody's any more; whose that was."""
+        ours, gone = self._engine.store.mark(), list[str]()
+        sessions = list(self._sessions())
+        for at in range(0, len(sessions), AT_ONCE):
+            names = sessions[at : at + AT_ONCE]
+            known = self._engine.store.known(names)
+            for name in names:
+                folder = self._folder / name
+                if name in known:
+                    _mark(folder, ours)
+                elif _marked(folder) == ours and self._is_old(folder, now_s):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    gone.append(name)
+        return gone
+
+    def _sessions(self) -> Iterator[str]:
+        """The folders that are sessions', and ours to delete."""
+        with suppress(OSError):
+            if not _is_own(self._folder):
+                return
+            for folder in self._folder.iterdir():
+                if _SESSION.match(folder.name) and _is_own(folder):
+                    yield folder.name
+
+    def _is_old(self, folder: Path, now_s: float) -> bool:
+        """Whether no attempt has begun there for so long."""
+        try:
+            written = max(folder.stat().st_mtime, (folder / MARK).stat().st_mtime)
+        except OSError:
+            return False
+        return now_s - written > self._engine.settings.spill_keep_s
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            try:
+                for session in self.look(time.time()):
+                    log.info("deleted what a session left", extra={"session": session})
+            except StoreAway as error:
+                log.info("spills wait for the store", extra={"why": str(error)})
+            except Exception:  # a full disk or a lost folder must not end the thread
+                log.exception("looking at spills failed, goes on")
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder itself, no link to one, and belongs to our user."""
+    try:
+        told = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(told.st_mode) and told.st_uid == os.getuid()
+
+
+def _mark(folder: Path, store: str) -> None:
+    """Say which store knows the session, unless that is said already."""
+    with suppress(OSError), (folder / MARK).open("x", encoding="ascii") as file:
+        file.write(store)
+
+
+def _marked(folder: Path) -> str | None:
+    try:
+        return (folder / MARK).read_text("ascii")
+    except (OSError, ValueError):
+        return None
