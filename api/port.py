@@ -85,14 +85,15 @@ class Engine(Protocol):
 
     def check_flow(self, given: JsonValue) -> FlowCheckView: ...
 
-    def adopt(
+    def resume_as_new(
         self,
         session: str,
         *,
-        seen: Seen | None = None,
-        after: str | None = None,
+        max_iterations: int | None = None,
         budget: Budget | None = None,
-    ) -> None: ...
+        after: str | None = None,
+        seen: Seen | None = None,
+    ) -> SessionView: ...
 
     def give(self, session: str, text: str, *, address: str | None = None) -> SessionView: ...
 

@@ -95,18 +95,23 @@ class Sessions:
 
     def resume(self, session: str) -> Response:
         asked = bodies.body(bodies.Resume)
-        if asked.as_ == "new":
-            self._engine.adopt(
-                session, seen=bodies.if_match(), after=asked.position, budget=asked.budget
+        if asked.as_ == "old":
+            return self._control(
+                session,
+                "resume",
+                max_iterations=asked.max_iterations,
+                budget=asked.budget,
+                after=asked.position,
             )
-        return self._control(
+        bodies.query(NoQuery)
+        view = self._engine.resume_as_new(
             session,
-            "resume",
             max_iterations=asked.max_iterations,
             budget=asked.budget,
-            is_as_seen=asked.as_ == "new",
             after=asked.position,
+            seen=bodies.if_match(),
         )
+        return session_answer(view, 202)
 
     def exit(self, session: str) -> Response:
         return self._control(session, "exit", reason=bodies.body(bodies.Exit).reason)
@@ -140,7 +145,6 @@ class Sessions:
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
-        is_as_seen: bool = False,
         after: str | None = None,
     ) -> Response:
         bodies.query(NoQuery)
@@ -152,7 +156,7 @@ class Sessions:
             budget=budget,
             after=after,
             by=current_caller(),
-            seen=None if is_as_seen else bodies.if_match(),
+            seen=bodies.if_match(),
         )
         return session_answer(view, 202)
 

@@ -3,95 +3,75 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app import decide
 from app.catalog import Catalog, hash_of
-from app.errors import ControlRefused, QuotaPassed, SessionChanged, SessionUnknown
-from app.fitting import why_unfit
+from app.errors import ControlRefused
+from app.fitting import goes_on_as_it_stands, why_unfit
 from app.flow_sources import Source, run_of
 from app.keys import SessionRef
 from app.known import KnownOf
 from app.program import Program
-from app.records import Answer
 from app.registry import Registry
-from app.rewinding import rewound
+from app.rewinding import Rewind, gone_on, rewound
 from app.states import SessionStatus
-from app.steering import Seen, way_out_of_spent
+from app.steering import Seen, Steering
 from app.store import Store
 from app.submitting import Submitting
-from app.transitions import Transitions
+from app.views import SessionView
 from leadhand.documents import Budget
 from leadhand.flow_documents import FlowDocument, FlowRun
 
 #: A session can take over another program while it is one of these: nothing of it runs.
 AT_REST = (SessionStatus.STOPPED.value, SessionStatus.FAILED.value)
-#: How often it is tried anew where the session changed between the look and the call.
-LOOKS = 3
-
-
-class _Wish(NamedTuple):
-    """What the session must still be, and how the resume that follows is to go on."""
-
-    seen: Seen | None
-    after: str | None
-    budget: Budget | None
 
 
 class Adopting:
-    """Swaps a session's program for the one that its flow's file makes today."""
+    """Swaps a session's program for the one that its flow's file makes today, as it is resumed."""
 
     def __init__(
         self,
         store: Store,
         registry: Registry,
-        transitions: Transitions,
+        steering: Steering,
         catalog: Catalog,
         submitting: Submitting,
     ) -> None:
         self._store = store
         self._registry = registry
-        self._transitions = transitions
+        self._steering = steering
         self._catalog = catalog
         self._submitting = submitting
 
-    def adopt(
+    def resume_as_new(
         self,
         session: str,
         *,
-        seen: Seen | None = None,
-        after: str | None = None,
+        max_iterations: int | None = None,
         budget: Budget | None = None,
-    ) -> None:
-        """The resume that follows goes on by the file as it is now.
+        after: str | None = None,
+        seen: Seen | None = None,
+    ) -> SessionView:
+        """Resume by the file as it is now: both in one transition, or neither.
 
-        `after` and `budget` are what that resume will say: where it would be refused, nothing
-        is taken over. Raises ControlRefused where the session is at work, of no file, has done
-        what does not fit, or has used up its budget; PositionRefused, QuotaPassed as a resume
-        does; FlowUnknown, FlowDisabled and InvalidDocument for a file that cannot be run.
+        Raises what a resume does; ControlRefused too where the session is of no file, or has done
+        what does not fit; FlowUnknown, FlowDisabled and InvalidDocument for a file that cannot be
+        run.
         """
-        ref = self._registry.ref(session)
-        wish = _Wish(seen, after, budget)
-        answer, looks = self._tried(ref, wish), 1
-        while answer.word == "moved" and looks < LOOKS:
-            answer, looks = self._tried(ref, wish), looks + 1
-        self._registry.forget_facts()
-        match answer.word:
-            case "adopted":
-                return
-            case "unknown":
-                raise SessionUnknown(session)
-            case "quota":
-                raise QuotaPassed("sessions", answer.limit or 0)
-            case "refused":
-                hint = way_out_of_spent(answer) if answer.text else "stop it first"
-                raise _refused(ref, str(answer.status), hint)
-            case _:
-                raise SessionChanged(session, str(answer.status))
+        return self._steering.control(
+            session,
+            "resume",
+            max_iterations=max_iterations,
+            budget=budget,
+            after=after,
+            seen=seen,
+            plan=self._planned,
+        )
 
-    def _tried(self, ref: SessionRef, wish: _Wish) -> Answer:
+    def _planned(self, ref: SessionRef, after: str | None) -> dict[str, JsonValue]:
+        """What the script is told: the new program, and what of it runs anew."""
         fields = self._store.fields(ref)
         status = fields.get("status", "")
         if status not in AT_REST:
@@ -101,34 +81,51 @@ class Adopting:
         began = Source.model_validate_json(fields["source"])
         written = self._catalog.document(began.flow)
         program = self._submitting.compiled(_as_run(written, began, fields))
-        self._require_fit(ref, fields, program)
-        if wish.after is not None:
-            failed = status == SessionStatus.FAILED
-            rewound(program, wish.after, KnownOf(self._store, ref), failed=failed)
+        failed = status == SessionStatus.FAILED
+        afresh = failed or not self._stands(ref, fields, program)
+        rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)
         source = began.model_copy(update={"hash": hash_of(written)})
-        arguments: dict[str, JsonValue] = {
+        adopts: dict[str, JsonValue] = {
             "program": program.hash,
-            "from": list(AT_REST),
-            "as_of": fields["updated"],
-            "seen": wish.seen.as_stored() if wish.seen is not None else None,
-            "budget": {**wish.budget.limits()} if wish.budget is not None else None,
+            "document": program.model_dump_json(),
             "routes": {path: json.dumps(route) for path, route in decide.routes(program).items()},
             "signature": self._registry.signature(
                 ref, program.hash, cwd=fields.get("cwd", ""), place=fields["place"]
             ),
             "source": source.model_dump_json(),
-            "adopts": True,
+            "afresh": afresh,
         }
-        return self._store.run(
-            "adopt", ref, program.hash, arguments, outcome=program.model_dump_json()
-        )
+        told: dict[str, JsonValue] = {"as_of": fields["updated"], "adopts": adopts}
+        return told | (rewind._asdict() if rewind is not None else {})
 
-    def _require_fit(self, ref: SessionRef, fields: dict[str, str], program: Program) -> None:
-        old = self._registry.program(fields["program"])
+    def _stands(self, ref: SessionRef, fields: dict[str, str], program: Program) -> bool:
+        """Whether a stopped session could go on where it stands."""
         turns = self._store.turns(ref, self._store.names(ref, "turns"))
-        why = why_unfit(old, program, self._store.names(ref, "steps"), turns)
+        steps = self._store.names(ref, "steps")
+        old = self._registry.program(fields["program"])
+        return goes_on_as_it_stands(old, program, steps, turns)
+
+    def _rewind(
+        self,
+        ref: SessionRef,
+        fields: dict[str, str],
+        program: Program,
+        *,
+        after: str | None,
+        afresh: bool,
+    ) -> Rewind | None:
+        known = KnownOf(self._store, ref)
+        if after is not None:
+            rewind = rewound(program, after, known, failed=afresh)
+        else:
+            rewind = gone_on(program, known) if afresh else None
+        if rewind is None or not afresh:
+            return rewind
+        old = self._registry.program(fields["program"])
+        why = why_unfit(old, program, rewind, known, after=after is not None)
         if why is not None:
             raise _refused(ref, fields["status"], f"{why}; resume it as old, or run the flow anew")
+        return rewind
 
 
 def _refused(ref: SessionRef, status: str, hint: str) -> ControlRefused:

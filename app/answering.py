@@ -68,7 +68,8 @@ def _require_given(engine: Engine, ref: SessionRef, address: str, text: str) -> 
         raise AnswerUnwanted(ref.id, hint)
     said = engine.store.values(ref, "out", [address]).get(address)
     program = engine.program(engine.registry.facts(ref).program)
-    is_question = program.step(address).action == "human"
+    step = program.step_or_none(address)
+    is_question = step is not None and step.action == "human"
     if is_question and said is not None and json.loads(said).get("text") == text:
         return
     why = f"step {address!r} is {record.state}"

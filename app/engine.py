@@ -140,8 +140,8 @@ class Engine:
         )
         steering = Steering(self.store, self.registry, self.transitions, self.reader)
         limiting = Limiting(self.store, self.transitions)
-        adopting = Adopting(self.store, self.registry, self.transitions, self.catalog, submitting)
-        self.adopt = adopting.adopt
+        adopting = Adopting(self.store, self.registry, steering, self.catalog, submitting)
+        self.resume_as_new = adopting.resume_as_new
         self.submit = submitting.submit
         self.run_flow = submitting.run_flow
         self.check_flow = submitting.check_flow

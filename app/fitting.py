@@ -4,54 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from app.positions import At, Known, is_done, newest
 from app.program import Loop, Node, Program, Step, block_of, needs_of, path_of
 from app.records import TurnRecord
+from app.rewinding import Rewind
 
 #: What of a step may be another one, although it has begun: what it is told, and its limits.
 _FREE = {"inputs", "label", "origin", "timeout_s", "retry", "limits", "critical", "queue", "quick",
          "folder", "conversation", "needs"}  # fmt: skip
 
 
-def why_unfit(
+def goes_on_as_it_stands(
     old: Program, new: Program, steps: Iterable[str], turns: Mapping[str, TurnRecord]
-) -> str | None:
-    """Why the other program cannot take over; None where it can.
+) -> bool:
+    """Whether all that has begun in blocks that are still open is what the new ones begin with.
 
-    What has begun in a block that is still open must be what the new block begins with. Blocks
-    that are done with may be anything, and so may all that has not begun.
+    Then a stopped session goes on where it stands. Blocks that are done with may be anything, and
+    so may all that has not begun.
     """
     begun: dict[str, set[str]] = {}
     for address in (*steps, *(turn for turn in turns if turn)):
         begun.setdefault(block_of(address), set()).add(path_of(address).rpartition("/")[2])
     blocks = ["", *(f"{id_}[{t.iteration}]" for id_, t in turns.items() if id_ and _is_open(t))]
-    for block in sorted(blocks):
-        why = _unfit_block(old, new, block, begun.get(block, set()))
-        if why is not None:
-            return why
-    return None
+    return all(_begins_so(old, new, path_of(block), begun.get(block, set())) for block in blocks)
 
 
 def _is_open(turn: TurnRecord) -> bool:
     return turn.state != "closed" and not turn.each
 
 
-def _unfit_block(old: Program, new: Program, block: str, begun: set[str]) -> str | None:
-    path = path_of(block)
+def _begins_so(old: Program, new: Program, path: str, begun: set[str]) -> bool:
     was, now = _body(old, path), _body(new, path)
-    if now is None:
-        return f"it is in the loop {path!r}, which is no longer there"
-    assert was is not None
-    done = [node for node in was if node.id in begun]
+    if was is None or now is None:
+        return False
     before, after = needs_of(was), needs_of(now)
-    for number, node in enumerate(done):
-        here = f"{path}/{node.id}" if path else node.id
-        if number >= len(now):
-            return f"step {here!r} has begun, and is no longer there"
-        other = now[number]
-        if other.id != node.id:
-            return f"step {here!r} has begun, and {other.id!r} stands in its place now"
-        if _shape(node) != _shape(other) or before[node.id] != after[node.id]:
-            return f"step {here!r} has begun, and is of another kind now"
+    done = [node for node in was if node.id in begun]
+    return len(done) <= len(now) and all(
+        node.id == other.id and _shape(node) == _shape(other) and before[node.id] == after[node.id]
+        for node, other in zip(done, now, strict=False)
+    )
+
+
+def why_unfit(
+    old: Program, new: Program, rewind: Rewind, known: Known, *, after: bool
+) -> str | None:
+    """Why what is done does not fit the other program; None where it does.
+
+    `rewind` is how the session would go on by it. What counts as done must be there, of the same
+    kind, after the same steps. Without a point that somebody named (`after`), all that is done
+    must count; what was not done may be anything, or be gone.
+    """
+    for block, kept, entered in _blocks(new, rewind):
+        path = path_of(block)
+        was, now = _body(old, path), _body(new, path)
+        if was is None or now is None:
+            return f"it is in the loop {path!r}, which is no longer there"
+        for node in was:
+            counts = node.id in kept or node.id == entered
+            if counts or (not after and _is_begun(known, node, block)):
+                why = _unfit(node, was, now, f"{path}/{node.id}" if path else node.id)
+                if why is not None:
+                    return why
+    return None
+
+
+def _blocks(new: Program, rewind: Rewind) -> Iterable[tuple[str, set[str], str | None]]:
+    """Each block in which the session goes on: what counts as done there, and the loop entered."""
+    levels = [level for level in rewind.levels if isinstance(level, dict)]
+    entered: list[str | None] = [*(str(level["node"]) for level in levels), None]
+    anew = {str(join["name"]) for join in rewind.again if isinstance(join, dict)}
+    outermost = {node.id for node in new.body} - anew
+    yield "", outermost, entered[0]
+    for level, inner in zip(levels, entered[1:], strict=True):
+        kept, iteration = level["kept"], level["iteration"]
+        assert isinstance(kept, dict)
+        assert isinstance(iteration, int)
+        yield At(str(level["run"]), iteration).block, set(kept), inner
+
+
+def _is_begun(known: Known, node: Node, block: str) -> bool:
+    """Whether something is done in it that would be done again."""
+    if is_done(known, node, block):
+        return True
+    turn = known.turn(newest(known, node, block)) if isinstance(node, Loop) else None
+    if turn is None or turn.iteration == 0 or turn.state == "closed":
+        return False
+    assert isinstance(node, Loop)
+    inside = f"{newest(known, node, block)}[1]"
+    return turn.iteration > 1 or any(_is_begun(known, inner, inside) for inner in node.body)
+
+
+def _unfit(node: Node, was: tuple[Node, ...], now: tuple[Node, ...], here: str) -> str | None:
+    other = next((one for one in now if one.id == node.id), None)
+    what = f"loop {here!r} was entered" if isinstance(node, Loop) else f"step {here!r} is done"
+    if other is None:
+        return f"{what}, and is no longer there"
+    if _shape(node) != _shape(other):
+        return f"{what}, and is of another kind now"
+    before, needs = set(needs_of(was)[node.id]), needs_of(now)[node.id]
+    if before != set(needs):
+        new = next((need for need in needs if need not in before), None)
+        return (
+            f"{what}, and {new!r} stands before it now" if new else f"{what}, and comes first now"
+        )
     return None
 
 

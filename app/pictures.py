@@ -112,20 +112,21 @@ def running_step(program: Program, address: str, record: StepRecord) -> RunningS
 
 
 def step_view(program: Program, address: str, record: StepRecord, place: str) -> StepView:
-    """A step that became ready once."""
-    step = program.step(address)
-    queue = queue_of(step)
+    """A step that became ready once; of one that its flow's file no longer has, what is known."""
+    step = program.step_or_none(address)
+    queue = queue_of(step) if step is not None else ""
+    name = path_of(address).rpartition("/")[2]
     return StepView(
         address=address,
         node=path_of(address),
-        action=step.action.value,
-        label=step.label or step.id,
+        action=step.action.value if step is not None else "gone",
+        label=(step.label if step is not None else None) or name,
         state=record.state,
         attempt=record.attempt,
         lost=record.lost,
         failed=record.failed,
         worker=record.owner,
-        queue=f"{queue}@{place}" if place else queue,
+        queue=f"{queue}@{place}" if place and queue else queue,
         started_at=iso(record.since) if record.since else None,
         ended_at=iso(record.ended) if record.ended else None,
         verdict=record.verdict,

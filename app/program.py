@@ -187,6 +187,11 @@ class Program(Frozen):
             raise KeyError(address)
         return node
 
+    def step_or_none(self, address: str) -> Step | None:
+        """The step at an address, where its session has not gone on by a program without it."""
+        node = self._index.get(path_of(address))
+        return node if isinstance(node, Step) else None
+
     def has(self, path: str) -> bool:
         """Whether a node stands at the path."""
         return path in self._index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -43,6 +43,8 @@ from leadhand.documents import Budget
 log = logging.getLogger(__name__)
 
 Control = Literal["stop", "resume", "exit", "abort"]
+#: What the script is told of how a session goes on, after this point where one is named.
+Plan = Callable[[SessionRef, str | None], dict[str, JsonValue]]
 
 #: Something of these may still run.
 AT_WORK = (
@@ -102,13 +104,14 @@ class Steering:
         after: str | None = None,
         by: Caller | None = None,
         seen: Seen | None = None,
+        plan: Plan | None = None,
     ) -> SessionView:
         """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused.
 
         A resume may come with limits of the budget that are to hold from now on, and with the
         last point that counts as done: what comes after it runs anew. Raises PositionRefused
         for a point where the session never was, QuotaPassed where a resume finds no room among
-        the sessions of its token.
+        the sessions of its token. `plan` says how it goes on where its own program does not.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -116,7 +119,7 @@ class Steering:
             more["budget"] = {**budget.limits()}
         if seen is not None:
             more["seen"] = seen.as_stored()
-        self._control(ref, verb, reason=reason, by=by, more=more, after=after)
+        self._control(ref, verb, reason=reason, by=by, more=more, after=after, plan=plan)
         return self._reader.session(session)
 
     def _control(
@@ -128,6 +131,7 @@ class Steering:
         more: Mapping[str, JsonValue],
         by: Caller | None = None,
         after: str | None = None,
+        plan: Plan | None = None,
     ) -> None:
         arguments: dict[str, JsonValue] = {
             "verb": verb,
@@ -143,22 +147,26 @@ class Steering:
             arguments |= {"by": by.address, "fence": by.fence}
         if more.get("max_iterations"):
             arguments["max_of"] = self._reached(ref)
-        answer = self._look_and_run(ref, verb, arguments, after)
+        look = plan or (lambda ref, after: self._look(ref, verb, after))
+        answer = self._look_and_run(ref, look, arguments, after)
         looks = 1
         # It may have changed between the look and the call: look again at what runs anew.
         while _changed_meanwhile(answer) and looks < LOOKS:
-            answer = self._look_and_run(ref, verb, arguments, after)
+            answer = self._look_and_run(ref, look, arguments, after)
             looks += 1
+        if plan is not None:
+            self._registry.forget_facts()  # it has another program now
         _raise_refusal(ref.id, verb, answer)
         self._transitions.dispatch(ref, answer)
 
+    def _look(self, ref: SessionRef, verb: Control, after: str | None) -> dict[str, JsonValue]:
+        return self._anew(ref, verb) if after is None else self._after(ref, after)
+
     def _look_and_run(
-        self, ref: SessionRef, verb: Control, arguments: dict[str, JsonValue], after: str | None
+        self, ref: SessionRef, look: Plan, arguments: dict[str, JsonValue], after: str | None
     ) -> Answer:
-        if after is None:
-            anew = self._anew(ref, verb)
-        else:
-            anew = self._after(ref, after)
+        anew = look(ref, after)
+        if after is not None:
             _check_ceiling(after, arguments.get("max_of"), anew.get("levels"))
         return self._transitions.run("control", ref, {**arguments, **anew})
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, get_args
 from app.keys import lua_names
 
 Verb = Literal[
-    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "adopt", "expire",
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "rehint", "due", "errand_done", "delete", "take_hook", "settle_hook", "limit",
     "fsck_steps", "fsck_session", "fsck_list", "fsck_locks", "fsck_index", "fsck_keys",
 ]  # fmt: skip
@@ -27,7 +27,7 @@ _FOUNDATION = (
     "_outcome", "_work",
 )  # fmt: skip
 #: What one verb is built on besides.
-_MORE = {"control": ("_anew",)}
+_MORE = {"control": ("_anew", "_adopt")}
 
 #: Gives the text of one file of `app/lua`, without its ending.
 Reader = Callable[[str], str]

@@ -297,14 +297,15 @@ class MemoryEngine:
     def check_flow(self, given: JsonValue) -> FlowCheckView:
         return FlowCheckView(valid=isinstance(given, dict) and "steps" in given)
 
-    def adopt(
+    def resume_as_new(
         self,
         session: str,
         *,
-        seen: Seen | None = None,
-        after: str | None = None,
+        max_iterations: int | None = None,
         budget: Budget | None = None,
-    ) -> None:
+        after: str | None = None,
+        seen: Seen | None = None,
+    ) -> SessionView:
         status = self.session(session).status
         self._compare(session, seen)
         raise ControlRefused(session, "resume as new", status, "it was not made of a flow")

@@ -10,7 +10,7 @@ function anew.reopen_root()
 end
 
 -- A turn that goes no further, because another run takes its place.
-local function supersede(id, turn)
+function anew.supersede(id, turn)
   local reason = {code = 'superseded', at = id, text = 'the session was resumed from an earlier point'}
   turn.id = id
   cancel_below(turn)
@@ -33,7 +33,7 @@ local function end_run(name)
   if r.kind == 'loop' or r.each then
     local id = turn_address('', name, run)
     local turn = load('turns', id)
-    if turn and turn.state ~= 'closed' then supersede(id, turn) end
+    if turn and turn.state ~= 'closed' then anew.supersede(id, turn) end
     if turn then return true end
     if not r.each then return false end
   end

@@ -57,8 +57,7 @@ local function session()
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   -- Whoever remembers the program that it had before it took over another one looks again.
-  if S.program ~= '' and not A.adopts and KEYS[2] ~= GLOBAL .. 'program:' and
-    KEYS[2] ~= GLOBAL .. 'program:' .. S.program then
+  if S.program ~= '' and KEYS[2] ~= GLOBAL .. 'program:' and KEYS[2] ~= GLOBAL .. 'program:' .. S.program then
     error('stale program', 0)
   end
   return S.status ~= ''

@@ -1,6 +1,8 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, after?, as_of?, ended?,
 --    max_iterations? and max_of? (the loop whose ceiling that is; else the outermost),
+--    adopts? (on resume: program, document, routes, signature, source of another program, and afresh: what is not
+--    done runs anew),
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
 --    unclaimed? (only while no step was ever claimed)
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
@@ -104,6 +106,7 @@ function verbs.resume()
   keep_on()
   compare_work()
   owe_children('resume')
+  if A.adopts then adopt(A.adopts) end
   redis.call('HDEL', K.session, 'ended', 'reason')
   A.reason = nil
   to('active')

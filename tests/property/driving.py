@@ -234,40 +234,42 @@ class Drive:
     def delete(self) -> Answer:
         return self.run("delete", {"program": self.program.hash})
 
-    def control(self, verb: str, **more: Any) -> Answer:
-        """Stop, resume, exit or abort, as far as the table of states allows it."""
+    def control(self, verb: str, *, adopts: Program | None = None, **more: Any) -> Answer:
+        """Stop, resume, exit or abort, as far as the table of states allows it.
+
+        A resume may take over another program, which goes on where this one stands.
+        """
         target = TARGETS[verb]
         allowed = [status for status, following in SESSION_NEXT.items() if target in following]
         arguments: dict[str, Any] = {"verb": verb, "from": allowed, "reason": {"code": "user_stop"}}
         if verb == "resume" and self.status == "failed":
-            arguments |= self.again()
-        return self.run("control", arguments | more)
-
-    def adopt(self, program: Program, **more: Any) -> Answer:
-        """Go on by another program, if nothing of this one runs."""
-        arguments = {
-            "program": program.hash, "from": ["stopped", "failed"], "as_of": self.field("updated"),
-            "routes": {p: json.dumps(route) for p, route in self.bench.routes(program).items()},
-            "signature": "", "source": "", "adopts": True,
-        }  # fmt: skip
-        given = arguments | {name: value for name, value in more.items() if value is not None}
-        answer = self.bench.store.run(
-            "adopt", self.ref, program.hash, given, outcome=program.model_dump_json()
-        )
-        self.program = program if answer.word == "adopted" else self.program
+            arguments |= self.again(adopts or self.program)
+        if adopts is not None:
+            arguments |= {"adopts": self._told(adopts), "as_of": self.field("updated")}
+        answer = self.run("control", arguments | more)
+        if adopts is not None and answer.word == "done":
+            self.program = adopts
         return answer
+
+    def _told(self, program: Program) -> dict[str, Any]:
+        routes = self.bench.routes(program)
+        return {
+            "program": program.hash, "document": program.model_dump_json(),
+            "routes": {path: json.dumps(route) for path, route in routes.items()},
+            "signature": "", "source": "", "afresh": self.status == "failed",
+        }  # fmt: skip
 
     def poke(self, address: str) -> Answer:
         """The child of this step has ended."""
         allowed = ["active", "stopping", "exiting", "aborting"]
         return self.run("control", {"verb": "poke", "from": allowed, "address": address})
 
-    def again(self) -> dict[str, Any]:
+    def again(self, program: Program) -> dict[str, Any]:
         """What a failed session runs anew, by what its outermost nodes came to."""
-        done = [node.id for node in self.program.body if self._done(node)]
-        failed = [n.id for n in self.program.body if n.id not in done and self._began(n)]
-        names = decide.dependents(self.program, failed)
-        return {"again": self.bench.anew(self.program, names, done), "ended": self.field("ended")}
+        done = [node.id for node in program.body if self._done(node)]
+        failed = [n.id for n in program.body if n.id not in done and self._began(n)]
+        names = decide.dependents(program, failed)
+        return {"again": self.bench.anew(program, names, done), "ended": self.field("ended")}
 
     def sweep(self, *, depth: int = 0) -> list[str]:
         """Look at everything that is due, until nothing is; the words that were said."""

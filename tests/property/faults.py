@@ -200,6 +200,64 @@ FAULTS = [
         "    if block_of(address) == '' then owner = member(address) end\n",
         "test_what_stands_in_no_loop_holds_its_folder_until_the_session_s_end",
     ),
+    # Another program
+    Fault(
+        "what is not done stays when its program goes",
+        "_adopt",
+        "  if other.afresh then clear() end\n",
+        "",
+        "test_a_question_of_the_old_file_is_asked_no_more",
+    ),
+    Fault(
+        "another program is taken over and forgotten",
+        "_adopt",
+        "  redis.call('HSET', K.session, 'program', other.program)\n",
+        "",
+        "test_a_step_before_the_one_that_stopped_is_the_next_to_run",
+    ),
+    Fault(
+        "the old program goes while others have it",
+        "_adopt",
+        "  if redis.call('SCARD', users .. old) == 0 then redis.call('DEL', ",
+        "  if true then redis.call('DEL', ",
+        "test_the_old_program_stays_for_who_still_has_it",
+    ),
+    Fault(
+        "a program is not known to be used by who took it over",
+        "_adopt",
+        "  redis.call('SADD', users .. other.program, A.session)\n",
+        "",
+        "test_a_step_before_the_one_that_stopped_is_the_next_to_run",
+    ),
+    Fault(
+        "a session goes on by a plan for what it was before",
+        "control",
+        "if A.as_of and A.as_of ~= redis.call('HGET', K.session, 'updated') then",
+        "if false then",
+        "test_a_session_that_moved_on_meanwhile_is_looked_at_again",
+    ),
+    Fault(
+        "who loses a race takes the program over",
+        "control",
+        "local allowed = false\n",
+        "if A.adopts then adopt(A.adopts) end\nlocal allowed = false\n",
+        "test_who_is_aborted_meanwhile_takes_nothing_over",
+    ),
+    Fault(
+        "a resume that finds its budget used up takes the program over",
+        "control",
+        "  local over = spent_before(A.budget or {})\n",
+        "  if A.adopts then adopt(A.adopts) end\n  local over = spent_before(A.budget or {})\n",
+        "test_a_resume_that_would_be_refused_takes_nothing_over",
+    ),
+    Fault(
+        "a resume that is repeated takes the program over twice",
+        "control",
+        "if A.nonce and (' ' .. steered .. ' '):find(' ' .. A.nonce .. ' ', 1, true) then\n",
+        "if A.nonce and (' ' .. steered .. ' '):find(' ' .. A.nonce .. ' ', 1, true) then\n"
+        "  if A.adopts then emit('session.adopted', '') end\n",
+        "test_a_resume_whose_answer_was_lost_is_done_once",
+    ),
     Fault(
         "a folder is shared with strangers",
         "_locks",
@@ -573,7 +631,7 @@ FAULTS = [
     Fault(
         "what runs anew leaves its old run open",
         "_anew",
-        "    if turn and turn.state ~= 'closed' then supersede(id, turn) end\n",
+        "    if turn and turn.state ~= 'closed' then anew.supersede(id, turn) end\n",
         "",
     ),
     Fault(
@@ -765,6 +823,7 @@ FAULTS = [
         "_budget",
         "  if reached and S.status == 'active' then end_spent() end\n",
         "  if reached then end_spent() end\n",
+        "test_a_session_that_is_to_stop_stops_though_its_last_step_used_its_budget_up",
     ),
     Fault(
         "an iteration is begun that the budget does not have",

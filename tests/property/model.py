@@ -325,6 +325,7 @@ class Model:
         allowance: int | None = None,
         budget: Mapping[str, int] | None = None,
         back: Back | None = None,
+        adopts: Program | None = None,
     ) -> str:
         if nonce in self.steered[-8:]:
             return "done"
@@ -338,15 +339,15 @@ class Model:
             if self._is_spent(budget, back):
                 return "refused"
             self.budget |= budget or {}
+            if adopts is not None:
+                self._adopt(adopts)
         self.steered.append(nonce)
         self._steer(verb, by, allowance, back)
         self._end_if_spent()
         return "done"
 
-    def adopt(self, program: Program, budget: Mapping[str, int] | None) -> str:
+    def _adopt(self, program: Program) -> None:
         """It goes on by another program, with what it has done."""
-        if self.status not in ("stopped", "failed") or self._is_spent(budget, None):
-            return "refused"
         for address, block in self.blocks.items():
             block.body = _body_at(program, address)
         for step in self.steps.values():
@@ -356,7 +357,6 @@ class Model:
         for turn in self.turns.values():
             turn.node = program.node(path_of(turn.address)) if turn.address else None
         self._tell("session.adopted", "")
-        return "adopted"
 
     def spawn(self, address: str, name: str) -> None:
         """A step that runs starts a child session."""

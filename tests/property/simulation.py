@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from app.errors import PositionRefused
-from app.fitting import why_unfit
+from app.fitting import goes_on_as_it_stands
 from app.keys import SessionRef
 from app.known import KnownOf
 from app.outcomes import Thread
@@ -256,10 +256,8 @@ class Simulation:
 
     def _is_stale(self, call: Call) -> bool:
         """What was worked out for a session that has changed since: the engine looks again."""
-        back = call.arguments.get("levels") is not None
-        return call.verb == "adopt" or (
-            back and call.arguments["nonce"] not in self.model.steered[-8:]
-        )
+        worked_out = any(call.arguments.get(name) is not None for name in ("levels", "adopts"))
+        return worked_out and call.arguments["nonce"] not in self.model.steered[-8:]
 
     def repeat_stretch(self, choose: Choose) -> None:
         """A settle that went on with a next step comes again."""
@@ -343,6 +341,8 @@ class Simulation:
 
     def adopt(self, choose: Choose) -> None:
         """A session at rest goes on by another program, if that fits what it has done."""
+        if self.model.status not in ("stopped", "failed"):
+            return
         store, ref, old = self.bench.store, self.drive.ref, self.drive.program
         begun = {path_of(address) for address in (*self.model.steps, *self.model.turns)}
         try:
@@ -350,8 +350,11 @@ class Simulation:
         except ValidationError:  # a loop of it would have nothing to do
             return
         turns = store.turns(ref, store.names(ref, "turns"))
-        if new.hash != old.hash and why_unfit(old, new, self.model.steps, turns) is None:
-            self.call("adopt", program=new, budget=choose((None, PLENTY)))
+        if new.hash != old.hash and goes_on_as_it_stands(old, new, self.model.steps, turns):
+            self.call(
+                "control", steer="resume", nonce=self.bench.nonce(), adopts=new,
+                budget=choose((None, PLENTY)),
+            )  # fmt: skip
 
     def bring_to_its_end(self) -> None:
         """Fair workers and sweepers, and no more faults: the session must come to an end.
@@ -421,8 +424,6 @@ class Simulation:
                 answer = drive.control(arguments["steer"], **more)
             case "poke":
                 answer = drive.poke(arguments["address"])
-            case "adopt":
-                answer = drive.adopt(arguments["program"], budget=arguments["budget"])
             case _:
                 text = json.dumps({"word": arguments.get("word"), **_left_in(arguments)})
                 outcome = text if verb in ("settle", "answer") else ""
@@ -454,7 +455,7 @@ class Simulation:
                 )
             case "answer":
                 return model.answer(given["address"], given["fence"], given["word"])
-            case "poke" | "adopt" | "control":
+            case "poke" | "control":
                 return self._foretell_steering(verb, given)
             case _:
                 given.pop("lease_ms")
@@ -465,12 +466,10 @@ class Simulation:
     def _foretell_steering(self, verb: str, given: dict[str, Any]) -> str:
         if verb == "poke":
             return self.model.poke(given["child"])
-        if verb == "adopt":
-            return self.model.adopt(given["program"], given["budget"])
         by = (given["by"], given["fence"]) if "by" in given else None
         return self.model.control(
             given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
-            budget=given.get("budget"), back=_back(given),
+            budget=given.get("budget"), back=_back(given), adopts=given.get("adopts"),
         )  # fmt: skip
 
     def _foretell_claim(self, address: str, nonce: str, answer: Answer) -> str:

@@ -8,15 +8,24 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine
-from app.errors import ControlRefused, FlowDisabled, InvalidDocument, PositionRefused
+from app.engine import Engine, Work
+from app.errors import (
+    AnswerUnwanted,
+    ControlRefused,
+    FlowDisabled,
+    InvalidDocument,
+    PositionRefused,
+)
 from app.keys import SessionRef
 from app.outcomes import Outcome
+from app.records import Answer
 from app.settings import Settings
-from app.store import Store, connect
+from app.store import Store
 from leadhand.documents import Budget
 from leadhand.flow_documents import FlowRun
 from tests.flows import ask, llm, loop
+from tests.property.driving import Bench
+from tests.property.test_fsck import audit
 from tests.property.world import World
 
 STEPS = [llm("a", label="a"), llm("b", label="b"), llm("c", label="c")]
@@ -25,11 +34,11 @@ STEPS = [llm("a", label="a"), llm("b", label="b"), llm("c", label="c")]
 class Flow:
     """A flow of a file that changes, carried out one step at a time."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, bench: Bench, folder: Path) -> None:
         self.file = folder / "x.json"
-        self.world = World(url)
-        settings = Settings(redis_url=url, place="here", secret="s", flows=(folder,))
-        store = Store(connect(url), clock=lambda: self.world.now)
+        self.world = World.of(bench)
+        settings = Settings(redis_url="redis://x", place="here", secret="s", flows=(folder,))
+        store = Store(bench.redis, clock=lambda: self.world.now, read=bench.read)
         self.world.engine = Engine(store, self.world, settings)
         #: A worker that remembers the session as it was.
         self.other = Engine(store, self.world, settings.model_copy(update={"flows": ()}))
@@ -54,26 +63,43 @@ class Flow:
         engine.settle(work, Outcome.model_validate(outcome), take=[], worker="w")
         return list(work.inputs.get("lines", []))  # type: ignore[arg-type]
 
+    def _work(self, address: str) -> Work:
+        answer = self.other.claim(self.ref, address, nonce=f"f{address}", worker="w")
+        assert answer.word == "granted", answer
+        return self.other.work(self.ref, answer.grants[0])
+
+    def fail(self, address: str) -> None:
+        """A step fails, and the flow with it."""
+        bad = Outcome(word="failed", retryable=False)
+        self.other.settle(self._work(address), bad, take=[], worker="w")
+        assert self.world.engine.session(self.ref.id).status == "failed"
+
+    def ask(self, address: str) -> None:
+        """A question is asked."""
+        work = self._work(address)
+        self.other.park(work, on="human", wait_ms=60_000, question=work.inputs["question"])
+
     def stop(self) -> None:
         self.world.engine.control(self.ref.id, "stop")
 
-    def resume(self) -> None:
-        self.world.engine.adopt(self.ref.id)
-        self.world.engine.control(self.ref.id, "resume")
+    def resume(self, after: str | None = None, budget: Budget | None = None) -> None:
+        self.world.engine.resume_as_new(self.ref.id, after=after, budget=budget)
 
     @property
     def live(self) -> list[str]:
         return self.world.engine.store.members(self.ref, "live", 10)
 
     def refused(self) -> str:
-        with pytest.raises(ControlRefused) as error:
-            self.world.engine.adopt(self.ref.id)
-        return str(error.value)
+        try:
+            self.resume()
+        except ControlRefused as error:
+            return str(error)
+        return "it was not refused"
 
 
 @pytest.fixture
-def flow(store_url: str, tmp_path: Path) -> Flow:
-    return Flow(store_url, tmp_path)
+def flow(bench: Bench, tmp_path: Path) -> Flow:
+    return Flow(bench, tmp_path)
 
 
 def test_what_has_not_begun_is_what_the_file_says_now(flow: Flow) -> None:
@@ -101,13 +127,14 @@ def test_without_a_word_it_goes_on_by_what_it_was_started_with(flow: Flow) -> No
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        ([llm("0", label="zero"), *STEPS], "step 'a' has begun, and 'zero' stands in its place"),
-        ([STEPS[0]], "step 'b' has begun, and is no longer there"),
-        ([STEPS[0], loop(llm(), label="b")], "step 'b' has begun, and is of another kind"),
-        ([STEPS[0], {"type": "wait", "seconds": 1, "label": "b"}], "is of another kind"),
+        ([llm("0", label="zero"), *STEPS], "step 'a' is done, and 'zero' stands before it now"),
+        (STEPS[1:], "step 'a' is done, and is no longer there"),
+        ([loop(llm(), label="a")], "step 'a' is done, and is of another kind"),
+        ([{"type": "wait", "seconds": 1, "label": "a"}], "is of another kind"),
+        ([STEPS[1], STEPS[0]], "step 'a' is done, and 'b' stands before it now"),
     ],
 )
-def test_what_has_begun_must_fit(flow: Flow, steps: list[dict[str, Any]], why: str) -> None:
+def test_what_is_done_must_fit(flow: Flow, steps: list[dict[str, Any]], why: str) -> None:
     flow.start(*STEPS)
     flow.do("a")
     flow.stop()
@@ -116,20 +143,232 @@ def test_what_has_begun_must_fit(flow: Flow, steps: list[dict[str, Any]], why: s
     assert flow.world.engine.session(flow.ref.id).status == "stopped"
 
 
-def test_a_resume_that_would_be_refused_takes_nothing_over(flow: Flow) -> None:
+BEFORE = llm("before", label="before")
+
+
+def test_a_step_before_the_one_that_stopped_is_the_next_to_run(
+    bench: Bench, tmp_path: Path
+) -> None:
+    flow = Flow(bench, tmp_path)
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    flow.resume()
+    assert audit(flow.world.engine.fsck).items == []
+    assert flow.live == ["before"]
+    flow.do("before")
+    assert flow.live == ["b~2"]
+    flow.do("b~2")
+    flow.do("c")
+    assert flow.world.engine.session(flow.ref.id).status == "completed"
+    done = [step.address for step in flow.world.engine.steps(flow.ref.id, limit=99).items
+            if step.state == "succeeded"]  # fmt: skip
+    assert set(done) == {"a", "before", "b~2", "c"}
+
+
+def test_a_step_before_the_one_that_failed_is_the_next_to_run(flow: Flow) -> None:
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.fail("b")
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    flow.resume()
+    assert flow.live == ["before"]
+    flow.do("before")
+    assert flow.do("b~2") == ["b"]
+    assert flow.live == ["c"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize(
+    ("steps", "next_one"),
+    [
+        ([STEPS[0]], None),
+        ([STEPS[0], STEPS[2]], "c"),
+        ([STEPS[0], STEPS[2], STEPS[1]], "c"),
+        ([STEPS[0], loop(llm(), label="b")], "b~1[1]/llm1"),
+        ([STEPS[0], {"type": "human", "question": "?", "label": "b"}], "b~2"),
+    ],
+)
+def test_what_is_not_done_may_be_anything_or_be_gone(
+    flow: Flow, failed: bool, steps: list[dict[str, Any]], next_one: str | None
+) -> None:
+    flow.start(*STEPS)
+    flow.do("a")
+    if failed:
+        flow.fail("b")
+    else:
+        flow.stop()
+    flow.write(*steps)
+    flow.resume()
+    status = flow.world.engine.session(flow.ref.id).status
+    assert (flow.live, status) == (([next_one], "active") if next_one else ([], "completed"))
+    assert flow.world.engine.steps(flow.ref.id, limit=99).items
+    assert flow.world.engine.explain(flow.ref.id).status == status
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_step_before_the_one_in_a_loop_is_the_next_in_that_iteration(
+    flow: Flow, failed: bool
+) -> None:
+    body = [llm("a", label="a"), llm("b", label="b"), ask(label="so")]
+    flow.start(loop(*body, label="round"), STEPS[2])
+    for at in ("a", "b"):
+        flow.do(f"round~1[1]/{at}")
+    flow.do("round~1[1]/so", "retry")
+    flow.do("round~1[2]/a")
+    if failed:
+        flow.fail("round~1[2]/b")
+    else:
+        flow.stop()
+    flow.write(loop(body[0], BEFORE, *body[1:], label="round"), STEPS[2])
+    flow.resume()
+    assert flow.live == ["round~2[2]/before"]
+    flow.do("round~2[2]/before")
+    flow.do("round~2[2]/b")
+    flow.do("round~2[2]/so", "accept")
+    assert flow.live == ["c"]
+
+
+def test_a_loop_that_was_entered_stays_where_it_was(flow: Flow) -> None:
+    turn = loop(llm("a", label="a"), ask(label="so"), label="round")
+    flow.start(STEPS[1], turn)
+    flow.do("b")
+    flow.do("round~1[1]/a")
+    flow.stop()
+    flow.write(STEPS[1], BEFORE, turn)
+    assert "loop 'round' was entered, and 'before' stands before it now" in flow.refused()
+    flow.write(STEPS[1], llm("a", label="round"))
+    assert "loop 'round' was entered, and is of another kind now" in flow.refused()
+
+
+def test_a_loop_in_which_nothing_is_done_may_be_moved(flow: Flow) -> None:
+    turn = loop(llm("a", label="a"), ask(label="so"), label="round")
+    flow.start(STEPS[1], turn)
+    flow.do("b")
+    flow.stop()
+    flow.write(STEPS[1], BEFORE, turn)
+    flow.resume()
+    flow.do("before")
+    assert flow.live == ["round~2[1]/a"]
+
+
+def test_what_comes_after_a_named_point_need_not_fit(flow: Flow) -> None:
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.do("b")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    assert "step 'b' is done, and 'before' stands before it now" in flow.refused()
+    flow.resume(after="a")
+    flow.do("before")
+    assert flow.live == ["b~2"]
+
+
+def test_a_question_of_the_old_file_is_asked_no_more(bench: Bench, tmp_path: Path) -> None:
+    flow = Flow(bench, tmp_path)
+    question = {"type": "human", "question": "well?", "label": "b"}
+    flow.start(STEPS[0], question)
+    flow.do("a")
+    flow.ask("b")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE)
+    flow.resume()
+    assert flow.live == ["before"]
+    with pytest.raises(AnswerUnwanted):
+        flow.world.engine.give(flow.ref.id, "late", address="b")
+
+
+def test_a_resume_whose_answer_was_lost_is_done_once(bench: Bench, tmp_path: Path) -> None:
+    flow = Flow(bench, tmp_path)
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    store = flow.world.engine.store
+    answers: list[Answer] = []
+
+    def twice(verb: Any, *given: Any, **more: Any) -> Answer:
+        if verb == "control":
+            answers.append(run(verb, *given, **more))
+        return run(verb, *given, **more)
+
+    run, store.run = store.run, twice  # type: ignore[method-assign]
+    flow.resume()
+    store.run = run  # type: ignore[method-assign]
+    assert {answer.word for answer in answers} == {"done"}
+    assert flow.live == ["before"]
+    events = [event.type for event in flow.world.engine.events(flow.ref.id, limit=999)]
+    assert events.count("session.adopted") == 1
+
+
+@pytest.mark.parametrize("verb", ["abort", "resume"])
+def test_who_loses_a_race_takes_nothing_over(bench: Bench, tmp_path: Path, verb: Any) -> None:
+    """The session is steered by somebody else between the look at it and the call."""
+    lost_a_race(bench, tmp_path, verb)
+
+
+def test_who_is_aborted_meanwhile_takes_nothing_over(bench: Bench, tmp_path: Path) -> None:
+    lost_a_race(bench, tmp_path, "abort")
+
+
+def lost_a_race(bench: Bench, folder: Path, verb: Any) -> None:
+    flow = Flow(bench, folder)
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    store = flow.world.engine.store
+    program = store.fields(flow.ref)["program"]
+
+    def late(*given: Any, **more: Any) -> Answer:
+        store.run = run  # type: ignore[method-assign]
+        flow.other.control(flow.ref.id, verb)
+        return run(*given, **more)
+
+    run, store.run = store.run, late  # type: ignore[method-assign]
+    assert "only a stopped or failed session can be resumed" in flow.refused()
+    assert store.fields(flow.ref)["program"] == program
+    assert store.program(program) is not None
+    assert flow.live == ([] if verb == "abort" else ["b"])
+    assert audit(flow.world.engine.fsck).items == []
+
+
+def test_a_session_that_moved_on_meanwhile_is_looked_at_again(bench: Bench, tmp_path: Path) -> None:
+    """It was resumed, did a step, and was stopped again between the look at it and the call."""
+    flow = Flow(bench, tmp_path)
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    store = flow.world.engine.store
+
+    def late(*given: Any, **more: Any) -> Answer:
+        store.run = run  # type: ignore[method-assign]
+        flow.world.now += 1
+        flow.other.control(flow.ref.id, "resume")
+        flow.do("b")
+        flow.other.control(flow.ref.id, "stop")
+        return run(*given, **more)
+
+    run, store.run = store.run, late  # type: ignore[method-assign]
+    assert "step 'b' is done, and 'before' stands before it now" in flow.refused()
+
+
+def test_a_resume_that_would_be_refused_takes_nothing_over(bench: Bench, tmp_path: Path) -> None:
+    flow = Flow(bench, tmp_path)
     flow.start(*STEPS, budget={"steps": 1})
     flow.do("a")
     assert flow.world.engine.session(flow.ref.id).status == "failed"
     flow.write(*STEPS, llm("d", label="d"), budget={"steps": 1})
     before = flow.world.engine.store.fields(flow.ref)
     with pytest.raises(ControlRefused, match="budget"):
-        flow.world.engine.adopt(flow.ref.id)
+        flow.resume()
     raised = Budget(steps=9)
     with pytest.raises(PositionRefused):
-        flow.world.engine.adopt(flow.ref.id, after="nowhere", budget=raised)
+        flow.resume(after="nowhere", budget=raised)
     assert flow.world.engine.store.fields(flow.ref) == before
-    flow.world.engine.adopt(flow.ref.id, after="a", budget=raised)
-    flow.world.engine.control(flow.ref.id, "resume", after="a", budget=raised)
+    flow.resume(after="a", budget=raised)
     assert flow.do("b~2") == ["b"]
 
 
@@ -150,16 +389,16 @@ def test_a_loop_under_way_must_still_be_there(flow: Flow) -> None:
     flow.start(turn)
     flow.do("round~1[1]/a")
     flow.do("round~1[1]/so", "retry")
+    flow.do("round~1[2]/a")
     flow.stop()
     flow.write(loop(llm("z", label="z"), ask(label="so"), label="round"))
-    assert "step 'round/a' has begun, and 'z'" in flow.refused()
+    assert "step 'round/a' is done, and is no longer there" in flow.refused()
     flow.write(
         loop(llm("new a", label="a"), llm("more", label="more"), ask(label="so"), label="round")
     )
     flow.resume()
-    assert flow.do("round~1[2]/a") == ["new a"]
-    assert flow.do("round~1[2]/more") == ["more"]
-    flow.do("round~1[2]/so", "accept")
+    assert flow.do("round~2[2]/more") == ["more"]
+    flow.do("round~2[2]/so", "accept")
     assert flow.world.engine.session(flow.ref.id).status == "completed"
 
 
@@ -169,10 +408,30 @@ def test_only_what_rests_and_has_a_file_can_go_on_by_it(flow: Flow) -> None:
     flow.stop()
     flow.file.write_text("{")
     with pytest.raises(FlowDisabled):
-        flow.world.engine.adopt(flow.ref.id)
+        flow.resume()
     flow.write(llm("${inputs.what}", label="a"), inputs={"what": None})
     with pytest.raises(InvalidDocument, match="what"):
-        flow.world.engine.adopt(flow.ref.id)
+        flow.resume()
+
+
+def test_the_old_program_stays_for_who_still_has_it(bench: Bench, tmp_path: Path) -> None:
+    flow = Flow(bench, tmp_path)
+    flow.start(*STEPS)
+    flow.stop()
+    first = flow.ref
+    flow.start(*STEPS)
+    flow.do("a")
+    flow.stop()
+    old = flow.world.engine.store.fields(flow.ref)["program"]
+    flow.write(STEPS[0], BEFORE, *STEPS[1:])
+    flow.resume()
+    new = flow.world.engine.store.fields(flow.ref)["program"]
+    assert flow.world.engine.store.program(old) is not None
+    for ref, program in ((first, old), (flow.ref, new)):
+        flow.world.engine.control(ref.id, "abort")
+        flow.world.engine.delete(ref.id)
+        assert flow.world.engine.store.program(program) is None
+    assert audit(flow.world.engine.fsck).items == []
 
 
 def test_the_old_program_goes_with_the_last_session_that_has_it(flow: Flow) -> None:

@@ -1194,7 +1194,7 @@ def test_failed_for_each_is_resumed_with_the_width_it_had(bench: Bench):
 def test_resume_of_another_end_than_the_one_that_was_read_is_refused(bench: Bench):
     drive = bench.start(program(step("a")))
     drive.do("a", "failed")
-    stale = drive.again()
+    stale = drive.again(drive.program)
     drive.control("resume")
     bench.tick(1)
     drive.do("a~2", "failed")
@@ -1380,3 +1380,12 @@ def test_a_stop_that_is_repeated_late_does_not_undo_a_resume(bench: Bench):
     assert drive.control("resume", nonce="another's").word == "done"
     assert drive.control("stop", nonce="mine").word == "done"  # its reply was lost
     assert drive.status == "active"
+
+
+def test_a_session_that_is_to_stop_stops_though_its_last_step_used_its_budget_up(bench: Bench):
+    drive = bench.start(program(step("a"), step("b")), budget={"steps": 1})
+    grant = drive.take("a")
+    drive.control("stop")
+    drive.settle(grant)
+    assert drive.status == "stopped"
+    assert drive.ready() == ["b"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from app import decide
 from app.store import connect
 from tests.property import (
+    test_adopting,
     test_decisions,
     test_engine_programs,
     test_locks,
@@ -26,8 +29,8 @@ from tests.property.walking import walk
 WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
-    test_engine_programs, test_decisions, test_locks, test_rewinding, test_shared_folders,
-    test_turns_and_children,
+    test_adopting, test_engine_programs, test_decisions, test_locks, test_rewinding,
+    test_shared_folders, test_turns_and_children,
 )  # fmt: skip
 
 
@@ -44,18 +47,22 @@ def by_walking(bench: Bench) -> Iterator[Callable[[], Any]]:
     return (partial(walk, bench, seed) for seed in range(WALKS))
 
 
-def by_program(bench: Bench, test: str) -> Iterator[Callable[[], Any]]:
+def by_program(bench: Bench, test: str, folder: Path) -> Iterator[Callable[[], Any]]:
     named = next(getattr(module, test) for module in BY_HAND if hasattr(module, test))
-    yield partial(named, bench)
+    yield (
+        partial(named, bench, folder)
+        if "tmp_path" in signature(named).parameters
+        else partial(named, bench)
+    )
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_planted_fault_is_noticed(fault: Fault, redis_url: str):
+def test_planted_fault_is_noticed(fault: Fault, redis_url: str, tmp_path: Path):
     bench = planted(fault, redis_url)
     by_hand = fault.found_by != "walk"
-    tries = by_program(bench, fault.found_by) if by_hand else by_walking(bench)
+    tries = by_program(bench, fault.found_by, tmp_path) if by_hand else by_walking(bench)
     assert noticed(tries), f"it survived: {fault.name}"
 
 
