@@ -26,6 +26,9 @@ from leadhand.flow_structure import INPUT_REFERENCE, Fault, faults
 #: Where steps stand in lists.
 _LISTS = ("steps", "then", "else")
 
+#: How often more is put aside before nothing is left to look at.
+_ROUNDS = 5
+
 Path = tuple[int | str, ...]
 
 
@@ -39,7 +42,8 @@ class Found(NamedTuple):
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
     """What is wrong with the fields, then with how the steps fit together."""
     found, here = list[tuple[str, str]](), given
-    for whole_steps in (False, True, True):
+    # What is put aside may have hidden what is wrong within it.
+    for whole_steps in (False, *[True] * _ROUNDS):
         try:
             flow = model.model_validate(here, context=ANY_STRUCTURE)
         except ValidationError as error:

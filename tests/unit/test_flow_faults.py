@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from leadhand.flow_check import faults_in_file
 from leadhand.flow_documents import FlowDefinition, FlowDocument
@@ -77,9 +83,64 @@ def test_flows_that_are_brought_along_are_looked_at_too() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [[], None, "x", {"steps": {}}, {"steps": [1, None, []]}, {}])
-def test_what_is_no_flow_at_all_is_told_too(given: Any) -> None:
-    assert all_faults(FlowDefinition, given).faults
+WHOLE: dict[str, Any] = {
+    "inputs": {"a": "x"}, "agents": {"*": "c"}, "budget": {"steps": 4},
+    "flows": {"inner": {"steps": [llm(), loop(ask())]}},
+    "commands": {"c": [{"role": "user", "content": ["x"]}]},
+    "steps": [
+        llm("${inputs.a}", label="w"), {"type": "startLoop"}, llm("${steps.w}"), ask(),
+        {"type": "endLoop"},
+        loop(loop(ask(), {"type": "if", "command": "true", "then": [llm()], "else": [llm()]})),
+        {"type": "tool", "tool": "echo", "arguments": {"a": [1, {"b": "${steps.w}"}]}},
+        {"type": "check", "checker": "pytest"}, {"type": "subflow", "flowNames": ["inner"]},
+        {"type": "human", "question": "q"}, {"type": "wait", "seconds": 3},
+    ],
+}  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands that could be something else."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inside:
+        yield (*path, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+
+
+JUNK: st.SearchStrategy[Any] = st.sampled_from([
+    None, True, -1, "", "x", [], {}, [{}], {"type": "startLoop"}, {"type": "endLoop"},
+    {"type": "break"}, "${steps.q}", "${inputs.q}", [llm(surprise=1)],
+])  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from([*places(WHOLE)]), JUNK, st.booleans()), max_size=5))
+def test_whatever_is_wrong_something_is_told_and_nothing_is_where_nothing_is(
+    changes: list[tuple[tuple[Any, ...], Any, bool]],
+) -> None:
+    flow = copy.deepcopy(WHOLE)
+    for path, value, stays in changes:
+        here: Any = flow
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            for part in path[:-1]:
+                here = here[part]
+            here[path[-1]] = copy.deepcopy(value)
+            if not stays:
+                del here[path[-1]]
+    before = copy.deepcopy(flow)
+    told = all_faults(FlowDocument, flow)
+    assert flow == before
+    try:
+        FlowDocument.model_validate(flow)
+    except ValidationError:
+        assert told.faults
+    else:
+        assert not told.faults
+    assert told.flow is not None
+
+
+@pytest.mark.parametrize("flow", [[], None, "x", {"steps": {}}, {"steps": [1, None, []]}, {}])
+def test_what_is_no_flow_at_all_is_told_too(flow: Any) -> None:
+    assert all_faults(FlowDefinition, flow).faults
 
 
 def test_a_file_is_checked_with_those_beside_it(tmp_path: Path) -> None:
