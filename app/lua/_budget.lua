@@ -17,6 +17,20 @@ local function used(name)
   return tonumber(redis.call('HGET', K.session, name) or 0)
 end
 
+-- What one iteration used goes behind its entry, as JSON that nothing else has touched.
+local function used_by(turn)
+  local text = turn.cost_micros and string.format(',"cost_usd":%.6f', turn.cost_micros / 1000000) or ''
+  if not (turn.tokens_in or turn.tokens_out) then return text .. '}' end
+  return text .. string.format(',"input_tokens":%d,"output_tokens":%d}',
+    turn.tokens_in or 0, turn.tokens_out or 0)
+end
+
+-- What still ran when a turn ended is added to the entry of its last iteration, as it tells of it.
+local function amend(entry, turn)
+  local text = redis.call('LINDEX', K.ledger, entry.at)
+  redis.call('LSET', K.ledger, entry.at, text:sub(1, entry.length) .. used_by(turn))
+end
+
 -- A session's counter, and the same of each turn around the address.
 local function tally(address, name, by)
   local total = count(name, by)
@@ -24,6 +38,7 @@ local function tally(address, name, by)
     local turn = around.id ~= '' and load('turns', around.id)
     if turn then
       turn[name] = (turn[name] or 0) + (by or 1)
+      if turn.entry then amend(turn.entry, turn) end
       save('turns', around.id)
     end
   end
@@ -77,16 +92,6 @@ local function use_of_child(child, address)
     if more[name] > 0 then redis.call('HSET', base, 'told_' .. name, told[1]) end
   end
   use(address, step, more)
-end
-
--- What one iteration used goes behind its entry, as JSON that nothing else has touched.
-local function with_usage(entry, turn)
-  local cost, tokens_in, tokens_out = turn.cost_micros, turn.tokens_in, turn.tokens_out
-  turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil
-  if cost then entry = entry:sub(1, -2) .. string.format(',"cost_usd":%.6f}', cost / 1000000) end
-  if not (tokens_in or tokens_out) then return entry end
-  return entry:sub(1, -2) .. string.format(',"input_tokens":%d,"output_tokens":%d}',
-    tokens_in or 0, tokens_out or 0)
 end
 
 local SAID = {steps = '%d of %d steps', iterations = '%d of %d iterations', tokens = '%d of %d tokens',

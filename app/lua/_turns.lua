@@ -106,7 +106,13 @@ local function record_iteration(id, iteration, verdict, reason)
     entry = cjson.encode({loop = path_of(id), run = tonumber(id:match('~(%d+)$')),
       iteration = iteration, verdict = verdict, reason = reason, ended_ms = now})
   end
-  redis.call('RPUSH', K.ledger, with_usage(entry, load('turns', id)))
+  local turn, told = load('turns', id), entry:sub(1, -2)
+  local length = redis.call('RPUSH', K.ledger, told .. used_by(turn))
+  if verdict == 'retry' then
+    turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil
+  else   -- the last of its turn: what runs still is counted there too
+    turn.entry = {at = length - 1, length = #told}
+  end
   save('turns', id)
   count('iterations')
 end

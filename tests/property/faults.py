@@ -709,8 +709,8 @@ FAULTS = [
     Fault(
         "an iteration is not written",
         "_turns",
-        "  redis.call('RPUSH', K.ledger, with_usage(entry, load('turns', id)))\n",
-        "",
+        "redis.call('RPUSH', K.ledger, told .. used_by(turn))",
+        "redis.call('LLEN', K.ledger) + 1",
     ),
     Fault(
         "an iteration that ends early is not written",
@@ -807,9 +807,15 @@ FAULTS = [
         "",
     ),
     Fault(
-        "an iteration is charged with the one before",
+        "what still ran when its loop ended is missing in the ledger",
         "_budget",
-        "  turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil\n",
+        "      if turn.entry then amend(turn.entry, turn) end\n",
+        "",
+    ),
+    Fault(
+        "an iteration is charged with the one before",
+        "_turns",
+        "    turn.cost_micros, turn.tokens_in, turn.tokens_out = nil, nil, nil\n",
         "",
     ),
     Fault(

@@ -80,8 +80,10 @@ class Turn:
     inner: Block | None = None
     arrived: int = 0
     width: int = 0
-    #: What its open iteration cost.
+    #: What its open iteration cost, or the last one did.
     cost: int = 0
+    #: Where its last iteration stands in the ledger.
+    entry: tuple[str, int, str, int] | None = None
     #: What its last iteration came to, and how many in a row came to that.
     signature: str | None = None
     same: int = 0
@@ -829,8 +831,12 @@ class Model:
 
     def _write(self, turn: Turn, verdict: str) -> None:
         if turn.loop:
-            self.ledger[turn.address, turn.iteration, verdict, turn.cost] += 1
-            turn.cost = 0
+            entry = (turn.address, turn.iteration, verdict, turn.cost)
+            self.ledger[entry] += 1
+            if verdict == "retry":
+                turn.cost = 0
+            else:
+                turn.entry = entry
             self.counters["iterations"] += 1
             self.used["iterations"] += 1
 
@@ -856,6 +862,10 @@ class Model:
         self._note("cost_micros", micros)
         for turn in step.block.turns():
             turn.cost += micros
+            if turn.entry is not None:  # it ended while this attempt was running
+                self.ledger[turn.entry] -= 1
+                turn.entry = (*turn.entry[:3], turn.cost)
+                self.ledger[turn.entry] += 1
 
     def _note(self, name: str, more: int) -> None:
         """So much more is used; what reaches its limit ends the session if nothing else does."""

@@ -64,7 +64,7 @@ class Simulation:
         self.fences: list[tuple[str, int]] = []
         self._told: Counter[tuple[str, str]] = Counter()
         self._written: Counter[tuple[str, int, str, int]] = Counter()
-        self._event, self._line = "-", 0
+        self._event = "-"
         self.grace_until, self.run_ids = 0, 1
         self.went_back = 0
         #: Children that have ended, of which their parent is yet to hear.
@@ -546,7 +546,7 @@ class Simulation:
             pipe.zrange(key(part), 0, -1)
         pipe.zrange(store.keys.everywhere("leases"), 0, -1, withscores=True)
         pipe.zrange(store.keys.everywhere("ready"), 0, -1, withscores=True)
-        pipe.lrange(key("ledger"), self._line, -1)
+        pipe.lrange(key("ledger"), 0, -1)
         pipe.xrange(key("events"), self._event)
         pipe.zrange(store.keys.everywhere("errands"), 0, -1)
         names = (
@@ -605,8 +605,8 @@ class Simulation:
             self._event = f"({id_}"
             self._told[fields["t"], fields["a"]] += 1
         assert self._told == self.model.events
+        self._written.clear()
         for line in map(json.loads, seen["ledger"]):
-            self._line += 1
             cost = round(line.get("cost_usd", 0) * 1_000_000)
             name = f"{line['loop']}~{line['run']}"
             self._written[name, line["iteration"], line["verdict"], cost] += 1

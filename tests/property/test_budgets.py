@@ -58,6 +58,20 @@ def test_an_iteration_without_cost_says_none(world: World) -> None:
     assert (entry.cost_usd, entry.input_tokens) == (None, 0)
 
 
+def test_what_still_ran_when_its_loop_ended_is_in_the_ledger(world: World) -> None:
+    ref = begun(world)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"), paid(0.1))
+    check = world.grant(ref, "loop~1[1]/check")
+    world.engine.control(ref.id, "exit", reason="enough")
+    (entry,) = world.engine.ledger(ref.id).items
+    assert (entry.verdict, entry.cost_usd) == ("exit", 0.1)
+    world.settle(ref, check, paid(0.02))
+    (amended,) = world.engine.ledger(ref.id).items
+    told = {"cost_usd": 0.12, "input_tokens": 20, "output_tokens": 4}
+    assert amended == entry.model_copy(update=told)
+    assert world.engine.session(ref.id).counters.cost_usd == 0.12
+
+
 def test_a_cost_cap_ends_a_running_attempt_by_its_next_heartbeat(world: World) -> None:
     ref = begun(world, cost_usd=0.5)
     doer = world.grant(ref, "loop~1[1]/do")
