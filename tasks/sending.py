@@ -97,7 +97,7 @@ class Post:
             if lists is None:
                 return False
             commands = [part for letter in letters for part in self._commands(lists, letter, told)]
-            with _connected(lists.pool) as connection:
+            with connected(lists.pool) as connection:
                 connection.send_packed_command(connection.pack_commands(commands))
                 for _ in commands:
                     connection.read_response()
@@ -164,7 +164,8 @@ def post_of(celery: Celery) -> Post:
 
 
 @contextmanager
-def _connected(pool: Any) -> Iterator[Any]:
+def connected(pool: Any) -> Iterator[Any]:
+    """A kept connection of kombu's kind, which is cut where something goes wrong."""
     connection = pool.get_connection()
     try:
         yield connection

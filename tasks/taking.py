@@ -21,14 +21,16 @@ from celery.signals import task_postrun, task_prerun
 
 from tasks.celery_app import PRIORITIES
 from tasks.messages import Message, read
+from tasks.sending import connected
 from tasks.steps import BOUND
 
 log = logging.getLogger(__name__)
 
 #: Nothing more is taken so many seconds after the beginning of Celery's message.
 TAKING_S = 1.0
-#: Events are sent when so many seconds have gone by, or 24 of them have come together.
+#: Events are sent when so many seconds have gone by, or so many of them have come together.
 TELL_S = 0.1
+TELL_AT_ONCE = 100
 #: The kind of event that is sent in batches.
 _TASKS = "task"
 
@@ -46,12 +48,15 @@ class Taking:
     ) -> None:
         self._celery = celery
         self._queues = deque(queues)
+        #: The command that takes a message, by the queue that has its turn to be the first.
+        self._take: dict[str, Any] = {}
         self._hostname = hostname
         self._draining = draining
         self._begun = 0.0
         self._told = 0.0
         self._possible = True
         self._channel: Any = None
+        self._pool: Any = None
         self._events: Any = None
 
     def begin(self) -> None:
@@ -75,8 +80,11 @@ class Taking:
     def let_go(self) -> None:
         """End its connection; the next message makes a new one."""
         channel, self._channel, self._events = self._channel, None, None
+        pool, self._pool = self._pool, None
         with suppress(Exception):
             channel.connection.client.collect()
+        with suppress(Exception):
+            pool.disconnect()
 
     def _before(self, **_: object) -> None:
         self._begun = time.monotonic()
@@ -95,9 +103,10 @@ class Taking:
         if channel is None:
             return None
         self._queues.rotate(-1)  # each of them has its turn to be the first
-        keys = [channel._q_for_pri(queue, pri) for pri in PRIORITIES for queue in self._queues]
         try:
-            found = channel.client.execute_command("LMPOP", len(keys), *keys, "RIGHT")
+            with connected(self._pool) as connection:
+                connection.send_packed_command(self._packed(channel, connection))
+                found = connection.read_response()
         except channel.ResponseError as error:
             log.info("messages are left to Celery", extra={"why": str(error)})
             self._possible = False  # Redis before 7
@@ -109,6 +118,13 @@ class Taking:
         if message is None:
             channel.client.rpush(key, raw)
         return message
+
+    def _packed(self, channel: Any, connection: Any) -> Any:
+        first = self._queues[0]
+        if first not in self._take:
+            keys = [channel._q_for_pri(queue, pri) for pri in PRIORITIES for queue in self._queues]
+            self._take[first] = connection.pack_command("LMPOP", len(keys), *keys, "RIGHT")
+        return self._take[first]
 
     def _carry_out(self, message: Message) -> None:
         assert BOUND.carry is not None
@@ -138,9 +154,13 @@ class Taking:
             connection = self._celery.connection_for_write()
             self._channel = connection.default_channel
             self._possible = hasattr(self._channel, "_q_for_pri")
+            self._pool = self._channel._get_pool() if self._possible else None
             if self._celery.conf.worker_send_task_events:
                 self._events = self._celery.events.Dispatcher(
-                    connection, hostname=self._hostname, buffer_group=frozenset({_TASKS})
+                    connection,
+                    hostname=self._hostname,
+                    buffer_group=frozenset({_TASKS}),
+                    buffer_limit=TELL_AT_ONCE,
                 )
         return self._channel if self._possible else None
 

@@ -13,7 +13,7 @@ from celery.worker.consumer import Consumer
 #: Seconds that an event may wait for others, and how many are sent at once in any case: Celery
 #: would send 24, which a busy worker has every hundredth of a second.
 WAIT_S = 0.1
-MOST = 200
+MOST = 100
 
 
 class BatchingConsumer(Consumer):
