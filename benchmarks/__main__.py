@@ -68,15 +68,18 @@ def _workloads(sides: Sequence[Side], meter: Meter, only: Sequence[str], rounds:
 
 
 def _many(sides: Sequence[Side], meter: Meter) -> None:
-    ours: dict[int, Sample] = {}
-    for work in MANY.values():
-        found = defaultdict[str, list[Sample]](list)
+    """The smallest again after each larger one: a machine's own pace changes within minutes."""
+    small, *larger = MANY.values()
+    found: dict[int, dict[str, list[Sample]]] = {
+        work.sessions: defaultdict(list) for work in MANY.values()
+    }
+    for work in (small, *(one for large in larger for one in (large, small, small))):
         for side in sides:
             if side.name != "celery" or work.sessions <= _PLAIN_UP_TO:
-                found[side.name].append(measured(side, work, meter))
-        ours[work.sessions] = found["leadhand"][0]
-        print(report.table(work, found), flush=True)
-    print(report.many(ours))
+                found[work.sessions][side.name].append(measured(side, work, meter))
+    for work in MANY.values():
+        print(report.table(work, found[work.sessions]), flush=True)
+    print(report.many(found))
 
 
 def _processes(ours: Ours, celery: Plain, folder: Path, url: str) -> None:
