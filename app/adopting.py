@@ -15,7 +15,7 @@ from app.keys import SessionRef
 from app.known import KnownOf
 from app.program import Program
 from app.registry import Registry
-from app.rewinding import Rewind, gone_on, rewound
+from app.rewinding import Rewind, address_named, gone_on, rewound
 from app.states import SessionStatus
 from app.steering import Seen, Steering
 from app.store import Store
@@ -96,6 +96,8 @@ class Adopting:
             "afresh": afresh,
         }
         told: dict[str, JsonValue] = {"as_of": fields["updated"], "adopts": adopts}
+        if after is not None:
+            told["after"] = address_named(program, after, KnownOf(self._store, ref))
         return told | (rewind._asdict() if rewind is not None else {})
 
     def _stands(self, ref: SessionRef, fields: dict[str, str], program: Program) -> bool:

@@ -285,6 +285,7 @@ class Reader:
             created_at=iso(int(fields["created"])),
             updated_at=iso(int(fields["updated"])),
             ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
+            resumed_after=fields.get("after"),
             counters=counters(fields),
             budget=budget_lines(fields, self._store.now_ms()),
             progress=self._progress(ref, program, fields) if program else Progress(),

@@ -29,7 +29,7 @@ from app.program import Action, Loop, Node, Program, Step, before, needs_of, pat
 from app.reasons import ReasonCode
 from app.speaking import Kept, threads_at
 
-__all__ = ["Rewind", "gone_on", "rewound"]
+__all__ = ["Rewind", "address_named", "gone_on", "rewound"]
 
 #: In the place of a node: all that is done in the block counts.
 _AS_IT_STANDS = ""
@@ -44,8 +44,11 @@ class Rewind(NamedTuple):
     levels: list[JsonValue]
     #: Where each conversation goes on; None leaves them as they are.
     threads: dict[str, str] | None
-    #: The address of what was named.
-    after: str | None = None
+
+
+def address_named(program: Program, said: str, known: Known) -> str:
+    """The address of the point that somebody named. Raises PositionRefused."""
+    return address_of(program, known, position_of(program, said, known))
 
 
 def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
@@ -55,8 +58,7 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     point where the session never was, or that nothing can follow.
     """
     look = _Look(program, known, said)
-    named = position_of(program, said, known)
-    point = look.settled(named)
+    point = look.settled(position_of(program, said, known))
     if not failed and look.stands_at(point):
         return None
     anew = look.anew(point)
@@ -65,12 +67,7 @@ def rewound(program: Program, said: str, known: Known, *, failed: bool) -> Rewin
     run = {node.id for node in program.body} - done if failed else anew
     beside = {node.id for node in program.body} - run
     threads = threads_at(program, known, look.all_kept(point, beside))
-    return Rewind(
-        _joins(program.body, run, done),
-        look.levels(point),
-        threads,
-        address_of(program, known, named),
-    )
+    return Rewind(_joins(program.body, run, done), look.levels(point), threads)
 
 
 def gone_on(program: Program, known: Known) -> Rewind:

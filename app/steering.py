@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from app import decide
 from app.admission import check_roots, other_home
 from app.capabilities import Caller
+from app.ceilings import opened_at_once, under_way
 from app.errors import (
     ControlRefused,
     InvalidDocument,
@@ -27,12 +28,12 @@ from app.keys import SessionRef
 from app.known import KnownOf
 from app.pictures import BUDGETS
 from app.positions import FIELD
-from app.program import agents_of, path_of
+from app.program import Program, agents_of, path_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
 from app.records import Answer
 from app.registry import Registry
-from app.rewinding import gone_on, rewound
+from app.rewinding import address_named, gone_on, rewound
 from app.states import ENDED, SESSION_NEXT, SessionStatus
 from app.store import Store
 from app.tools_here import tools_in
@@ -68,6 +69,11 @@ _TARGET = {
     "exit": SessionStatus.EXITING,
     "abort": SessionStatus.ABORTING,
 }
+
+
+#: Open loops that are looked at where a ceiling is named.
+MANY = 1000
+_NO_LOOP = "no loop is under way or opened by this resume; leave it out"
 
 
 class Seen(NamedTuple):
@@ -166,9 +172,39 @@ class Steering:
         self, ref: SessionRef, look: Plan, arguments: dict[str, JsonValue], after: str | None
     ) -> Answer:
         anew = look(ref, after)
-        if after is not None:
-            _check_ceiling(after, arguments.get("max_of"), anew.get("levels"))
+        if arguments.get("max_iterations") is not None:
+            anew = self._with_ceiling(ref, arguments, anew, after)
         return self._transitions.run("control", ref, {**arguments, **anew})
+
+    def _with_ceiling(
+        self,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        anew: dict[str, JsonValue],
+        after: str | None,
+    ) -> dict[str, JsonValue]:
+        """The same, where the ceiling that is named takes effect.
+
+        Raises PositionRefused where it would with another point, InvalidDocument where nothing
+        has such a ceiling.
+        """
+        fields = self._store.fields(ref)
+        again, levels, most = anew.get("again"), anew.get("levels"), arguments["max_iterations"]
+        if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
+            return anew  # the script says so
+        if not isinstance(again, list):
+            loops = under_way(self._store.turns(ref, self._store.members(ref, "open", MANY)))
+            _check_under_way(loops, most)
+            return {"as_of": fields["updated"], **anew}
+        adopts = anew.get("adopts")
+        program = (
+            Program.model_validate_json(str(adopts["document"]))
+            if isinstance(adopts, dict)
+            else self._registry.program(fields["program"])
+        )
+        opened = opened_at_once(program, again, levels if isinstance(levels, list) else [])
+        _check_ceiling(after, arguments.get("max_of"), opened, most)
+        return anew
 
     def _reached(self, ref: SessionRef) -> str | None:
         """The path of the loop for whose ceiling a session failed."""
@@ -335,8 +371,11 @@ class Steering:
             return {}
         program = self._registry.program(fields["program"])
         failed = fields["status"] == SessionStatus.FAILED
-        found = rewound(program, after, KnownOf(self._store, ref), failed=failed)
-        seen: dict[str, JsonValue] = {"as_of": fields["updated"]}
+        known = KnownOf(self._store, ref)
+        found = rewound(program, after, known, failed=failed)
+        seen: dict[str, JsonValue] = {
+            "as_of": fields["updated"], "after": address_named(program, after, known),
+        }  # fmt: skip
         return seen | (found._asdict() if found else {})
 
     def _anew(self, ref: SessionRef, verb: Control) -> dict[str, JsonValue]:
@@ -354,13 +393,27 @@ class Steering:
         return {"again": again, "ended": fields["ended"]}
 
 
-def _check_ceiling(after: str, loop: JsonValue, levels: JsonValue) -> None:
-    """Raises PositionRefused where the loop whose ceiling is raised is not opened there."""
-    if not isinstance(loop, str) or "/" not in loop or not isinstance(levels, list):
-        return
-    if loop not in [path_of(str(level["run"])) for level in levels if isinstance(level, dict)]:
-        way = f"max_iterations is for loop {loop!r}, which reached its ceiling"
-        raise PositionRefused(FIELD, after, f"{way}; leave `after` out, or name a point in it")
+def _check_ceiling(after: str | None, loop: JsonValue, opened: set[str], most: JsonValue) -> None:
+    """Raises PositionRefused, InvalidDocument where the loop that is meant is not opened."""
+    if isinstance(loop, str):
+        way = f"it is for loop {loop!r}, which reached its ceiling"
+        if loop not in opened and after is not None:
+            ways = "leave `after` out, or name a point in it"
+            raise PositionRefused(FIELD, after, f"max_iterations: {way}; {ways}")
+        if loop not in opened:
+            raise InvalidDocument("max_iterations", most, f"{way} and is not opened by this")
+    elif not any("/" not in path for path in opened):
+        raise InvalidDocument("max_iterations", most, _NO_LOOP)
+
+
+def _check_under_way(loops: Mapping[str, int], most: JsonValue) -> None:
+    """Raises InvalidDocument where no loop is under way, or one is further than that."""
+    if not loops:
+        raise InvalidDocument("max_iterations", most, _NO_LOOP)
+    for loop, iteration in loops.items():
+        if isinstance(most, int) and most < iteration:
+            way = f"{loop!r} is in iteration {iteration}; name that many at least"
+            raise InvalidDocument("max_iterations", most, way)
 
 
 def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answer) -> None:

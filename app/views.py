@@ -91,6 +91,8 @@ class SessionView(View):
     created_at: str
     updated_at: str
     ended_at: str | None = None
+    #: The address after which it went on when it was resumed last, where a point was named.
+    resumed_after: str | None = None
     counters: Counters = Counters()
     #: By name: iterations, steps, wall_s, cost_usd, tokens, stage_stops, stops.
     budget: dict[str, BudgetLine] = {}

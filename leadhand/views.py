@@ -96,6 +96,8 @@ class SessionView(View):
     created_at: str
     updated_at: str
     ended_at: str | None = None
+    #: The address after which it went on when it was resumed last, where a point was named.
+    resumed_after: str | None = None
     counters: Counters = Counters()
     budget: dict[str, BudgetLine] = {}
     progress: Progress = Progress()

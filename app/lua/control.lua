@@ -1,6 +1,7 @@
 -- Somebody steers a session: stop, resume, exit, abort, rehome, poke. Racing controls have one winner.
 -- A: verb, from (statuses that the table allows), seen?, nonce?, reason?, by?, fence?, again?, levels?, threads?, after?, as_of?, ended?,
---    max_iterations? and max_of? (the loop whose ceiling that is; else the outermost),
+--    max_iterations? and max_of? (the loop whose ceiling that is; else the outermost that are opened or, where
+--    nothing runs anew, under way),
 --    adopts? (on resume: program, document, routes, signature, source of another program, and afresh: what is not
 --    done runs anew),
 --    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
@@ -93,6 +94,17 @@ local function close_quiet()
   end
 end
 
+-- Of a stopped session that goes on where it stands: the loops under way may turn so often now.
+local function raise_ceilings()
+  for _, id in ipairs(redis.call('ZRANGE', K.open, 0, -1)) do
+    local turn = load('turns', id)
+    if id ~= '' and block_of(id) == '' and not turn.each and turn.state == 'open' then
+      turn.max = A.max_iterations
+      save('turns', id)
+    end
+  end
+end
+
 local verbs = {}
 function verbs.stop()
   to('stopping')
@@ -110,6 +122,8 @@ function verbs.resume()
   redis.call('HDEL', K.session, 'ended', 'reason')
   A.reason = nil
   to('active')
+  if A.after then redis.call('HSET', K.session, 'after', A.after) else redis.call('HDEL', K.session, 'after') end
+  if A.max_iterations and not A.again then raise_ceilings() end
   if A.above then spent_before({}) end
   go_on_counting()
   if failed then anew.reopen_root() end

@@ -79,7 +79,9 @@ def resume_command(
             )
         except ValidationError as error:
             raise click.ClickException(f"budget: {complaint(error)}") from None
-    click.echo(f"session {session} is {view.status}; follow it with: leadhand watch {session}")
+    after = f" after {view.resumed_after}" if after and view.resumed_after else ""
+    follow = f"follow it with: leadhand watch {session}"
+    click.echo(f"session {session} is {view.status}{after}; {follow}")
     return 0
 
 

@@ -62,7 +62,11 @@ def test_a_question_is_answered_and_a_changed_file_taken_over(alone_with_flows: 
     flow["steps"][3]["messages"][0]["content"] = ["Say goodbye."]
     file.write_text(json.dumps(flow))
     assert "has changed since" in project.leadhand("show", session).out
-    assert project.leadhand("resume", session, "--as", "new").code == 0
+    refused = project.leadhand("resume", session, "--max-iterations", "9")
+    assert (refused.code, "no loop is under way" in refused.err) == (1, True)
+    resumed = project.leadhand("resume", session, "--as", "new", "--after", "0")
+    assert resumed.code == 0, resumed.err
+    assert " after propose; follow it with: " in resumed.out
     answered = project.leadhand("answer", session, "The second")
     assert answered.code == 0, answered.err
     assert project.leadhand("wait", session).code == 0

@@ -259,6 +259,13 @@ FAULTS = [
         "test_a_resume_whose_answer_was_lost_is_done_once",
     ),
     Fault(
+        "a ceiling that is named for a loop under way is passed over",
+        "control",
+        "  if A.max_iterations and not A.again then raise_ceilings() end\n",
+        "",
+        "test_the_ceiling_of_a_loop_that_was_stopped_is_the_one_that_is_named",
+    ),
+    Fault(
         "a folder is shared with strangers",
         "_locks",
         "if their_root ~= root or other == session then return false end",

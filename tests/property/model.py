@@ -415,10 +415,20 @@ class Model:
             self._go_back(back, failed=failed)
         elif failed:
             self._run_anew()
+        else:
+            self._raise_ceilings()
         # What a closing turn waited for may have come to an end meanwhile.
         for turn in list(self.turns.values()):
             if turn.state == "closing":
                 self._close_if_quiet(turn)
+
+    def _raise_ceilings(self) -> None:
+        """Where nothing runs anew, a ceiling that is named is that of the loops under way."""
+        for turn in self.turns.values():
+            outermost = turn.block is not None and turn.block.turn is self.root
+            under_way = outermost and turn.state == "open" and isinstance(turn.node, Loop)
+            if under_way and self.allowance is not None:
+                turn.max = self.allowance
 
     def _end_root(self, verdict: str, *, failed: bool) -> None:
         if failed:

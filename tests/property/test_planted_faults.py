@@ -14,6 +14,7 @@ from app import decide
 from app.store import connect
 from tests.property import (
     test_adopting,
+    test_ceilings,
     test_decisions,
     test_engine_programs,
     test_locks,
@@ -29,7 +30,7 @@ from tests.property.walking import walk
 WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
-    test_adopting, test_engine_programs, test_decisions, test_locks, test_rewinding,
+    test_adopting, test_ceilings, test_engine_programs, test_decisions, test_locks, test_rewinding,
     test_shared_folders, test_turns_and_children,
 )  # fmt: skip
 

@@ -120,8 +120,19 @@ def test_a_loop_that_had_its_turns_gets_them_anew_where_it_stands(bench: Bench) 
     assert world.engine.session(session.ref.id).status == "failed"
     world.engine.control(session.ref.id, "resume", after="out[1]/in[3]/break2", max_iterations=4)
     assert session.go() == ["out[1]/in[4]/b", "out[1]/in[4]/break2"]
-    with pytest.raises(PositionRefused, match=r"out/in.* leave `after` out"):
-        world.engine.control(session.ref.id, "resume", after="out[1]/a", max_iterations=9)
+    world.engine.control(session.ref.id, "resume", after="out[1]/a", max_iterations=1)
+    assert session.go() == ["out[1]/in[1]/b", "out[1]/in[1]/break2"]
+
+
+def test_a_ceiling_is_refused_with_a_point_from_which_its_loop_is_not_opened(bench: Bench) -> None:
+    world = World.of(bench)
+    turns = loop(llm(label="b"), ask(), label="in", maxIterations=2)
+    session = Session(world, compile_document(flow(llm(label="a"), llm(label="c"), turns)), says_no)
+    session.go()
+    with pytest.raises(PositionRefused, match=r"loop 'in'.* leave `after` out"):
+        world.engine.control(session.ref.id, "resume", after="a", max_iterations=9)
+    world.engine.control(session.ref.id, "resume", after="c", max_iterations=3)
+    assert len(session.go()) == 6
 
 
 def test_an_iteration_of_an_if_or_a_flat_loop_is_heeded(bench: Bench) -> None:
