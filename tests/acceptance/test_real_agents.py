@@ -306,6 +306,39 @@ def test_a_cost_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     wait_until(lambda: not _claudes(world.folder), timeout=20)
 
 
+def test_a_token_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
+    world.scripted(lambda asked: Use("sleep 0.1", 200_000, 10))
+    world.fleet.worker("one")
+    session = world.fleet.submitted("true", doer={"agent": "claude"}, budget={"tokens": 500_000})
+    result = world.fleet.ended(session, timeout=100)
+    assert result.reason is not None
+    assert result.reason.root.code == "budget", result.reason
+    assert "of 500000 tokens" in result.reason.root.text
+    wait_until(lambda: not _claudes(world.folder), timeout=20)
+
+
+def test_which_agents_find_a_conversation_from_another_folder_is_as_their_entries_say(
+    world,
+) -> None:
+    world.scripted(lambda asked: Say("Heard."))
+    world.fleet.worker("one")
+    (world.folder / "sub").mkdir()
+    steps = []
+    for agent in real_agents.PROGRAMS:
+        talk, more = f"{agent}|main", {"critical": False}
+        first = agent_step(f"{agent}.0", TALK[0], agent, conversation=talk, needs=(), **more)
+        second = agent_step(f"{agent}.1", TALK[2], agent, conversation=talk, **more)
+        inputs = {**second.inputs, "working_folder": "sub"}
+        steps += [first, second.model_copy(update={"needs": (first.id,), "inputs": inputs})]
+    session = world.run(*steps)
+    assert world.ended(session) == "completed"
+    for agent in real_agents.PROGRAMS:
+        found = world.outcome(session, f"{agent}.1").word == "succeeded"
+        assert found is not READY_MADE[agent].keeps_to_folder, agent
+        said = [a for a in world.model.asked if WHO[a.path] == agent and TALK[2] in a.prompt]
+        assert any(asked.heard(TALK[0]) for asked in said) is found
+
+
 def _priced_claude() -> str:
     """The ready-made entry with prices: it tells its tokens while it works, not its cost."""
     claude = READY_MADE["claude"].model_dump(mode="json", exclude_none=True, exclude_defaults=True)
