@@ -45,17 +45,52 @@ local function tally(address, name, by)
   return total
 end
 
+-- Cost and tokens, with what sessions below used and have not told yet: `below/NAME` of a session.
+local spending = {}
+
+function spending.of(key)
+  local told = redis.call('HMGET', key, 'cost_micros', 'below/cost_micros', 'tokens_in', 'below/tokens_in',
+    'tokens_out', 'below/tokens_out')
+  for i = 1, 6 do told[i] = math.max(0, tonumber(told[i] or 0)) end
+  return {cost_micros = told[1] + told[2], tokens = told[3] + told[4] + told[5] + told[6]}
+end
+
+function spending.note()
+  if not (budget().cost_micros or budget().tokens) then return end
+  for name, total in pairs(spending.of(K.session)) do note_use(name, total) end
+end
+
+-- Every session above knows at once what was used here, though it is told, and counts it, at our end.
+-- Where that reaches its limit it is told now; not where our own limit ends us anyway.
+function spending.above(more)
+  local parent, child = S.parent, A.session
+  while parent ~= '' do
+    local above = cjson.decode(parent)
+    local key = above.base .. 'session'
+    for name, by in pairs(more) do
+      if by > 0 then redis.call('HINCRBY', key, 'below/' .. name, by) end
+    end
+    local limits, spent = redis.call('HMGET', key, 'budget', 'parent'), spending.of(key)
+    for name, limit in pairs(limits[1] and limits[1] ~= '' and cjson.decode(limits[1]) or {}) do
+      if spent[name] and spent[name] >= limit and not reached then
+        redis.call('ZADD', G.errands, now, 'deliver|' .. child .. A.member:match('|.*$'))
+        answer.tell = answer.tell or child == A.session
+      end
+    end
+    parent, child = limits[2] or '', above.base:match(':([^:]+):$')
+  end
+end
+
 -- What was used at a step: told by its attempt, or by the child session that it started.
 local function use(address, step, usage)
   for name, by in pairs(usage) do
     if by > 0 then
       step[name] = (step[name] or 0) + by
-      local total = tally(address, name, by)
-      if name == 'cost_micros' then note_use(name, total) end
+      tally(address, name, by)
     end
   end
   save('steps', address)
-  if budget().tokens then note_use('tokens', used('tokens_in') + used('tokens_out')) end
+  spending.note()
 end
 
 local function count_for_all(usage)
@@ -77,6 +112,7 @@ local function use_of_attempt(address, step, usage, goes_on)
   if not any then return false end
   count_for_all(more)
   use(address, step, more)
+  spending.above(more)
   return true
 end
 
@@ -89,7 +125,10 @@ local function use_of_child(child, address)
   for _, name in ipairs({'cost_micros', 'tokens_in', 'tokens_out'}) do
     local told = redis.call('HMGET', base, name, 'told_' .. name)
     more[name] = tonumber(told[1] or 0) - tonumber(told[2] or 0)
-    if more[name] > 0 then redis.call('HSET', base, 'told_' .. name, told[1]) end
+    if more[name] > 0 then
+      redis.call('HSET', base, 'told_' .. name, told[1])
+      redis.call('HINCRBY', K.session, 'below/' .. name, -more[name])
+    end
   end
   use(address, step, more)
 end
@@ -162,8 +201,8 @@ local function spent_before(raised)
   for name, limit in pairs(raised) do budget()[name] = limit end
   S.waited = wall and left and wall - left or 0
   for name in pairs(budget()) do
-    if name == 'tokens' then note_use(name, used('tokens_in') + used('tokens_out'))
-    elseif name == 'stage_stops' then note_use(name, most_stops())
+    if name == 'stage_stops' then note_use(name, most_stops())
+    elseif name == 'tokens' or name == 'cost_micros' then note_use(name, spending.of(K.session)[name])
     else note_use(name, name == 'wall_ms' and S.waited or used(name)) end
   end
   return reached

@@ -23,11 +23,8 @@ local function lend(base, budget)
   local limits = budget ~= '' and cjson.decode(budget) or {}
   local above = redis.call('HGET', base .. 'session', 'budget')
   local most = above and above ~= '' and cjson.decode(above) or {}
-  for what, names in pairs({cost_micros = {'cost_micros'}, tokens = {'tokens_in', 'tokens_out'}}) do
-    local left = most[what]
-    for _, name in ipairs(left and names or {}) do
-      left = left - tonumber(redis.call('HGET', base .. 'session', name) or 0)
-    end
+  for what, spent in pairs(spending.of(base .. 'session')) do
+    local left = most[what] and most[what] - spent
     if left then limits[what] = math.max(1, math.min(left, limits[what] or left)) end
   end
   return cjson.encode(limits)

@@ -13,6 +13,7 @@ from app.outcomes import Outcome, Usage
 from app.program import Action, Loop, Program, Step
 from app.records import Grant
 from leadhand.documents import Budget
+from tests.flows import llm
 from tests.property.world import World
 from workers.parking import LOOK_MS, park
 
@@ -221,6 +222,73 @@ def test_a_child_may_use_what_its_parent_has_left(world: World) -> None:
     reasons = {id_: world.engine.session(id_).reason for id_ in (child.id, parent.id)}
     assert [reason and reason.code.value for reason in reasons.values()] == ["budget", "budget"]
     assert world.engine.session(parent.id).counters.cost_usd == 1.0
+
+
+def side_by_side(world: World, **budget: float) -> tuple[SessionRef, list[SessionRef]]:
+    """A parent with two children at work."""
+    kids = [PARENT.body[0].model_copy(update={"id": name, "needs": ()}) for name in ("a", "b")]
+    parent = family_with(world, *kids, **budget)
+    for kid in kids:
+        assert park(world.engine, world.engine.work(parent, world.grant(parent, kid.id))) is None
+    children = sorted(world.engine.store.children(parent))
+    return parent, [SessionRef(child, parent.root) for child in children]
+
+
+def test_children_side_by_side_share_what_their_parent_has_left(world: World) -> None:
+    parent, (one, other) = side_by_side(world, cost_usd=1.0)
+    doers = [world.grant(child, "loop~1[1]/do") for child in (one, other)]
+    assert world.engine.beat(one, doers[0], spent=Usage(cost_usd=0.6)).word == "ok"
+    assert world.engine.session(parent.id).counters.cost_usd == 0
+    assert world.engine.beat(other, doers[1], spent=Usage(cost_usd=0.5)).word == "ok"
+    world.later(2_000)
+    assert world.engine.beat(one, doers[0], spent=Usage(cost_usd=0.6)).word == "cancel"
+    for child, doer in ((one, doers[0]), (other, doers[1])):
+        world.engine.release(child, doer, why="cancel", usage=None)
+    world.later(2_000)
+    view = world.engine.session(parent.id)
+    assert (view.status, view.reason and view.reason.code.value) == ("failed", "budget")
+    assert view.counters.cost_usd == 1.1
+    below = ("below/cost_micros", "below/tokens_in")
+    fields = world.engine.store.fields(parent)
+    assert [fields.get(name, "0") for name in below] == ["0", "0"]
+
+
+def test_a_child_begun_later_has_what_those_beside_it_left(world: World) -> None:
+    kids = [PARENT.body[0].model_copy(update={"id": name, "needs": ()}) for name in ("a", "b")]
+    parent = family_with(world, *kids, cost_usd=1.0)
+    first = born(world, parent, world.grant(parent, "a"))
+    world.engine.beat(first, world.grant(first, "loop~1[1]/do"), spent=Usage(cost_usd=0.75))
+    park(world.engine, world.engine.work(parent, world.grant(parent, "b")))
+    (second,) = world.engine.store.children(parent) - {first.id}
+    assert world.engine.session(second).budget["cost_usd"].limit == 0.25
+
+
+def test_what_is_used_deep_below_ends_the_top_at_its_limit(world: World) -> None:
+    low: JsonValue = {"steps": [llm()]}
+    steps: JsonValue = [{"type": "subflow", "flowNames": ["low"]}]
+    document: JsonValue = {"kind": "flow", "name": "mid", "steps": steps, "flows": {"low": low}}
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": document})
+    top = family_with(world, kid, cost_usd=0.5)
+    middle = born(world, top, world.grant(top, "kid"))
+    (address,) = world.engine.store.members(middle, "live")
+    bottom = born(world, middle, world.grant(middle, address))
+    # Its own limit would end it alone.
+    world.engine.control(bottom.id, "stop")
+    world.engine.control(bottom.id, "resume", budget=Budget(cost_usd=9.0))
+    doer = world.grant(bottom, "llm1")
+    assert world.engine.beat(bottom, doer, spent=Usage(cost_usd=0.25)).word == "ok"
+    world.later(2_000)
+    assert world.engine.session(top.id).status == "waiting"
+    assert world.engine.beat(bottom, doer, spent=Usage(cost_usd=0.5)).word == "ok"
+    world.later(2_000)
+    world.later(2_000)
+    assert world.engine.beat(bottom, doer, spent=Usage(cost_usd=0.5)).word == "cancel"
+    world.engine.release(bottom, doer, why="cancel", usage=None)
+    world.later(2_000)
+    world.later(2_000)
+    view = world.engine.session(top.id)
+    assert (view.status, view.reason and view.reason.code.value) == ("failed", "budget")
+    assert view.counters.cost_usd == 0.5
 
 
 def test_a_child_that_may_use_less_than_its_parent_has_left_keeps_its_limit(world: World) -> None:
