@@ -98,6 +98,11 @@ def current_caller() -> Caller | None:
     return _visitor().body
 
 
+def current_visitor() -> str:
+    """What whoever speaks is called, in logs and where it is told who did something."""
+    return _visitor().called
+
+
 def current_owner() -> Owner | None:
     """Whose the sessions are that this request starts; None for the operator's own."""
     token = _visitor().token

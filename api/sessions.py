@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from api import bodies
 from api.answers import JSON_LINES, MARKDOWN, answer, attachment, session_answer
-from api.auth import allow, current_caller, current_owner
+from api.auth import allow, current_caller, current_owner, current_visitor
 from api.bodies import NoQuery, PageQuery, SessionsQuery
 from api.port import Engine, Verb
 from app.bulk import How, carry_out, preview
@@ -122,7 +122,7 @@ class Sessions:
     def answers(self, session: str) -> Response:
         asked = bodies.body(bodies.Answers)
         bodies.query(NoQuery)
-        view = self._engine.give(session, asked.text, address=asked.address)
+        view = self._engine.give(session, asked.text, address=asked.address, by=current_visitor())
         return session_answer(view, 202)
 
     def rehome(self, session: str) -> Response:

@@ -8,26 +8,34 @@ from typing import TYPE_CHECKING
 from app.errors import AnswerUnwanted
 from app.keys import SessionRef
 from app.outcomes import Outcome
+from app.pictures import iso
+from app.program import Action, Program
+from app.records import StepRecord
 
 if TYPE_CHECKING:
     from app.engine import Engine
 
+#: Who answers where nobody does in time.
+DEADLINE = "deadline"
 #: How many parked steps are looked at where none is named.
 LOOKED_AT = 1000
 
 
-def give_answer(engine: Engine, session: str, text: str, address: str | None) -> None:
+def give_answer(engine: Engine, session: str, text: str, address: str | None, *, by: str) -> None:
     """Settle the step that asked. Raises SessionUnknown, AnswerUnwanted.
 
-    The same answer to the same step again is no other answer.
+    The same answer to the same step again is no other answer. Where no step asks and none is named,
+    the one is meant that was answered last: somebody else was faster.
     """
     ref = engine.registry.ref(session)
     asking = questions(engine, ref)
-    found = address or _only(session, asking)
+    found = address or _only(session, asking) or _answered_last(engine, ref)
+    if found is None:
+        raise AnswerUnwanted(session, "none of its steps waits for a person")
     if found not in asking:
         return _require_given(engine, ref, found, text)
     outcome = Outcome(word="succeeded", text=text, prompt=_question(engine, ref, found))
-    answer = engine.answer(ref, found, outcome, fence=asking[found], by="person")
+    answer = engine.answer(ref, found, outcome, fence=asking[found], by=by)
     if answer.word != "settled":
         _require_given(engine, ref, found, text)
     return None
@@ -50,13 +58,27 @@ def _question(engine: Engine, ref: SessionRef, address: str) -> str | None:
     return question if isinstance(question, str) else None
 
 
-def _only(session: str, asking: dict[str, int]) -> str:
+def _only(session: str, asking: dict[str, int]) -> str | None:
     if not asking:
-        raise AnswerUnwanted(session, "none of its steps waits for a person")
+        return None
     if len(asking) > 1:
         steps = ", ".join(sorted(asking))
         raise AnswerUnwanted(session, f"several of its steps wait; name one of: {steps}")
     return next(iter(asking))
+
+
+def _answered_last(engine: Engine, ref: SessionRef) -> str | None:
+    """The question that was answered last, if there was any."""
+    program = engine.program(engine.registry.facts(ref).program)
+    asked = [one for one in engine.store.names(ref, "steps") if _is_question(program, one)]
+    records = engine.store.steps(ref, asked)
+    given = {one: record.ended or 0 for one, record in records.items() if record.answered_by}
+    return max(given, key=lambda one: given[one], default=None)
+
+
+def _is_question(program: Program, address: str) -> bool:
+    step = program.step_or_none(address)
+    return step is not None and step.action is Action.HUMAN
 
 
 def _require_given(engine: Engine, ref: SessionRef, address: str, text: str) -> None:
@@ -68,9 +90,16 @@ def _require_given(engine: Engine, ref: SessionRef, address: str, text: str) -> 
         raise AnswerUnwanted(ref.id, hint)
     said = engine.store.values(ref, "out", [address]).get(address)
     program = engine.program(engine.registry.facts(ref).program)
-    step = program.step_or_none(address)
-    is_question = step is not None and step.action == "human"
-    if is_question and said is not None and json.loads(said).get("text") == text:
+    if not _is_question(program, address) or record.answered_by is None:
+        raise AnswerUnwanted(ref.id, f"step {address!r} is {record.state}")
+    if said is not None and json.loads(said).get("text") == text:
         return
-    why = f"step {address!r} is {record.state}"
-    raise AnswerUnwanted(ref.id, f"{why}; another answer came first" if is_question else why)
+    raise AnswerUnwanted(ref.id, _who_was_first(address, record))
+
+
+def _who_was_first(address: str, record: StepRecord) -> str:
+    """Who answered a question, and when."""
+    at = f" at {iso(record.ended)}" if record.ended else ""
+    if record.answered_by == DEADLINE:
+        return f"step {address!r} is {record.state}: its time to be answered was over{at}"
+    return f"another answer came first: step {address!r} was answered by {record.answered_by}{at}"

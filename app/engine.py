@@ -327,9 +327,11 @@ class Engine:
         self.transitions.dispatch(work.ref, answer)
         return answer
 
-    def give(self, session: str, text: str, *, address: str | None = None) -> SessionView:
+    def give(
+        self, session: str, text: str, *, address: str | None = None, by: str = "a person"
+    ) -> SessionView:
         """A person's answer to a question. Raises SessionUnknown, AnswerUnwanted."""
-        give_answer(self, session, text, address)
+        give_answer(self, session, text, address, by=by)
         return self.session(session)
 
     def answer(

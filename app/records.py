@@ -162,6 +162,8 @@ class StepRecord(BaseModel):
     verdict: str | None = None
     reason: Reason | None = None
     parked: dict[str, JsonValue] | None = None
+    #: Who gave what it waited for: somebody as the log calls them, or `deadline`.
+    answered_by: str | None = None
     #: The lock that it waits for.
     blocked: str | None = None
     #: When its turn is where only so many may begin in a minute.

@@ -310,7 +310,9 @@ class MemoryEngine:
         self._compare(session, seen)
         raise ControlRefused(session, "resume as new", status, "it was not made of a flow")
 
-    def give(self, session: str, text: str, *, address: str | None = None) -> SessionView:
+    def give(
+        self, session: str, text: str, *, address: str | None = None, by: str = "a person"
+    ) -> SessionView:
         view = self.session(session)
         if view.status != "waiting":
             raise AnswerUnwanted(session, "none of its steps waits for a person")

@@ -266,6 +266,13 @@ FAULTS = [
         "test_the_ceiling_of_a_loop_that_was_stopped_is_the_one_that_is_named",
     ),
     Fault(
+        "nobody knows who answered",
+        "answer",
+        "step.answered_by = A.by\n",
+        "",
+        "test_of_two_who_answer_at_once_one_hears_of_the_other",
+    ),
+    Fault(
         "a folder is shared with strangers",
         "_locks",
         "if their_root ~= root or other == session then return false end",

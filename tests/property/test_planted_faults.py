@@ -14,6 +14,7 @@ from app import decide
 from app.store import connect
 from tests.property import (
     test_adopting,
+    test_answers,
     test_ceilings,
     test_decisions,
     test_engine_programs,
@@ -30,8 +31,8 @@ from tests.property.walking import walk
 WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
-    test_adopting, test_ceilings, test_engine_programs, test_decisions, test_locks, test_rewinding,
-    test_shared_folders, test_turns_and_children,
+    test_adopting, test_answers, test_ceilings, test_engine_programs, test_decisions, test_locks,
+    test_rewinding, test_shared_folders, test_turns_and_children,
 )  # fmt: skip
 
 

@@ -1,0 +1,104 @@
+"""A person's answers: the first counts, and whoever comes later hears who was first, and when."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from app.engine import About
+from app.errors import AnswerUnwanted
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import Action, Program, Step
+from tests.property.driving import Bench
+from tests.property.world import World
+from workers.parking import park
+
+
+def ask(id_: str) -> Step:
+    return Step(id=id_, action=Action.HUMAN, timeout_s=60, inputs={"question": "well?"})
+
+
+AFTER = Step(id="after", action=Action.AGENT)
+
+
+def asking(world: World, *body: Step) -> SessionRef:
+    """A session whose first step has asked."""
+    id_ = world.engine.start(Program(body=body), About(kind="flow", name="x")).session
+    ref = SessionRef(id_, id_)
+    put(world, ref, body[0].id)
+    return ref
+
+
+def put(world: World, ref: SessionRef, address: str) -> None:
+    assert park(world.engine, world.engine.work(ref, world.grant(ref, address))) is None
+
+
+def unwanted(world: World, ref: SessionRef, text: str, why: str, **more: Any) -> None:
+    with pytest.raises(AnswerUnwanted, match=re.escape(why)):
+        world.engine.give(ref.id, text, **more)
+
+
+@pytest.fixture
+def world(bench: Bench) -> World:
+    return World.of(bench)
+
+
+@pytest.mark.parametrize("address", [None, "ask"])
+def test_a_second_answer_hears_who_was_first_and_when(world: World, address: str | None) -> None:
+    ref = asking(world, ask("ask"), AFTER)
+    world.engine.give(ref.id, "yes", by="token t1")
+    world.now += 5_000
+    first = "another answer came first: step 'ask' was answered by token t1 at 1970-01-01T00:16:40"
+    unwanted(world, ref, "no", first, address=address, by="operator")
+    world.settle(ref, world.grant(ref, "after"))
+    assert world.engine.session(ref.id).status == "completed"
+    unwanted(world, ref, "no", first, address=address)
+
+
+def test_the_same_answer_again_is_no_other_one(world: World) -> None:
+    ref = asking(world, ask("ask"), AFTER)
+    world.engine.give(ref.id, "yes")
+    assert world.engine.give(ref.id, "yes").status == "active"
+
+
+def test_the_question_that_was_answered_last_is_meant(world: World) -> None:
+    ref = asking(world, ask("one"), ask("two"), AFTER)
+    world.engine.give(ref.id, "1", by="token t1")
+    world.now += 1_000
+    put(world, ref, "two")
+    world.engine.give(ref.id, "2", by="token t2")
+    unwanted(world, ref, "1", "step 'two' was answered by token t2")
+    world.engine.give(ref.id, "1", address="one")
+
+
+def test_a_question_whose_time_is_over_was_answered_by_nobody(world: World) -> None:
+    ref = asking(world, ask("ask").model_copy(update={"critical": False}), AFTER)
+    world.later(61_000)
+    unwanted(world, ref, "yes", "step 'ask' is failed: its time to be answered was over at 1970")
+
+
+def test_a_question_that_was_never_answered_is_none(world: World) -> None:
+    ref = asking(world, ask("ask"))
+    world.engine.control(ref.id, "abort")
+    unwanted(world, ref, "yes", "none of its steps waits for a person")
+    unwanted(world, ref, "yes", "step 'ask' is cancelled", address="ask")
+
+
+def test_of_two_who_answer_at_once_one_hears_of_the_other(bench: Bench) -> None:
+    world = World.of(bench)
+    ref = asking(world, ask("ask"), AFTER)
+    store, other = world.engine.store, World.of(bench)
+    other.now = world.now
+
+    def late(*given: Any, **more: Any) -> Any:
+        store.run = run  # type: ignore[method-assign]
+        other.engine.give(ref.id, "yes", by="token t1")
+        return run(*given, **more)
+
+    run, store.run = store.run, late  # type: ignore[method-assign]
+    unwanted(world, ref, "no", "step 'ask' was answered by token t1", by="operator")
+    said = world.engine.store.outcomes(ref)["ask"]
+    assert Outcome.model_validate_json(said).text == "yes"
