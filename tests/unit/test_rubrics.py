@@ -21,16 +21,23 @@ Said before any section.
 
 ## GATES:
 
-- `pytest -q` all of them
+- `pytest -q` all of them,
+  and soon
 * [x] ``echo `date` ``
 1. `true`
-- no command
-- see `ls` later
 - `true`
+
+---
 
 ### Criteria
 
 - No special case for one test.
+
+#### Tests
+
+```sh
+# Install
+```
 
 ## Nice to Have
 
@@ -45,9 +52,57 @@ def test_a_file_is_read_section_by_section() -> None:
     rubric = parse_rubric(FILE)
     assert rubric.title == "Slugs for titles"
     assert rubric.gates == ("pytest -q", "echo `date`", "true")
-    assert rubric.criteria == "- No special case for one test."
-    assert (rubric.nice, rubric.notes) == ("Short names.", "Ask Ann.")
+    criteria = "- No special case for one test.\n\n#### Tests\n\n```sh\n# Install\n```"
+    assert rubric.criteria == criteria
+    assert (rubric.nice, rubric.notes) == ("Short names.", "Said before any section.\n\nAsk Ann.")
     assert rubric.hash == parse_rubric(FILE).hash != parse_rubric(FILE + " ").hash
+
+
+@pytest.mark.parametrize(
+    ("text", "gates", "criteria"),
+    [
+        ("# R\n## Acceptance criteria\n- good\n## Hard Gates\n- `g`", ("g",), "- good"),
+        ("\ufeff# Gates\n- `g`", ("g",), ""),
+        ("# R\n## Gates\n", (), ""),
+        ("\n", (), ""),
+    ],
+)
+def test_a_rubric_may_be_written_a_little_differently(
+    text: str, gates: tuple[str, ...], criteria: str
+) -> None:
+    rubric = parse_rubric(text)
+    assert (rubric.gates, rubric.criteria) == (gates, criteria)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# R\n\n- must be good", "it has no section"),
+        ("# R\n## Checks\n- `false`", "line 2 is a heading of no section, '## Checks'"),
+        ("## Gates\n- `true`\n## More\n- `false`", "line 3 is a heading of no section"),
+        ("## Gates\n### Slow\n- `true`", "line 2 is a heading of no section"),
+        ("## Gates\n- run false, it must pass", "line 2 is no gate"),
+        ("## Gates\n- see `ls` later", "line 2 is no gate"),
+        ("## Gates\n- `false", "line 2 is no gate"),
+        ("## Gates\n- `true`\n\n  make", "line 4 is no gate"),
+        ("## Gates\n```sh\nfalse\n```", "line 2 is no gate"),
+        ("## Notes\n```sh\nx\n## Gates\n- `false`", "line 2 opens a fence"),
+        ("## Notes\nx\n\nGates\n-----\n- `false`", "line 4 reads like a heading, 'Gates'"),
+        ("## Notes\nx\n\n**Hard Gates:**\n- `false`", "line 4 reads like a heading"),
+        ("## Notes\nx\n##Gates\n- `false`", "line 3 reads like a heading, '##Gates'"),
+    ],
+)
+def test_what_no_section_takes_up_is_refused(body, work, text: str, says: str) -> None:  # noqa: F811
+    outcome = judge(body, work, text)
+    assert (outcome.verdict, outcome.decided_by) == ("terminate", "not_started")
+    assert outcome.text.startswith(f"rubric 'RUBRIC.md' cannot be read: {says}")
+    assert "; " in outcome.text
+
+
+def test_a_rubric_that_is_too_long_is_refused(body, work) -> None:  # noqa: F811
+    outcome = judge(body, work, "## Notes\n" + "x" * 256 * 1024 + "\n## Gates\n- `false`")
+    assert outcome.verdict == "terminate"
+    assert outcome.text.endswith("it is longer than 262144 bytes; cut it")
 
 
 @pytest.mark.parametrize(

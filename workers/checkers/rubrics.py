@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.outcomes import Gate, Outcome, Ruling
 from app.reasons import Reason, ReasonCode
-from app.rubrics import Rubric, Sentence, criteria_of, parse_rubric, sentence
+from app.rubrics import Rubric, RubricUnclear, Sentence, criteria_of, parse_rubric, sentence
 from app.texts import cut
 from workers.agents.asking import agent_named, ask
 from workers.agents.prompts import checker_prompt
@@ -32,7 +32,7 @@ def by_rubric(
     deadline = time.monotonic() + timeout_s
     try:
         rubric = _read(task.folder / name)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RubricUnclear) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         text = f"rubric {name!r} cannot be read: {why}"
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
@@ -63,7 +63,10 @@ def _on_the_work(task: BodyTask, given: CheckInputs) -> CheckInputs:
 
 def _read(path: Path) -> Rubric:
     with path.open("rb") as file:
-        return parse_rubric(file.read(_MOST).decode(errors="replace"))
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise RubricUnclear(f"is longer than {_MOST} bytes", "cut it")
+    return parse_rubric(data.decode(errors="replace"))
 
 
 def _gates(
