@@ -76,5 +76,5 @@ end
 -- What lies below a turn begins with one of these.
 local function below(turn)
   if turn.id == '' then return '-', '+' end
-  return range_of(turn.id .. (turn.each and '#' or '['))
+  return range_of(turn.id .. (turn.sign or turn.each and '#' or '['))
 end

@@ -39,7 +39,10 @@ local function end_run(name)
   end
   local address = step_address('', name, run)
   local step = load('steps', address)
-  if step and (step.state == 'ready' or step.state == 'parked') then cancel(address, step) end
+  if step and (step.state == 'ready' or step.state == 'parked') then
+    cancel(address, step)
+    abort_children({id = address, sign = '<'})   -- an attempt that was lost before may have left one
+  end
   return step ~= nil
 end
 

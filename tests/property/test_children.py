@@ -12,7 +12,7 @@ from app.keys import SessionRef
 from app.outcomes import Outcome, Usage
 from app.program import Action, Loop, Program, Step
 from app.records import Grant
-from leadhand.documents import Budget
+from leadhand.documents import Budget, LoopDocument
 from tests.flows import llm
 from tests.property.world import World
 from workers.parking import LOOK_MS, park
@@ -169,6 +169,26 @@ def test_a_child_that_a_user_stopped_stays_so_when_its_parent_is_resumed(world: 
     world.engine.control(parent.id, "resume")
     world.later(2_000)
     assert world.engine.session(child.id).status == "stopped"
+
+
+def test_a_child_of_a_lost_attempt_ends_when_its_step_runs_anew(world: World) -> None:
+    nodes = (Step(id="a", action=Action.TOOL), Step(id="b", action=Action.TOOL), *PARENT.body)
+    id_ = world.engine.start(Program(body=nodes), About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    world.settle(parent, world.grant(parent, "a"))
+    (kid,) = world.settle(parent, world.grant(parent, "b")).grants
+    work = world.engine.work(parent, kid)
+    above: dict[str, JsonValue] = {"session": id_, "address": "kid", "fence": work.grant.fence,
+             "base": world.engine.store.keys.base(parent)}  # fmt: skip
+    document = LoopDocument.model_validate(DOCUMENT)
+    child = world.engine.submit(document, root=id_, parent=above).session
+    world.engine.release(parent, work.grant, why="drain")
+    world.engine.control(id_, "stop")
+    world.later(2_000)
+    world.engine.control(id_, "resume", after="a")
+    world.later(2_000)
+    assert world.engine.session(child).status == "aborted"
+    assert world.engine.store.members(parent, "live") == ["b~2"]
 
 
 def using(cost_usd: float) -> Outcome:
