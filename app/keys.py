@@ -59,7 +59,7 @@ sessions     zset    session ids by creation
 status:X     zset    session ids of one status by creation
 id:X         string  a session's root; reserves the id (TTL when the session ends)
 idem:X       string  session and body hash of an Idempotency-Key (TTL 7 days)
-program:X    hash    a program: its document and one route per node
+program:X    hash    a program: its document, one route per node, and a mark of when it was written
 users:X      set     sessions that run the program; it goes when the last one does
 workers      hash    inventories, each with its time
 used         hash    what all sessions ever used: cost_micros, tokens_in, tokens_out (kept)

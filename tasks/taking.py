@@ -55,6 +55,13 @@ class Taking:
         self._begun = 0.0
         self._told = 0.0
         self._possible = True
+        with celery.connection_for_write() as connection:
+            #: What a broker that is away raises.
+            self._lost: tuple[type[BaseException], ...] = (
+                *connection.connection_errors,
+                *connection.channel_errors,
+                OSError,
+            )
         self._channel: Any = None
         self._pool: Any = None
         self._events: Any = None
@@ -72,8 +79,11 @@ class Taking:
                 self._carry_out(message)
                 taken += 1
             self._tell()
-        except Exception:  # a message that is lost is sent again by the sweep
-            log.exception("message not taken, goes on")
+        except self._lost as error:  # the sweep sends again what went with it
+            log.warning("messages not taken", extra={"why": type(error).__name__})
+            self.let_go()
+        except Exception:
+            log.exception("message not carried out, goes on")
             self.let_go()
         return taken
 

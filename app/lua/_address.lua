@@ -44,11 +44,13 @@ local function turns_around(block)
 end
 
 local function route(path)
-  if not routes[path] then
+  local found = routes[path]
+  if not found then
     local text = redis.call('HGET', PROGRAM, '/' .. path)
-    routes[path] = text and cjson.decode(text) or false
+    found = text and cjson.decode(text)
+    routes[path] = found or nil
   end
-  return routes[path]
+  return found
 end
 
 local function run_of(block, name)

@@ -14,11 +14,7 @@ end
 local function take_over(other)
   local users, old = GLOBAL .. 'users:', S.program
   PROGRAM, routes, S.program = GLOBAL .. 'program:' .. other.program, {}, other.program
-  if redis.call('EXISTS', PROGRAM) == 0 then
-    redis.call('HSET', PROGRAM, 'document', other.document)
-    for path, text in pairs(other.routes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
-  end
-  redis.call('SADD', users .. other.program, A.session)
+  take_program(other.program, other.document, other.routes)
   redis.call('SREM', users .. old, A.session)
   if redis.call('SCARD', users .. old) == 0 then redis.call('DEL', GLOBAL .. 'program:' .. old) end
   redis.call('HSET', K.session, 'program', other.program)

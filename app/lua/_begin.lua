@@ -25,7 +25,7 @@ local reached                 -- the first budget that this transition reached: 
 local clock                   -- now, as a text: a number takes long to write, each time anew
 local paths, routes, runs     -- of addresses and nodes, asked for again and again in one transition
 
-local begin
+local begin, routes_kept
 do   -- a script may have 200 locals: the others are seen here alone
 local function names_of(base, parts)
   local names = {}
@@ -49,17 +49,29 @@ function begin(keys, argv)
   released, rooms, freed, keep_s, reached = {}, {steps = {}, turns = {}}, {}, nil, nil
   paths, routes, runs = {}, {}, {}
 end
+
+-- The routes of programs, the one thing that is left from call to call: what a program's hash was made with
+-- never changes, and one that is made anew has another mark.
+local kept, count_kept, KEPT_MAX = {}, 0, 200
+function routes_kept(made)
+  if not kept[made] then
+    if count_kept >= KEPT_MAX then kept, count_kept = {}, 0 end
+    kept[made], count_kept = {}, count_kept + 1
+  end
+  return kept[made]
+end
 end
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
-    'rings', 'rung', 'budget', 'token'}
+    'rings', 'rung', 'budget', 'token', 'made'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   -- Whoever remembers the program that it had before it took over another one looks again.
   if S.program ~= '' and KEYS[2] ~= GLOBAL .. 'program:' and KEYS[2] ~= GLOBAL .. 'program:' .. S.program then
     error('stale program', 0)
   end
+  if S.made ~= '' and not A.adopts then routes = routes_kept(PROGRAM .. S.made) end
   return S.status ~= ''
 end
 

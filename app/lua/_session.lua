@@ -23,6 +23,17 @@ local function keep_until_deleted()
   redis.call('ZADD', G.errands, now + wait, 'forget|' .. A.member)
 end
 
+-- The program that the session runs from now on, with a mark of when its hash was made.
+local function take_program(name, document, of_nodes)
+  if redis.call('EXISTS', PROGRAM) == 0 then
+    local made = redis.call('TIME')
+    redis.call('HSET', PROGRAM, 'document', document, 'made', '<' .. made[1] .. '.' .. made[2] .. '<' .. A.session)
+    for path, text in pairs(of_nodes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
+  end
+  redis.call('SADD', GLOBAL .. 'users:' .. name, A.session)
+  redis.call('HSET', K.session, 'made', redis.call('HGET', PROGRAM, 'made') or '')
+end
+
 -- Whether the session is still what its caller saw; those who did not look do not mind.
 local function is_as_seen()
   local seen = A.seen

@@ -44,11 +44,7 @@ if A.parent then
   redis.call('SADD', A.parent.base .. 'children', A.session)
   redis.call('ZADD', A.parent.base .. 'born', 0, A.parent.address .. '<' .. A.session)
 end
-if redis.call('EXISTS', PROGRAM) == 0 then
-  redis.call('HSET', PROGRAM, 'document', ARGV[3])
-  for path, text in pairs(A.routes) do redis.call('HSET', PROGRAM, '/' .. path, text) end
-end
-redis.call('SADD', GLOBAL .. 'users:' .. A.program, A.session)
+take_program(A.program, ARGV[3], A.routes)
 if A.parent then A.fields.budget = lend(A.parent.base, A.fields.budget or '') end
 for name, value in pairs(A.fields) do redis.call('HSET', K.session, name, value) end
 redis.call('HSET', K.session, 'status', 'active', 'created', now)

@@ -21,6 +21,7 @@ from tasks.celery_app import make_celery
 from tasks.steps import BOUND, register
 from tasks.taking import TAKING_S, Taking
 from tests.integration.fleet import Fleet
+from tests.wire import Wire
 
 HINT = Hint(queue="tools", address="next", action="tool", path="next", label="next", priority=5)
 
@@ -147,7 +148,7 @@ def test_a_fault_of_ours_takes_no_worker_with_it(
         send(celery, name)
         mine.go_on(now())
     assert carrier.carried == ["a step", "b step"]
-    assert "message not taken" in caplog.text
+    assert "message not carried out" in caplog.text
 
 
 def test_a_broker_that_went_away_is_found_again(
@@ -162,6 +163,18 @@ def test_a_broker_that_went_away_is_found_again(
         tries += 1
         mine.go_on(now())
     assert carrier.carried == ["a step"]
+
+
+def test_a_broker_that_is_away_is_no_fault_of_ours(
+    broker_url: str, carrier: Carrier, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Wire(broker_url) as wire:
+        mine = taking(make_celery(Settings(broker_url=wire.url)))
+        assert mine.go_on(now()) == 0
+    assert mine.go_on(now()) == 0
+    assert [record.levelname for record in caplog.records if record.name == "tasks.taking"] == [
+        "WARNING"
+    ]
 
 
 def test_a_server_before_redis_7_leaves_messages_to_celery(

@@ -52,6 +52,14 @@ FAULTS = [
         "",
         "test_answer_to_a_stopped_session_is_kept_no_longer_than_the_rest",
     ),
+    # Routes that are remembered
+    Fault(
+        "routes of a program that is gone are remembered",
+        "_begin",
+        "routes_kept(PROGRAM .. S.made)",
+        "routes_kept(PROGRAM)",
+        "test_a_program_that_is_written_anew_is_read_anew",
+    ),
     # Fences and nonces
     Fault(
         "settle takes any attempt's word",
@@ -224,8 +232,8 @@ FAULTS = [
     ),
     Fault(
         "a program is not known to be used by who took it over",
-        "_adopt",
-        "  redis.call('SADD', users .. other.program, A.session)\n",
+        "_session",
+        "  redis.call('SADD', GLOBAL .. 'users:' .. name, A.session)\n",
         "",
         "test_a_step_before_the_one_that_stopped_is_the_next_to_run",
     ),
@@ -363,7 +371,7 @@ FAULTS = [
         "math.min(now + A.lease_ms, step.deadline + GRACE_MS)",
         "now + A.lease_ms",
     ),
-    Fault("a living attempt is given up", "expire", "if step.lease > now then", "if false then"),
+    Fault("a living attempt is given up", "expire", "if step.lease > now and (", "if false and ("),
     Fault(
         "a timeout counts as a loss",
         "expire",
@@ -889,8 +897,8 @@ FAULTS = [
     Fault(
         "stops of all stages are not looked at",
         "_budget",
-        "  if all >= (limits.stops or math.huge) then",
-        "  if false then",
+        "  if all < (limits.stops or math.huge) then return end\n",
+        "  if true then return end\n",
         "test_stops_of_all_stages_count_together_also_of_those_passed_over",
     ),
     Fault(

@@ -20,6 +20,7 @@ from tests.property import (
     test_engine_programs,
     test_locks,
     test_rewinding,
+    test_routes_kept,
     test_shared_folders,
     test_turns_and_children,
 )
@@ -32,7 +33,7 @@ WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
     test_adopting, test_answers, test_ceilings, test_engine_programs, test_decisions, test_locks,
-    test_rewinding, test_shared_folders, test_turns_and_children,
+    test_rewinding, test_routes_kept, test_shared_folders, test_turns_and_children,
 )  # fmt: skip
 
 
