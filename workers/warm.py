@@ -30,7 +30,7 @@ from workers.strays import MARK, kill_strays
 
 #: Processes that wait to be asked again, and how often and how long one of them is asked.
 KEPT = 4
-CALLS = 1000
+CALLS = 5000
 AGE_S = 600.0
 #: How often it is looked whether a call is to end.
 _POLL_S = 0.05
