@@ -18,6 +18,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import task_postrun, task_prerun
+from kombu.exceptions import OperationalError
 
 from tasks.celery_app import PRIORITIES
 from tasks.messages import Message, read
@@ -60,6 +61,7 @@ class Taking:
             self._lost: tuple[type[BaseException], ...] = (
                 *connection.connection_errors,
                 *connection.channel_errors,
+                OperationalError,
                 OSError,
             )
         self._channel: Any = None

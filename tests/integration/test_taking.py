@@ -244,3 +244,13 @@ def test_of_a_backlog_celery_carries_a_few_messages_and_its_processes_the_rest(
     stats = fleet.celery.control.inspect(timeout=5).stats() or {}
     carried = sum(sum(one["total"].values()) for one in stats.values())
     assert 0 < carried < 100, f"{carried} of 200 steps were messages of Celery's own"
+
+
+def test_a_broker_that_cannot_be_had_is_no_fault_of_ours(
+    broker_url: str, carrier: Carrier, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Wire(broker_url) as wire:
+        url = wire.url
+    assert taking(make_celery(Settings(broker_url=url))).go_on(now()) == 0
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    assert carrier.carried == []
