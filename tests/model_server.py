@@ -49,6 +49,14 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Garble:
+    """Begin to answer, and go on with what is no event of an answer; perhaps break off in it."""
+
+    data: bytes
+    breaks_off: bool = False
+
+
+@dataclass(frozen=True)
 class Drip:
     """Answer a word at a time for as long as somebody listens."""
 
@@ -60,7 +68,7 @@ class Hang:
     """Take the question and never answer."""
 
 
-Reply = Say | Use | Refuse | Drop | Drip | Hang
+Reply = Say | Use | Refuse | Drop | Garble | Drip | Hang
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._wait()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
+        if isinstance(reply, Garble) and reply.breaks_off:
+            self.send_header("Content-Length", "100000")
         self.end_headers()
         try:
             self._stream(reply, asked, write)
@@ -169,15 +179,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.model.left.set()
         return None
 
-    def _stream(self, reply: Say | Use | Drop | Drip, asked: Asked, write: _Writer) -> None:
+    def _stream(
+        self, reply: Say | Use | Drop | Garble | Drip, asked: Asked, write: _Writer
+    ) -> None:
         if isinstance(reply, Say | Use):
             self._send(list(write(reply, asked)))
             if asked.path == "/v1/chat/completions":
                 self.wfile.write(b"data: [DONE]\n\n")
             return
-        text = reply.text if isinstance(reply, Drop) else reply.word
+        text = reply.word if isinstance(reply, Drip) else "I was about to"
+        text = reply.text if isinstance(reply, Drop) else text
         begun = list(write(Say(text), asked))[: _TEXT_AT[asked.path]]
         self._send(begun)
+        if isinstance(reply, Garble):
+            self.wfile.write(b"data: " + reply.data + b"\n\n")
         while isinstance(reply, Drip) and not self.server.model.closing.wait(0.05):
             self._send(begun[-1:])
 

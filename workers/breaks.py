@@ -13,7 +13,7 @@ from workers.agents.asking import agent_named, ask
 from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import decision_prompt
 from workers.body_task import BodyTask
-from workers.endings import failed, failure, stamped, why_not_started, worth_another_try
+from workers.endings import failed, failure, stamped, why_not_started
 from workers.inputs import BreakInputs
 from workers.sandbox import ProcessResult, run
 
@@ -52,7 +52,7 @@ def _by_agent(task: BodyTask, given: BreakInputs, cancel: threading.Event) -> Ou
         cancel=cancel,
     )
     if answer.failure is not None:
-        return answer.told(worth_another_try(answer.failure, answer.result))
+        return answer.told(answer.tried_again(answer.failure))
     found = parse_decision(answer.text)
     if isinstance(found, Undecided):
         return answer.told(_invalid(f"agent {name!r}", found, answer.text, answer.result))

@@ -546,6 +546,18 @@ def test_busy_step_comes_back_when_it_was_asked_to_and_counts_no_failed_attempt(
     drive.ended_well("failed")
 
 
+def test_a_step_that_is_busy_for_longer_than_it_waits_has_its_attempts_still(bench: Bench):
+    drive = bench.start(program(step("a", retries=2)))
+    busy = {"tries": 2, "after_ms": 0}
+    asked = 0
+    while drive.do("a", "failed", busy=busy).word == "again":
+        asked += 1
+        bench.tick(60)
+    assert asked + 1 == 5
+    assert drive.counters()["attempts_failed"] == 3
+    drive.ended_well("failed")
+
+
 def test_busy_step_that_is_not_busy_any_more_goes_on(bench: Bench):
     drive = bench.start(program(step("a"), step("b")))
     drive.do("a", "failed", busy={"tries": 1, "after_ms": 0}, failure="it is busy")

@@ -131,6 +131,28 @@ def test_a_python_function_is_an_agent(body, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("says", "again"),
+    [('{"why": "lost"}', True), ('{"why": "no key", "code": 401}', False), ("{}", True)],
+)
+def test_an_agent_that_failed_is_tried_again_unless_it_says_that_it_is_of_no_use(
+    body, says, again
+) -> None:
+    given = {"command": ["echo", says], "output": "json", "answer": "x", "failed": "why"}
+    agents = AgentBook(agents={"talker": Agent.model_validate({**given, "final": "[code=401]"})})
+    outcome = body(Action.AGENT, {"task": "Greet."}, agents=agents)
+    assert (outcome.word, outcome.retryable) == ("failed", again)
+    asked = {"question": "Is it so?", "agent": "talker"}
+    outcome = body(Action.BREAK, asked, agents=agents)
+    assert (outcome.word, outcome.retryable) == ("failed", again)
+
+
+def test_a_function_that_is_not_there_is_not_tried_again(body, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MY_KEY", "x")
+    outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})
+    assert (outcome.word, outcome.retryable) == ("failed", False)
+
+
+@pytest.mark.parametrize(
     ("says", "why"),
     [
         ("return 3", "neither text nor a dict but 3"),
@@ -142,7 +164,7 @@ def test_a_function_that_does_not_answer_has_failed(body, tmp_path, monkeypatch,
     monkeypatch.setenv("MY_KEY", "x")
     (tmp_path / "mine.py").write_text(f"def speak(prompt):\n    {says}\n")
     outcome = body(Action.AGENT, {"task": "Greet.", "doer": {"agent": "function"}})
-    assert outcome.word == "failed"
+    assert (outcome.word, outcome.retryable) == ("failed", True)
     assert why in outcome.reason.text
 
 

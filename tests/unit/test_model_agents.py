@@ -12,7 +12,17 @@ import pytest
 from app.outcomes import Busy, Outcome, Thread, Usage
 from app.program import Action
 from app.reasons import ReasonCode
-from tests.model_server import Drip, Drop, Hang, ModelServer, Refuse, Reply, Say, model_server
+from tests.model_server import (
+    Drip,
+    Drop,
+    Garble,
+    Hang,
+    ModelServer,
+    Refuse,
+    Reply,
+    Say,
+    model_server,
+)
 from tests.waiting import wait_until
 from workers.agents.book import AgentBook
 from workers.agents.entries import Agent, ChatModel, Prices
@@ -96,20 +106,25 @@ def test_a_conversation_goes_on_from_what_its_outcomes_keep(world) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "busy", "why"),
+    ("reply", "busy", "again", "why"),
     [
-        (Refuse(429, "7"), Busy(after_s=7, tries=5), "429: .*scripted 429"),
-        (Refuse(503, "soon"), Busy(tries=5), "503"),
-        (Drop("I was about"), Busy(tries=5), "broke off after 'I was about'"),
-        (Refuse(401), None, "401"),
-        (Say(""), None, "said nothing"),
+        (Refuse(429, "7"), Busy(after_s=7, tries=5), True, "429: .*scripted 429"),
+        (Refuse(503, "soon"), Busy(tries=5), True, "503"),
+        (Drop("I was about"), Busy(tries=5), True, "broke off after 'I was about'"),
+        (Garble(b'{"choices": [{'), Busy(tries=5), True, "broke off after .*: what came then"),
+        (Garble(b"3"), Busy(tries=5), True, "broke off after 'I was about to': what came then"),
+        (Garble(b"{}", breaks_off=True), Busy(tries=5), True, "broke off after 'I was about to'"),
+        (Garble(b'{"error": {"message": "lost"}}'), Busy(tries=5), True, "broke off.*: lost"),
+        (Refuse(401), None, False, "401"),
+        (Refuse(404), None, False, "404"),
+        (Say(""), None, True, "said nothing"),
     ],
 )
-def test_what_a_model_answers_badly_is_told_clearly(world, reply, busy, why) -> None:
+def test_what_a_model_answers_badly_is_told_clearly(world, reply, busy, again, why) -> None:
     outcome = world.ask(reply)
     assert outcome.word == "failed"
     assert outcome.busy == busy
-    assert outcome.retryable is (busy is not None)
+    assert outcome.retryable is again
     assert len(world.server.asked) == 1, "it comes again as a step, and holds no worker meanwhile"
     assert outcome.reason is not None
     assert re.search(why, outcome.reason.text), outcome.reason.text

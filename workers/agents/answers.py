@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from app.outcomes import Outcome, Thread, Usage
 from app.texts import cut
 from workers.agents.hearing import TEXT_LIMIT
-from workers.endings import stamped
+from workers.endings import stamped, worth_another_try
 from workers.sandbox import ProcessResult
 
 
@@ -23,10 +23,16 @@ class Answer:
     usage: Usage | None = None
     #: Where its conversation goes on.
     thread: Thread | None = None
+    #: Whether it would fail in the same way again.
+    final: bool = False
 
     def going_on(self, thread: Thread | None) -> Answer:
         """The same, with where its conversation goes on."""
         return replace(self, thread=thread)
+
+    def tried_again(self, failure: Outcome) -> Outcome:
+        """What becomes of the step that it failed."""
+        return failure if self.final else worth_another_try(failure, self.result)
 
     def told(self, outcome: Outcome) -> Outcome:
         """The outcome that was made of it, with what the asking took."""

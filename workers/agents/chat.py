@@ -2,7 +2,7 @@
 
 The question is a JSON object on standard input. What comes is told in JSON lines: `running` with
 the tokens so far, which are guessed, then `answer` with `usage`, or `failed` with the reason, and
-with `busy` where another time may be better.
+with `busy` where another time may be better, or `final` where none is.
 """
 
 from __future__ import annotations
@@ -49,9 +49,20 @@ def main() -> int:
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    import httpx2
+    import openai
+
     heard = _Heard(asked)
-    for chunk in _chunks(asked):
-        heard.take(chunk)
+    chunks = _chunks(asked)
+    try:
+        for chunk in chunks:
+            heard.take(chunk)
+    except (openai.APIStatusError, openai.APIConnectionError):
+        raise
+    except (openai.APIError, httpx2.TransportError) as error:
+        return heard.broke_off(str(error))
+    except (ValueError, TypeError, AttributeError) as error:
+        return heard.broke_off(f"what came then is no piece of an answer ({error})")
     return heard.told()
 
 
@@ -104,10 +115,17 @@ class _Heard:
         usage = {"usage": self._usage} if self._usage is not None else {}
         text = "".join(self._parts)
         if self._finish is None:
-            return {**usage, "failed": f"its answer broke off after {text[-200:]!r}", "busy": True}
+            return self.broke_off()
         if not text.strip():
             return {**usage, "failed": f"it said nothing (finish_reason {self._finish!r})"}
         return {**usage, "answer": text}
+
+    def broke_off(self, why: str = "") -> dict[str, Any]:
+        """What there is of the answer, and why there is no more."""
+        usage = {"usage": self._usage} if self._usage is not None else {}
+        text = "".join(self._parts)[-200:]
+        told = f"its answer broke off after {text!r}" + (f": {why}" if why else "")
+        return {**usage, "failed": told, "busy": True}
 
 
 def _refused(error: openai.APIStatusError) -> dict[str, Any]:
@@ -117,6 +135,8 @@ def _refused(error: openai.APIStatusError) -> dict[str, Any]:
         after_s = _seconds(error.response.headers.get("retry-after", ""))
         if after_s is not None:
             told["after_s"] = after_s
+    else:
+        told["final"] = True
     return told
 
 

@@ -14,7 +14,7 @@ from workers.agents.hearing import TEXT_LIMIT
 from workers.agents.prompts import doer_prompt
 from workers.body_task import BodyTask
 from workers.callables import Called, call
-from workers.endings import failed, failure, stamped, worth_another_try
+from workers.endings import failed, failure, stamped
 from workers.inputs import DoerInputs
 from workers.sandbox import run
 
@@ -41,10 +41,7 @@ def _by_agent(task: BodyTask, given: DoerInputs, name: str, cancel: threading.Ev
         cancel=cancel,
     )
     if answer.failure is not None:
-        # What an agent says of itself in order, such as that its key is refused, it will say again.
-        broke = answer.result.exit_code != 0
-        bad = answer.failure
-        return answer.told(worth_another_try(bad, answer.result) if broke else bad)
+        return answer.told(answer.tried_again(answer.failure))
     return answer.told(Outcome(word="succeeded", text=answer.text))
 
 

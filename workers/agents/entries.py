@@ -120,7 +120,7 @@ class Agent(Entry):
     #: Those that it cannot work without.
     needs_env: _Variables = ()
     timeout_s: Annotated[float, Field(gt=0)] | None = None
-    #: How often it is asked again when it is busy, before the step fails.
+    #: How often it is asked again when it is busy; then that is an attempt that failed.
     busy_tries: Annotated[int, Field(ge=0, le=100)] = 5
     #: What its standard output is: text, one JSON object (or its last line is), or one a line.
     output: Literal["text", "json", "lines"] = "text"
@@ -129,6 +129,8 @@ class Agent(Entry):
     failed: FieldPath | None = None
     #: Any of these tells that it is busy, and that another time may be better.
     busy: _Paths = ()
+    #: Any of these tells that it would fail in the same way again.
+    final: _Paths = ()
     #: The seconds that it asks to wait for.
     retry_after_s: FieldPath | None = None
     #: What names the conversation.

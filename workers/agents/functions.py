@@ -50,6 +50,7 @@ def ask_function(question: Question, cancel: threading.Event) -> Answer:
         failure=bad,
         usage=_usage(question, said),
         thread=question.goes_on(Thread(conversation="", id=_thread(said))),
+        final=called.missing is not None,
     )
 
 

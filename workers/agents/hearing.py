@@ -40,6 +40,7 @@ class Hearing:
         self._failed: str | None = None
         self._is_busy = False
         self._after_s: float | None = None
+        self.final = False
         self.thread: str | None = None
 
     def write(self, chunk: bytes) -> None:
@@ -93,6 +94,7 @@ class Hearing:
         answer = _text(agent, "answer", event)
         self._answer = self._answer if answer is None else answer
         self._failed = _text(agent, "failed", event) or self._failed
+        self.final = self.final or any(find(path, event) is not None for path in agent.final)
         self._hear_busy(event)
         thread = _text(agent, "thread", event)
         if thread is not None and 0 < len(thread) <= THREAD_LIMIT:

@@ -20,6 +20,7 @@ _CHAT = Agent(
     answer="answer",
     failed="failed",
     busy=("busy",),
+    final=("final",),
     retry_after_s="after_s",
     usage=Told(
         input_tokens=("usage.prompt_tokens",),

@@ -53,7 +53,13 @@ def answered(
     if bad is not None and hearing.busy is not None and not ended:
         bad = bad.model_copy(update={"busy": hearing.busy, "retryable": True})
     return Answer(
-        question.name, question.prompt, result, text=text, failure=bad, usage=hearing.usage
+        question.name,
+        question.prompt,
+        result,
+        text=text,
+        failure=bad,
+        usage=hearing.usage,
+        final=hearing.final,
     )
 
 
