@@ -30,6 +30,7 @@ from workers.lease import Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
 from workers.shelf import Shelf
+from workers.spills import folder_of
 from workers.warm import Warm
 
 log = logging.getLogger(__name__)
@@ -233,7 +234,6 @@ class Attempts:
         caller = capabilities.Caller(
             work.ref.id, grant.address, grant.fence, capabilities.BODY_SCOPES
         )
-        name = grant.address.replace("/", "_")
         return BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -242,7 +242,7 @@ class Attempts:
             attempt=grant.attempt,
             inputs=work.inputs,
             cwd=work.cwd,
-            spill=Path(f"{settings.spill}/{work.ref.id}/{name}.{grant.fence}"),
+            spill=folder_of(Path(settings.spill), work.ref.id, grant.address, fence=grant.fence),
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
             mint=partial(capabilities.mint, caller, secret=settings.secret),

@@ -7,6 +7,7 @@ gone and nobody has written there for long enough.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -30,6 +31,21 @@ MARK = ".store"
 #: Sessions that are asked for at once.
 AT_ONCE = 500
 _SESSION = re.compile(r"^[0-9a-f]{8}$")
+#: A file's name has at most 255 bytes, and an address in many loops has more. The fence needs room.
+_LONGEST, _KEPT = 200, 120
+
+
+def folder_of(spill: Path, session: str, address: str, *, fence: int) -> Path:
+    """Where an attempt leaves what it leaves: no other attempt has that folder.
+
+    >>> folder_of(Path("/s"), "0123abcd", "turns~1[2]/do", fence=3).name
+    'turns~1[2]_do.3'
+    """
+    name = address.replace("/", "_")
+    if len(name.encode()) > _LONGEST:
+        beginning = name.encode()[:_KEPT].decode(errors="ignore")
+        name = f"{beginning}-{hashlib.sha256(address.encode()).hexdigest()[:32]}"
+    return spill / session / f"{name}.{fence}"
 
 
 class Spills:

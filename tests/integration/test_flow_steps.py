@@ -68,3 +68,11 @@ def test_only_failed_gates_of_a_flows_rubric_run_again_on_the_same_work(fleet: F
     completed(fleet, loop(check, {"type": "break", "command": DECIDES, "breakOn": "yes"}))
     ran = (fleet.folder / "log").read_text().split()
     assert ran == ["one", "two", "two", "one", "two"]
+
+
+@pytest.mark.timeout(90)
+def test_a_step_in_many_loops_with_long_labels_is_carried_out(fleet: Fleet) -> None:
+    step: dict[str, Any] = {"type": "check", "checker": "true", "label": "z" * 40}
+    for letter in "edcba":
+        step = loop(step, ALWAYS, label=letter * 40)
+    assert max(map(len, completed(fleet, step))) > 255  # no file's name is as long

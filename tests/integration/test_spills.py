@@ -9,7 +9,7 @@ import pytest
 
 from app.engine import Engine
 from tests.silent_engine import loop, silent_engine
-from workers.spills import MARK, Spills
+from workers.spills import MARK, Spills, folder_of
 
 KEEP_S = 3600.0
 SOON, LATE = time.time() + 60, time.time() + KEEP_S + 60
@@ -82,3 +82,16 @@ def test_a_folder_that_is_not_there_is_no_trouble(engine: Engine) -> None:
 
 def test_a_store_keeps_its_name(engine: Engine, store_url: str) -> None:
     assert engine.store.mark() == silent_engine(store_url).store.mark() != ""
+
+
+def test_attempts_with_long_addresses_have_folders_of_their_own(tmp_path: Path) -> None:
+    deep = "/".join(f"{letter * 40}~1[1]" for letter in "abcdef")
+    addresses = [f"{deep}/\u65e5{'z' * 39}", f"{deep}/y", f"{deep}[2]/y"]
+    folders = {
+        folder_of(tmp_path, "0123abcd", address, fence=fence)
+        for address in addresses
+        for fence in (1, 2**53)
+    }
+    assert len(folders) == 6
+    for folder in folders:
+        folder.mkdir(parents=True)
