@@ -10,6 +10,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -74,7 +75,7 @@ class Catalog:
                     file.name, "", "a flow is called by letters, digits, . _ -, and not 'validate'"
                 )
             definition = self._flows(file)
-            whole = self.completed(_document(name, definition))
+            whole = self.completed(_document(name, definition), folder=file.parent)
         except FlowInvalid as error:
             return CatalogFlow(name, file, error=str(error))
         except InvalidDocument as error:
@@ -87,22 +88,25 @@ class Catalog:
         found = self.one(name)
         if found.definition is None:
             raise FlowDisabled(name, str(found.error))
-        return self.completed(_document(name, found.definition))
+        return self.completed(_document(name, found.definition), folder=found.file.parent)
 
-    def completed(self, document: FlowDocument) -> FlowDocument:
+    def completed(self, document: FlowDocument, *, folder: Path | None = None) -> FlowDocument:
         """The document with the files and flows that it names and does not bring.
 
-        Raises InvalidDocument for one that is not there or is broken, and for flows in a circle.
+        What a flow of a folder names lies with it. Raises InvalidDocument for what is not there or
+        is broken, and for flows in a circle.
         """
-        whole, faults = self.gathered(document)
+        whole, faults = self.gathered(document, folder=folder)
         for fault in faults:
             raise fault
         return whole
 
-    def gathered(self, document: FlowDocument) -> tuple[FlowDocument, list[InvalidDocument]]:
+    def gathered(
+        self, document: FlowDocument, *, folder: Path | None = None
+    ) -> tuple[FlowDocument, list[InvalidDocument]]:
         """As much of it as is there, and all that keeps it from being whole."""
         gathered = _Gathered(self, document)
-        gathered.take(document, (document.name,), "")
+        gathered.take(document, (document.name,), "", folder)
         parts = {
             "commands": gathered.commands,
             "markdown": gathered.markdown,
@@ -116,19 +120,24 @@ class Catalog:
         ]
         return document.model_copy(update=parts), [*gathered.faults, *said]
 
-    def definition(self, name: str) -> FlowDefinition:
-        """What the flow's own file says. Raises FlowUnknown, FlowInvalid."""
-        return self._flows(self._file(name))
+    def definition(self, name: str) -> tuple[FlowDefinition, Path]:
+        """What the flow's own file says, and its folder. Raises FlowUnknown, FlowInvalid."""
+        file = self._file(name)
+        return self._flows(file), file.parent
 
-    def command(self, name: str) -> Messages | None:
-        """A command of the first folder that has it. Raises FlowInvalid."""
-        found = (read_command(folder, name) for folder in self.folders)
+    def command(self, name: str, folder: Path | None) -> Messages | None:
+        """A command beside that folder, else of the first one that has it. Raises FlowInvalid."""
+        found = (read_command(one, name) for one in self._looked_in(folder))
         return next((messages for messages in found if messages is not None), None)
 
-    def markdown(self, path: str) -> Messages | None:
-        """What the first folder's file of that path says. Raises FlowInvalid."""
-        found = (read_markdown(folder, path) for folder in self.folders)
+    def markdown(self, path: str, folder: Path | None) -> Messages | None:
+        """What that folder's file of that path says, or the first folder's. Raises FlowInvalid."""
+        found = (read_markdown(one, path) for one in self._looked_in(folder))
         return next((messages for messages in found if messages is not None), None)
+
+    def _looked_in(self, folder: Path | None) -> tuple[Path, ...]:
+        """Where files of a flow are looked for: with it; of a flow on no disk, everywhere."""
+        return self.folders if folder is None else (folder,)
 
     def _file(self, name: str) -> Path:
         # A name with a path in it is no name of a file here.
@@ -144,50 +153,60 @@ class _Gathered:
 
     def __init__(self, catalog: Catalog, document: FlowDocument) -> None:
         self._catalog = catalog
+        self._brought = document
         self.commands = dict(document.commands)
         self.markdown = dict(document.markdown)
         self.flows = dict(document.flows)
         self.faults = list[InvalidDocument]()
+        #: Whose steps have been looked at, and where what was found of each lies.
         self._taken = set[str]()
+        self._folders = dict[str, Path]()
 
-    def take(self, flow: FlowDefinition, path: tuple[str, ...], where: str) -> None:
+    def take(
+        self, flow: FlowDefinition, path: tuple[str, ...], where: str, folder: Path | None
+    ) -> None:
+        """Find what the steps need, with the flow's own folder first."""
         for one in steps_of(flow):
             at = f"{where}{one.path}"
             if isinstance(one.step, CommandStep):
-                self._command(one.step.command_name, f"{at}.commandName")
+                self._command(one.step.command_name, f"{at}.commandName", folder)
             if isinstance(one.step, LlmStep) and one.step.markdown_file is not None:
-                self._markdown(one.step.markdown_file, f"{at}.markdownFile")
+                self._markdown(one.step.markdown_file, f"{at}.markdownFile", folder)
             if isinstance(one.step, SubflowStep):
                 for name in one.step.flow_names:
                     self._subflow(name, path, f"{at}.flowNames")
 
-    def _command(self, name: str, at: str) -> None:
-        if name in self.commands:
+    def _command(self, name: str, at: str, folder: Path | None) -> None:
+        if name in self._brought.commands:
             return
+        absent = f"there is no such command; write commands/{name}.json or .md beside the flows"
+        found = self._found(partial(self._catalog.command, name, folder), name, at, absent)
+        self._keep(self.commands, name, found, at)
+
+    def _markdown(self, path: str, at: str, folder: Path | None) -> None:
+        if path in self._brought.markdown:
+            return
+        absent = "there is no such file; write it beneath the folder of the flows"
+        found = self._found(partial(self._catalog.markdown, path, folder), path, at, absent)
+        self._keep(self.markdown, path, found, at)
+
+    def _found(
+        self, read: Callable[[], Messages | None], name: str, at: str, absent: str
+    ) -> Messages | None:
         try:
-            found = self._catalog.command(name)
+            found = read()
         except FlowInvalid as error:
             self.faults.append(InvalidDocument(at, name, str(error)))
-            return
+            return None
         if found is None:
-            hint = f"there is no such command; write commands/{name}.json or .md beside the flows"
-            self.faults.append(InvalidDocument(at, name, hint))
-            return
-        self.commands[name] = found
+            self.faults.append(InvalidDocument(at, name, absent))
+        return found
 
-    def _markdown(self, path: str, at: str) -> None:
-        if path in self.markdown:
-            return
-        try:
-            found = self._catalog.markdown(path)
-        except FlowInvalid as error:
-            self.faults.append(InvalidDocument(at, path, str(error)))
-            return
-        if found is None:
-            hint = "there is no such file; write it beneath the folder of the flows"
-            self.faults.append(InvalidDocument(at, path, hint))
-            return
-        self.markdown[path] = found
+    def _keep(self, kept: dict[str, Messages], name: str, found: Messages | None, at: str) -> None:
+        """Flows of one run have one file of each name: another one of it would not be told."""
+        if found is not None and kept.setdefault(name, found) != found:
+            hint = "a flow of another folder that runs with it has another one of that name"
+            self.faults.append(InvalidDocument(at, name, f"{hint}; rename one of both"))
 
     def _subflow(self, name: str, path: tuple[str, ...], at: str) -> None:
         if name in path:
@@ -197,15 +216,16 @@ class _Gathered:
             return
         if name not in self.flows:
             try:
-                self.flows[name] = self._read(name, at)
+                self.flows[name], self._folders[name] = self._read(name, at)
             except InvalidDocument as error:
                 self.faults.append(error)
                 return
         if name not in self._taken:
-            self.take(self.flows[name], (*path, name), f"{name}: ")
+            folder = self._folders.get(name)
+            self.take(self.flows[name], (*path, name), f"{name}: ", folder)
             self._taken.add(name)
 
-    def _read(self, name: str, at: str) -> FlowDefinition:
+    def _read(self, name: str, at: str) -> tuple[FlowDefinition, Path]:
         try:
             return self._catalog.definition(name)
         except FlowUnknown:

@@ -197,6 +197,27 @@ def test_the_first_folder_is_meant(folder: Path, tmp_path: Path) -> None:
     assert [(f.name, f.description) for f in found] == [("x", "first"), ("y", "")]
 
 
+def test_what_a_flow_needs_lies_with_it(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other/flows"
+    other.mkdir(parents=True)
+    (tmp_path / "other/commands").mkdir()
+    for at, said in (folder, "first"), (other, "second"):
+        (at.parent / "commands/c.md").write_text(said)
+        (at / "said.md").write_text(said)
+    file = {"type": "llm", "agentType": "a", "identifier": "i", "markdownFile": "said.md"}
+    write(other, "x", command("c"), file)
+    write(folder, "y", command("c"))
+    write(folder, "both", runs("x"), command("c"))
+    catalog = Catalog((folder, other))
+    whole = catalog.document("x")
+    assert "second" in str(whole.commands["c"])
+    assert "second" in str(whole.markdown["said.md"])
+    assert "first" in str(catalog.document("y").commands["c"])
+    assert "rename one of both" in str(catalog.flow("both").error)
+    (tmp_path / "other/commands/c.md").unlink()
+    assert "beside the flows" in str(catalog.flow("x").error)
+
+
 def test_a_document_is_completed_with_what_it_does_not_bring(folder: Path) -> None:
     write(folder, "inner", llm("the catalog's"))
     catalog = Catalog((folder,))
