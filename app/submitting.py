@@ -132,7 +132,13 @@ class Submitting:
         document = self._catalog.document(name)
         source = Source(flow=name, hash=hash_of(document), inputs=run.inputs, agents=run.agents)
         asker = Asker(body, idempotency_key, owner=owner)
-        return self._create(run_of(document, run), asker, source=source.model_dump_json())
+        try:
+            return self._create(run_of(document, run), asker, source=source.model_dump_json())
+        except InvalidDocument as error:
+            if error.field != "cwd":
+                raise
+            # A run calls it by another name than a document does.
+            raise InvalidDocument("working_folder", error.value, error.hint) from None
 
     def check_flow(self, given: JsonValue) -> FlowCheckView:
         """Whether a flow could be run here now, and all that keeps it from that."""

@@ -414,6 +414,12 @@ def test_only_what_rests_and_has_a_file_can_go_on_by_it(flow: Flow) -> None:
         flow.resume()
 
 
+def test_a_folder_that_is_not_there_is_named_as_the_run_names_it(flow: Flow) -> None:
+    flow.write(*STEPS)
+    with pytest.raises(InvalidDocument, match=r"^working_folder is '/gone'"):
+        flow.world.engine.run_flow("x", FlowRun(working_folder="/gone"))
+
+
 def test_the_old_program_stays_for_who_still_has_it(bench: Bench, tmp_path: Path) -> None:
     flow = Flow(bench, tmp_path)
     flow.start(*STEPS)
