@@ -18,9 +18,13 @@ def ending(result: ResultView) -> str:
     >>> ending(ResultView(session_id="1a2b3c4d", kind="loop", status="completed",
     ...                   verdict="accept", iterations=2))
     'accept after 2 iterations'
+    >>> ending(ResultView(session_id="1a2b3c4d", kind="flow", status="completed",
+    ...                   verdict="accept", iterations=0))
+    'accept'
     """
-    word = result.verdict or result.status
-    text = f"{word} after {plural(result.iterations, 'iteration')}"
+    text = result.verdict or result.status
+    if result.iterations or result.kind != "flow":  # a flow may have no loop at all
+        text += f" after {plural(result.iterations, 'iteration')}"
     why = plain(result.exit_reason) or _why(
         accepted=result.verdict == "accept", reason=result.reason
     )
