@@ -17,34 +17,42 @@ def faults_in_file(file: Path) -> Found:
     if found.flow is None:
         return found
     beside = _Beside(file.parent)
-    faults = [fault for one in _within(arranged(found.flow.steps)) for fault in beside.take(one)]
-    said = faults_of_files(found.flow, Brought(beside.commands, beside.markdown))
-    told = [*found.faults, *faults, *((fault.path, fault.message) for fault in said)]
-    return Found(list(dict.fromkeys(told)), found.flow)
+    faults = list(beside.faults_of(found.flow, (file.stem,), ""))
+    said = (
+        (fault.path, fault.message)
+        for flow in (found.flow, *beside.flows.values())
+        for fault in faults_of_files(flow, Brought(beside.commands, beside.markdown))
+    )
+    return Found(list(dict.fromkeys([*found.faults, *faults, *said])), found.flow)
 
 
 class _Beside:
     """The files that a flow names, as they lie beside it."""
 
-    def __init__(self, flows: Path) -> None:
-        self._flows = flows
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.commands: dict[str, Messages] = {}
         self.markdown: dict[str, Messages] = {}
+        #: Its subflows, and theirs.
+        self.flows: dict[str, FlowDefinition] = {}
 
-    def take(self, one: Placed) -> Iterator[tuple[str, str]]:
-        """Read what a step needs; what is wrong with it."""
-        step = one.step
-        if step.type == "command":
-            yield from self._command(step.command_name, f"{one.path}.commandName")
-        elif step.type == "llm" and step.markdown_file is not None:
-            yield from self._markdown(step.markdown_file, f"{one.path}.markdownFile")
-        elif step.type == "subflow":
-            for name in step.flow_names:
-                yield from self._flow(name, f"{one.path}.flowNames")
+    def faults_of(
+        self, flow: FlowDefinition, path: tuple[str, ...], where: str
+    ) -> Iterator[tuple[str, str]]:
+        """Read what its steps need; what is wrong with that. `path` are the flows around."""
+        for one in _within(arranged(flow.steps)):
+            step, at = one.step, f"{where}{one.path}"
+            if step.type == "command":
+                yield from self._command(step.command_name, f"{at}.commandName")
+            elif step.type == "llm" and step.markdown_file is not None:
+                yield from self._markdown(step.markdown_file, f"{at}.markdownFile")
+            elif step.type == "subflow":
+                for name in step.flow_names:
+                    yield from self._flow(name, path, f"{at}.flowNames")
 
     def _command(self, name: str, at: str) -> Iterator[tuple[str, str]]:
         try:
-            found = read_command(self._flows, name)
+            found = read_command(self._folder, name)
         except FlowInvalid as error:
             yield at, str(error)
         else:
@@ -55,7 +63,7 @@ class _Beside:
 
     def _markdown(self, path: str, at: str) -> Iterator[tuple[str, str]]:
         try:
-            found = read_markdown(self._flows, path)
+            found = read_markdown(self._folder, path)
         except FlowInvalid as error:
             yield at, str(error)
         else:
@@ -64,15 +72,21 @@ class _Beside:
             else:
                 self.markdown[path] = found
 
-    def _flow(self, name: str, at: str) -> Iterator[tuple[str, str]]:
-        file = self._flows / f"{name}.json"
-        if not file.exists():
-            yield at, f"there is no flow {name!r} beside it; write {file.name}"
-            return
-        try:
-            read_flow(file)
-        except FlowInvalid as error:
-            yield at, f"it is disabled: {error}"
+    def _flow(self, name: str, path: tuple[str, ...], at: str) -> Iterator[tuple[str, str]]:
+        if name in path:
+            circle = " -> ".join((*path, name))
+            yield at, f"flows run each other in a circle: {circle}; break it"
+        elif name not in self.flows:
+            file = self._folder / f"{name}.json"
+            if not file.exists():
+                yield at, f"there is no flow {name!r} beside it; write {file.name}"
+                return
+            try:
+                self.flows[name] = read_flow(file)
+            except FlowInvalid as error:
+                yield at, f"it is disabled: {error}"
+                return
+            yield from self.faults_of(self.flows[name], (*path, name), f"{name}: ")
 
 
 def _within(placed: tuple[Placed, ...]) -> Iterator[Placed]:

@@ -175,7 +175,7 @@ def _mend_flow(flow: JsonValue, key: str | None) -> None:
         return
     flow.pop(str(key), None)
     if key == "steps":
-        flow["steps"] = []
+        flow["steps"] = [_WAIT]
     if key == "inputs":
         asked = INPUT_REFERENCE.findall(json.dumps(flow, default=str))
         flow["inputs"] = {name: "" for name in asked if is_input_name(name)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -149,7 +152,18 @@ def json_in(file: Path) -> JsonValue:
         found: JsonValue = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise FlowInvalid(file.name, "", f"it is no JSON: {error}; mend it there") from None
+    twice = list[str]()
+    json.loads(text, object_pairs_hook=partial(_once_each, twice), parse_int=str, parse_float=str)
+    if twice:
+        message = f"one object gives {twice[0][:80]!r} twice, and one of both would be lost"
+        raise FlowInvalid(file.name, "", f"{message}; give each name once")
     return found
+
+
+def _once_each(twice: list[str], pairs: Sequence[tuple[str, object]]) -> None:
+    """Note the names that an object gives again: nobody can tell which one was meant."""
+    counted = Counter(name for name, _ in pairs)
+    twice += (name for name, times in counted.items() if times > 1)
 
 
 def _text(file: Path) -> str:

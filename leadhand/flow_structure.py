@@ -57,6 +57,8 @@ def arranged(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, 
 
 def faults(flow: FlowDefinition) -> Iterator[Fault]:
     """All that keeps the steps from being run, in the order in which they stand."""
+    if not flow.steps:
+        yield Fault("steps", "there are no steps to run; write some")
     found = _List(flow.steps, "steps")
     yield from found.faults
     yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())

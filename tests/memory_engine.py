@@ -62,10 +62,11 @@ from app.watching import Lately
 from leadhand.any_document import AnyDocument
 from leadhand.documents import Budget
 from leadhand.etags import etag
-from leadhand.flow_documents import FlowDocument, FlowRun
+from leadhand.flow_documents import FlowDocument, FlowRun, WaitStep
 from leadhand.views import position
 
 AT = "2026-11-21T12:00:00Z"
+_STEP = WaitStep(type="wait", seconds=1)
 _TARGET: dict[Verb, SessionStatus] = {
     "stop": SessionStatus.STOPPING,
     "resume": SessionStatus.ACTIVE,
@@ -282,7 +283,7 @@ class MemoryEngine:
         owner: Owner | None = None,
     ) -> Submitted:
         self.flow(name)
-        document = FlowDocument(name=name, label=run.title, cwd=run.working_folder, steps=())
+        document = FlowDocument(name=name, label=run.title, cwd=run.working_folder, steps=(_STEP,))
         return self.submit(document, idempotency_key=idempotency_key, owner=owner)
 
     def flows(self) -> list[FlowView]:

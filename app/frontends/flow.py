@@ -51,8 +51,6 @@ _Speaks = LlmStep | CommandStep | Decision | HumanStep | ResetStep
 
 def compile_flow(document: FlowDocument) -> Program:
     """The steps in sequence. Raises InvalidDocument for what it needs and does not bring."""
-    if not document.steps:
-        raise InvalidDocument("steps", [], "there are no steps to run; write some")
     brought = Brought(document.commands, document.markdown)
     for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
         raise fault

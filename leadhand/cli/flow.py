@@ -60,7 +60,7 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
 
     All that is wrong is told, each with its place in the file.
     """
-    from leadhand.cli.tables import echo_json
+    from leadhand.cli.tables import echo_json, plural
     from leadhand.flow_check import faults_in_file
     from leadhand.flow_faults import Found
     from leadhand.flow_files import FlowInvalid
@@ -77,7 +77,7 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
         told = (f"{path}: {message}" if path else message for path, message in found.faults)
         raise click.ClickException("\n".join(f"{file}: {one}" for one in told))
     steps = len(found.flow.steps) if found.flow is not None else 0
-    click.echo(f"{file}: {steps} steps, nothing is wrong with them")
+    click.echo(f"{file}: {plural(steps, 'step')}, nothing is wrong")
     return 0
 
 

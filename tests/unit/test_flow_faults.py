@@ -170,3 +170,38 @@ def test_a_file_is_checked_with_those_beside_it(tmp_path: Path) -> None:
     (flows / "x.json").write_text("{")
     with pytest.raises(FlowInvalid, match="no JSON"):
         faults_in_file(flows / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([], "steps: there are no steps to run; write some"),
+        ([{"type": "subflow", "flowNames": ["x"]}],
+         "steps[0].flowNames: flows run each other in a circle: x -> x; break it"),
+        ([{"type": "subflow", "flowNames": ["back"]}],
+         "back: steps[0].flowNames: flows run each other in a circle: x -> back -> x; break it"),
+        ([{"type": "subflow", "flowNames": ["lacking"]}],
+         "lacking: steps[0].markdownFile: there is no file gone.md in the folder of the flow; "
+         "write it"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_told_before_it_is(tmp_path: Path, steps: Any, told: str) -> None:
+    llm_of_file = {"type": "llm", "agentType": "a", "identifier": "i", "markdownFile": "gone.md"}
+    flows = {
+        "x": steps,
+        "back": [{"type": "subflow", "flowNames": ["x"]}],
+        "lacking": [llm_of_file],
+    }
+    for name, written in flows.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"steps": written}))
+    assert [f"{at}: {said}" for at, said in faults_in_file(tmp_path / "x.json").faults] == [told]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"steps": [1], "steps": []}', '{"steps": [{"type": "wait", "label": "a", "label": "b"}]}'],
+)
+def test_a_name_that_is_given_twice_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(FlowInvalid, match=r"gives '(steps|label)' twice.*give each name once"):
+        faults_in_file(tmp_path / "x.json")

@@ -76,7 +76,7 @@ def test_a_run_that_cannot_be_says_which_wish(
 
 
 def test_a_flow_is_checked_without_being_run(client: FlaskClient) -> None:
-    assert said(client.post("/v1/flows/validate", json={"steps": []}))["valid"]
+    assert said(client.post("/v1/flows/validate", json={"steps": [llm()]}))["valid"]
     assert not said(client.post("/v1/flows/validate", json={}))["valid"]
 
 
