@@ -113,11 +113,25 @@ def _faults(
 def _faults_of_agents(document: FlowDocument, agents: AgentsThere) -> Iterator[InvalidDocument]:
     for one in asked(document):
         try:
-            agents.check(one.field, one.agent, model_field=one.model_field, model=one.model)
+            name = one.agent or _default(one.field, agents)
+            if name is not None:
+                agents.check(one.field, name, model_field=one.model_field, model=one.model)
         except InvalidDocument as error:
-            of_agent = error.field == one.field
+            of_agent = one.agent is not None and error.field == one.field
             more = ", or let the flow's `agents` lead to another" if of_agent else ""
             yield InvalidDocument(error.field, error.value, f"{error.hint}{more}")
+
+
+def _default(field: str, agents: AgentsThere) -> str | None:
+    """Who is asked where nobody is named; None where that is not known here.
+
+    Raises InvalidDocument where it is nobody.
+    """
+    name = agents.default()
+    if name is None and agents.known:
+        hint = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
+        raise InvalidDocument(field, None, hint)
+    return name
 
 
 def _faults_of_talks(document: FlowDocument, agents: AgentsThere) -> Iterator[InvalidDocument]:
@@ -199,7 +213,7 @@ def _place(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVi
 def _home_of(flow: FlowDocument, settings: Settings, workers: Sequence[WorkerView]) -> str:
     """Where all that it asks can be used, ours before others; "" for any place."""
     agents, tools = AgentsThere(workers), ToolsThere(workers)
-    names = {one.agent for one in asked(flow)}
+    names = {one.agent for one in asked(flow) if one.agent is not None}
     used = {one.tool for one in wanted_tools(flow)}
     if not agents.keeps(names) and tools.everywhere(used):
         return ""
@@ -289,10 +303,12 @@ def _check_judge(
     agents: AgentsThere,
 ) -> None:
     """Raises InvalidDocument unless the agent that judges can be asked."""
-    name = checker.agent or doer
     # Whether a rubric asks an agent is in its file, which may change until then.
     asks = checker.prompt is not None or (checker.rubric is not None and checker.agent is not None)
-    if not asks or name is None:
+    if not asks:
+        return
+    name = checker.agent or doer or _default(f"{field}.agent", agents)
+    if name is None:
         return
     model = checker.model or loop.checker_model
     where = f"{field}.model" if checker.model else f"{field.rpartition('checkers')[0]}checker_model"

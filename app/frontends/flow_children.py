@@ -31,7 +31,8 @@ class Asked(NamedTuple):
 
     path: str
     by: str
-    agent: str
+    #: None for the default agent.
+    agent: str | None
     model: str | None
 
     @property
@@ -70,8 +71,9 @@ def asked(document: FlowDocument) -> Iterator[Asked]:
             if type_ is not None:
                 yield Asked(f"{path}{one.path}", "agentType", agent_of(flow, type_), model)
             checker = one.step.checker if isinstance(one.step, CheckStep) else None
-            if checker is not None and checker.agent is not None:
-                agent = agent_of(flow, checker.agent)
+            # Whether a rubric asks an agent is in its file, which may change until then.
+            if checker is not None and (checker.agent or checker.prompt is not None):
+                agent = agent_of(flow, checker.agent) if checker.agent else None
                 yield Asked(f"{path}{one.path}.checker", "agent", agent, checker.model)
 
 

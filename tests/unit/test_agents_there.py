@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.admission import admit, other_home
+from app.admission import admit, faults_here, other_home
 from app.agents_here import agents_of
 from app.errors import InvalidDocument
 from app.settings import Settings
@@ -81,6 +81,36 @@ def test_what_no_worker_can_do_is_refused_at_submit(fields, field, why) -> None:
 )
 def test_what_a_worker_can_do_is_taken(fields) -> None:
     assert refusal([LOCAL], **fields) is None
+
+
+@pytest.mark.parametrize("workers", [[worker(here("plain"))], []])
+def test_who_judges_is_named_where_no_worker_has_a_default_agent(workers) -> None:
+    fields = {"doer": {"command": "true"}, "checkers": [JUDGE]}
+    refused = refusal(workers, **fields)
+    checked = {"type": "check", "checker": "agent: good?"}
+    inner = {"steps": [checked]}
+    document = flow({"type": "subflow", "flowNames": ["inner"]}, checked, flows={"inner": inner})
+    faults = list(faults_here(document, Settings(), workers))
+    if not workers:  # then anything goes
+        assert (refused, faults) == (None, [])
+        return
+    assert refused is not None
+    assert refused[0] == "checkers[0].agent"
+    found = [fault.field for fault in faults]
+    assert found == ["steps[1].checker.agent", "flows.inner.steps[0].checker.agent"]
+    for text in (refused[1], *map(str, faults)):
+        assert text.endswith("name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)")
+
+
+def test_a_default_agent_that_judges_in_a_flow_is_one_that_can() -> None:
+    document = flow({"type": "check", "checker": "agent: good?"})
+    assert list(faults_here(document, Settings(), [LOCAL])) == []
+    lame = worker(here("poor", why_not=NO_KEY), default="poor")
+    (fault,) = faults_here(document, Settings(), [lame])
+    assert (fault.field, fault.value) == ("steps[0].checker.agent", "poor")
+    assert NO_KEY in str(fault)
+    unasked = flow({"type": "check", "checker": "rubric: R.md"})
+    assert list(faults_here(unasked, Settings(), [lame])) == [], "its file may ask no agent"
 
 
 def test_one_worker_that_can_is_enough() -> None:

@@ -49,7 +49,7 @@ class AgentUnnamed(LeadhandError):
 
     def __str__(self) -> str:
         return (
-            "no doer is named and there is no default agent;"
+            "no agent is named for this step, and there is no default agent;"
             " name one, or set LEADHAND_DEFAULT_AGENT"
         )
 
