@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from app.positions import At, Known, is_done, newest
 from app.program import Loop, Node, Program, Step, block_of, needs_of, path_of
 from app.records import TurnRecord
-from app.rewinding import Rewind
+from app.rewinding import Rewind, had_its_turns
 
 #: What of a step may be another one, although it has begun: what it is told, and its limits.
 _FREE = {"inputs", "label", "origin", "timeout_s", "retry", "limits", "critical", "queue", "quick",
@@ -87,7 +87,7 @@ def _is_begun(known: Known, node: Node, block: str) -> bool:
     if is_done(known, node, block):
         return True
     turn = known.turn(newest(known, node, block)) if isinstance(node, Loop) else None
-    if turn is None or turn.iteration == 0 or turn.state == "closed":
+    if turn is None or turn.iteration == 0 or had_its_turns(turn):
         return False
     assert isinstance(node, Loop)
     inside = f"{newest(known, node, block)}[1]"

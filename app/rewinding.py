@@ -27,9 +27,10 @@ from app.positions import (
 )
 from app.program import Action, Loop, Node, Program, Step, before, needs_of, path_of, sinks_of
 from app.reasons import ReasonCode
+from app.records import TurnRecord
 from app.speaking import Kept, threads_at
 
-__all__ = ["Rewind", "address_named", "gone_on", "rewound"]
+__all__ = ["Rewind", "address_named", "gone_on", "had_its_turns", "rewound"]
 
 #: In the place of a node: all that is done in the block counts.
 _AS_IT_STANDS = ""
@@ -83,6 +84,11 @@ def gone_on(program: Program, known: Known) -> Rewind:
     return Rewind(_joins(program.body, run, done), look.levels(point), None)
 
 
+def had_its_turns(loop: TurnRecord) -> bool:
+    """Whether a loop ended for itself and begins anew; else it goes on where it failed."""
+    return loop.reason is not None and loop.reason.code in _HAD_ITS_TURNS
+
+
 class _Look:
     """One look at what the session came to."""
 
@@ -129,7 +135,7 @@ class _Look:
         record = self._known.turn(turn)
         if record is None or record.iteration == 0:
             return None
-        if record.reason is not None and record.reason.code in _HAD_ITS_TURNS:
+        if had_its_turns(record):
             return None
         return At(turn, record.iteration)
 

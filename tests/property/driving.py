@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from redis import ConnectionPool, Redis
+
 from app import decide
 from app.keys import SessionRef
 from app.program import Action, Loop, OnFail, Program, RetryPolicy, Step
@@ -93,6 +95,13 @@ class Bench:
         """Everything begins again: no session, the clock where it stood at first."""
         self.redis.flushdb()
         self.clock.now = 1_000_000
+
+    def client(self) -> Redis:
+        """A client of the same server for one more store: each keeps connections for itself."""
+        pool = self.redis.connection_pool
+        return Redis(
+            connection_pool=ConnectionPool(pool.connection_class, **pool.connection_kwargs)
+        )
 
     def nonce(self) -> str:
         return f"nonce{next(self._nonces)}"

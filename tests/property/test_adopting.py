@@ -38,7 +38,7 @@ class Flow:
         self.file = folder / "x.json"
         self.world = World.of(bench)
         settings = Settings(redis_url="redis://x", place="here", secret="s", flows=(folder,))
-        store = Store(bench.redis, clock=lambda: self.world.now, read=bench.read)
+        store = Store(bench.client(), clock=lambda: self.world.now, read=bench.read)
         self.world.engine = Engine(store, self.world, settings)
         #: A worker that remembers the session as it was.
         self.other = Engine(store, self.world, settings.model_copy(update={"flows": ()}))

@@ -31,7 +31,7 @@ class World:
     def __init__(self, url: str, *, place: str = "here", bench: Bench | None = None) -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
-        redis, read = (bench.redis, bench.read) if bench else (connect(url), text_of)
+        redis, read = (bench.client(), bench.read) if bench else (connect(url), text_of)
         store = Store(redis, clock=lambda: self.now, read=read)
         self.engine = Engine(store, self, Settings(redis_url=url, place=place, secret="s"))
 

@@ -1,0 +1,143 @@
+"""Files that are changed at random while their flow rests: what is done stays, the rest follows."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.flows import ask, llm, loop
+from tests.property.driving import Bench
+from tests.property.test_adopting import Flow
+from tests.property.test_fsck import audit
+
+SEEDS = range(30)
+_RUN = re.compile(r"~\d+")
+
+
+class Edited:
+    """A flow of steps and loops, carried out to somewhere, then changed."""
+
+    def __init__(self, bench: Bench, folder: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.flow = Flow(bench, folder)
+        self.names = iter(f"s{number}" for number in range(999))
+        self.steps = [self.step() for _ in range(self.random.randint(2, 4))]
+        #: The steps that were done, as their addresses without runs.
+        self.done: list[str] = []
+
+    def step(self, *, depth: int = 0) -> dict[str, Any]:
+        name = next(self.names)
+        if depth < 2 and self.random.random() < 0.4:
+            body = [self.step(depth=depth + 1) for _ in range(self.random.randint(1, 2))]
+            return loop(*body, ask(label=next(self.names)), label=name, maxIterations=9)
+        return llm(name, label=name)
+
+    def go(self, most: int) -> None:
+        """Carry steps out, at most so many."""
+        for _ in range(most):
+            if not self.flow.live:
+                return
+            (address,) = self.flow.live
+            wants = self.flow.other.program(
+                self.flow.world.engine.store.fields(self.flow.ref)["program"]
+            ).step(address)
+            verdict = None
+            if wants.action == "break":
+                verdict = self.random.choice(("accept", "accept", "retry"))
+            self.flow.do(address, verdict)
+            self.done.append(_RUN.sub("", address))
+
+    def rest(self) -> None:
+        """It is stopped, or fails in what comes next."""
+        if self.random.random() < 0.5:
+            self.flow.stop()
+        else:
+            self.flow.fail(self.flow.live[0])
+
+    def chain(self) -> list[tuple[list[dict[str, Any]], int]]:
+        """The blocks that it is in, outermost first, and where in each it stands."""
+        found, block = [], self.steps
+        for name in path_of(self.flow.live[0]).split("/"):
+            at = next(number for number, one in enumerate(block) if one["label"] == name)
+            found.append((block, at))
+            block = block[at].get("steps", [])
+        return found
+
+    def edit_what_is_done(self) -> bool:
+        """Put a step before one that is done, or a loop in which one is, if there is any."""
+        early, around = [], ""
+        parts = _RUN.sub("", self.flow.live[0]).split("/")
+        for (block, at), part in zip(self.chain(), parts, strict=True):
+            entered = any(
+                address.startswith(f"{around}{block[at]['label']}[") for address in self.done
+            )
+            early += [(block, at)] if entered else [(block, at - 1)] if at > 0 else []
+            around += f"{part}/"
+        if not early:
+            return False
+        block, most = self.random.choice(early)
+        block.insert(self.random.randint(0, most), llm("new", label=next(self.names)))
+        return True
+
+    def edit_what_is_not(self) -> str | None:
+        """Change anything from what comes next on; what comes next then, if it is in that block."""
+        *outer, (block, at) = self.chain()
+        for above, stands in outer:
+            self.change(above, stands + 1)
+        self.change(block, at)
+        return str(block[at]["label"]) if at < len(block) else None
+
+    def change(self, block: list[dict[str, Any]], start: int) -> None:
+        """Drop, mix and add steps; the break that ends a loop stays its last step."""
+        ends = block[-1:] if block and block[-1]["type"] == "break" else []
+        rest = block[start : len(block) - len(ends)]
+        rest = [one for one in rest if self.random.random() < 0.7]
+        rest += [self.step(depth=1) for _ in range(self.random.randint(0, 2))]
+        self.random.shuffle(rest)
+        block[start:] = rest + (ends if start <= len(block) - len(ends) else [])
+
+
+def path_of(address: str) -> str:
+    return re.sub(r"~\d+|\[\d+\]", "", address)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_file_is_taken_over_where_it_leaves_what_is_done(
+    bench: Bench, tmp_path: Path, early: bool
+) -> None:
+    tried = 0
+    for seed in SEEDS:
+        bench.restart()
+        edited = Edited(bench, tmp_path, seed)
+        flow, engine = edited.flow, edited.flow.world.engine
+        flow.start(*edited.steps)
+        edited.go(edited.random.randint(0, 9))
+        if not flow.live:
+            continue
+        before, after = copy.deepcopy(edited.steps), None
+        if not early:
+            after = edited.edit_what_is_not()
+        elif not edited.edit_what_is_done():
+            continue
+        tried += 1
+        edited.steps, changed = before, edited.steps
+        edited.rest()
+        flow.write(*changed)
+        if early:
+            assert "is done" in (why := flow.refused()) or "was entered" in why, seed
+            assert audit(engine.fsck).items == [], seed
+            continue
+        flow.resume()
+        assert audit(engine.fsck).items == [], seed
+        if after is not None:
+            assert after in path_of(flow.live[0]).split("/"), seed
+        edited.go(500)
+        assert engine.session(flow.ref.id).status == "completed", seed
+        assert len(edited.done) == len(set(edited.done)), seed
+    assert tried > len(SEEDS) // 4
