@@ -41,6 +41,11 @@ _AWAY = (
 )
 
 
+#: What a client may have open: each thread takes one to read and one for transitions, and the
+#: limit of redis-py, 100, would refuse the threads of a large API.
+CONNECTIONS = 10_000
+
+
 def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
     """A client whose calls end: each waits so long at most, and is tried so often with back-off."""
     backoff = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
@@ -51,6 +56,7 @@ def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
         socket_connect_timeout=timeout_s,
         socket_keepalive=True,
         health_check_interval=10,
+        max_connections=CONNECTIONS,
         retry=Retry(backoff, tries),
     )
 
