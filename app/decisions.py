@@ -70,7 +70,7 @@ def parse_only_decision(text: str) -> Decision | Undecided:
     found = parse_decision(text)
     if isinstance(found, Undecided) or found.found_by == "whole":
         return found
-    why = f"more than one JSON object was printed; {_WAY_OUT}"
+    why = f"something else was printed beside the decision; {_WAY_OUT}"
     return Undecided("INVALID_SCHEMA", why)
 
 

@@ -111,3 +111,17 @@ def test_a_script_decides_only_with_its_whole_output(text: str) -> None:
     found = parse_only_decision(text)
     if isinstance(found, Decision):
         assert json.loads(text) == {"answer": found.answer}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'hi\n{"answer": "yes"}',
+        '{"answer": "yes"}\n{"answer": "no"}',
+        '```json\n{"answer": "no"}\n```',
+    ],
+)
+def test_a_script_that_prints_more_than_its_decision_is_told_so(text: str) -> None:
+    found = parse_only_decision(text)
+    assert isinstance(found, Undecided)
+    assert found.text.startswith("something else was printed beside the decision; answer with {")
