@@ -11,6 +11,7 @@ from app.catalog import Catalog, hash_of
 from app.errors import ControlRefused
 from app.fitting import goes_on_as_it_stands, why_unfit
 from app.flow_sources import Source, run_of
+from app.frontends.flow_children import types_in
 from app.keys import SessionRef
 from app.known import KnownOf
 from app.program import Program
@@ -135,11 +136,12 @@ def _refused(ref: SessionRef, status: str, hint: str) -> ControlRefused:
 
 
 def _as_run(written: FlowDocument, began: Source, fields: dict[str, str]) -> FlowDocument:
+    types = types_in(written) | {"*"}  # one that the file has no more needs nobody
     run = FlowRun(
         working_folder=fields.get("cwd") or None,
         title=fields.get("label") or None,
         inputs=began.inputs,
-        agents=began.agents,
+        agents={type_: name for type_, name in began.agents.items() if type_ in types},
         place=fields["place"] or None,
     )
     return run_of(written, run)

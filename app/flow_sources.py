@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from app.errors import InvalidDocument
-from app.frontends.flow_children import led
+from app.frontends.flow_children import led, types_in
 from leadhand.flow_documents import FlowDocument, FlowRun
 
 
@@ -23,12 +23,20 @@ class Source(BaseModel):
 
 
 def run_of(document: FlowDocument, run: FlowRun) -> FlowDocument:
-    """A flow of the catalog as it is to be run. Raises InvalidDocument for inputs it has not."""
+    """A flow of the catalog as it is to be run; who works in it works in its subflows too.
+
+    Raises InvalidDocument for inputs and agentTypes that it has not.
+    """
     _check_known(document, run.inputs)
+    _check_types(document, run.agents)
     return document.model_copy(
         update={
             "inputs": {**document.inputs, **run.inputs},
             "agents": led(document.agents, run.agents),
+            "flows": {
+                name: flow.model_copy(update={"agents": led(flow.agents, run.agents)})
+                for name, flow in document.flows.items()
+            },
             "cwd": run.working_folder,
             "label": run.title,
             "priority": run.priority,
@@ -45,3 +53,12 @@ def _check_known(document: FlowDocument, inputs: Mapping[str, str]) -> None:
             known = ", ".join(sorted(document.inputs)) or "none"
             hint = f"flow {document.name!r} has no such input; its inputs are: {known}"
             raise InvalidDocument(f"inputs.{name}", text, hint)
+
+
+def _check_types(document: FlowDocument, agents: Mapping[str, str]) -> None:
+    types = types_in(document)
+    for type_, name in agents.items():
+        if type_ != "*" and type_ not in types:
+            known = ", ".join(sorted(types)) or "none"
+            hint = f"flow {document.name!r} has no such agentType; its agentTypes are: {known}"
+            raise InvalidDocument(f"agents.{type_}", name, hint)

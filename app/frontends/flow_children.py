@@ -58,6 +58,28 @@ def led(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
     return dict(above) if "*" in above else {**own, **above}
 
 
+def led_within(own: Mapping[str, str], around: Mapping[str, str]) -> dict[str, str]:
+    """Who works in a subflow: what the flow around it names holds, its `*` is the last resort.
+
+    >>> led_within({"a": "x", "b": "y"}, {"b": "z", "*": "w"})
+    {'*': 'w', 'a': 'x', 'b': 'z'}
+    """
+    last = {"*": around["*"]} if "*" in around else {}
+    return {**last, **own, **{type_: name for type_, name in around.items() if type_ != "*"}}
+
+
+def types_in(document: FlowDocument) -> set[str]:
+    """Every agentType that the flow or one of its subflows says."""
+    found = set[str]()
+    for flow in (document, *document.flows.values()):
+        found |= flow.agents.keys() - {"*"}
+        for one in steps_of(flow):
+            checker = one.step.checker if isinstance(one.step, CheckStep) else None
+            found.add(getattr(one.step, "agent_type", None) or "")
+            found.add(getattr(checker, "agent", None) or "")
+    return found - {""}
+
+
 def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
     """Every step, outer before inner, in the order written."""
     yield from _within(arranged(flow.steps))
@@ -81,7 +103,7 @@ def parts_of(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
     """The flow itself and its subflows, each with what its paths begin with."""
     yield "", document
     for name, flow in document.flows.items():
-        agents = led(flow.agents, document.agents)
+        agents = led_within(flow.agents, document.agents)
         yield f"flows.{name}.", flow.model_copy(update={"agents": agents})
 
 
@@ -136,7 +158,7 @@ def child_document(
         **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
         "kind": "flow",
         "name": name,
-        "agents": led(flow.agents, document.agents),
+        "agents": led_within(flow.agents, document.agents),
         "attempts": flow.attempts or document.attempts,
         **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
         **_bundle(document, flow),

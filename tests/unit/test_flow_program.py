@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from app.decide import routes
 from app.errors import InvalidDocument
+from app.flow_sources import run_of
 from app.free_commands import fetched_commands, free_commands
 from app.frontends import compile_document
 from app.program import Action, Given, Loop, Program, Step
-from leadhand.flow_documents import FlowDocument
+from leadhand.flow_documents import FlowDocument, FlowRun
 from tests.flows import ask, flow, llm, loop
 
 
@@ -54,6 +55,40 @@ def test_an_agent_type_is_an_agent_or_leads_to_one() -> None:
     assert step(found["llm2"]).limits == ("agent:claude",)
     everyone = nodes(llm(), agents={"*": "codex"})
     assert step(everyone["llm1"]).inputs["doer"] == {"agent": "codex"}
+
+
+@pytest.mark.parametrize(
+    ("own", "around", "run", "agent"),
+    [
+        ({"writer": "thrifty"}, {"*": "bot"}, {}, "thrifty"),
+        ({"*": "thrifty"}, {"*": "bot"}, {}, "thrifty"),
+        ({}, {"*": "bot"}, {}, "bot"),
+        ({"writer": "thrifty"}, {"writer": "bot"}, {}, "bot"),
+        ({"writer": "thrifty"}, {"*": "bot"}, {"writer": "mine"}, "mine"),
+        ({"writer": "thrifty"}, {"writer": "bot"}, {"*": "mine"}, "mine"),
+    ],
+)
+def test_a_subflow_says_who_works_in_it_before_the_last_resort_around_it(
+    own: dict[str, str], around: dict[str, str], run: dict[str, str], agent: str
+) -> None:
+    inner = {"steps": [llm()], "agents": own}
+    document = flow({"type": "subflow", "flowNames": ["inner"]}, flows={"inner": inner},
+                    agents=around)  # fmt: skip
+    document = run_of(document, FlowRun(agents=run))
+    program = compile_document(document)
+    (child,) = (n for _, n in program.walk() if isinstance(n, Step) and n.action == "child")
+    written: Any = child.inputs["document"]
+    made = compile_document(FlowDocument.model_validate(written))
+    assert step(dict(made.walk())["llm1"]).inputs["doer"] == {"agent": agent}
+
+
+def test_a_run_leads_no_agent_type_that_the_flow_does_not_have() -> None:
+    inner = {"steps": [llm(agentType="reviewer")]}
+    document = flow(llm(), {"type": "subflow", "flowNames": ["inner"]}, flows={"inner": inner})
+    run_of(document, FlowRun(agents={"reviewer": "claude", "*": "codex"}))
+    with pytest.raises(InvalidDocument, match="its agentTypes are: reviewer, writer") as caught:
+        run_of(document, FlowRun(agents={"coder": "claude"}))
+    assert caught.value.field == "agents.coder"
 
 
 def test_messages_are_told_one_after_the_other() -> None:
