@@ -190,7 +190,7 @@ class Attempts:
         if _passed_over(work):
             return Outcome(word="skipped")
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
-            return _patiently(lambda: park(self._engine, work), lease)
+            return _patiently(lambda: park(self._engine, work, self._secrets()), lease)
         outside = self._outside(work)
         return outside or run_body(self._task(work, lease), lease.ended)
 
@@ -263,8 +263,7 @@ class Attempts:
     ) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
         if look is not None:
-            hidden = secrets_of(self._agents(), self._inherited)
-            outcome = look.seen(outcome, hidden)
+            outcome = look.seen(outcome, self._secrets())
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
         nonces = [next(self._nonces) for _ in range(take)]
         sent = time.monotonic()
@@ -280,6 +279,9 @@ class Attempts:
         else:
             _tell_of_its_end(work, outcome, answer.word)
         return None if answer is None else _Settled(answer, sent)
+
+    def _secrets(self) -> frozenset[str]:
+        return secrets_of(self._agents(), self._inherited)
 
     def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
         """Fail a step that nobody signed; nothing of it is executed."""

@@ -23,7 +23,7 @@ def hushed(outcome: Outcome, task: BodyTask) -> Outcome:
     return outcome.model_copy(
         update={
             "text": without_keys(outcome.text, secrets),
-            "value": _value(outcome.value, secrets),
+            "value": without_secrets(outcome.value, secrets),
             "reason": None if reason is None else _reason(reason, secrets),
             "prompt": None if outcome.prompt is None else without_keys(outcome.prompt, secrets),
         }
@@ -39,13 +39,17 @@ def _long(values: set[str]) -> frozenset[str]:
     return frozenset(value for value in values if len(value) >= _SHORTEST)
 
 
-def _value(value: JsonValue, secrets: frozenset[str]) -> JsonValue:
+def without_secrets(value: JsonValue, secrets: frozenset[str]) -> JsonValue:
+    """The value without them and without what is one by its form, wherever in it that stands."""
     if isinstance(value, str):
         return without_keys(value, secrets)
     if isinstance(value, list):
-        return [_value(item, secrets) for item in value]
+        return [without_secrets(item, secrets) for item in value]
     if isinstance(value, dict):
-        return {without_keys(name, secrets): _value(item, secrets) for name, item in value.items()}
+        return {
+            without_keys(name, secrets): without_secrets(item, secrets)
+            for name, item in value.items()
+        }
     return value
 
 

@@ -15,21 +15,26 @@ from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import Reason, ReasonCode
 from leadhand.any_document import AnyDocument
+from workers.hush import without_secrets
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 #: How often a step that waits for a child looks at it, should the child's word get lost.
 LOOK_MS = 60_000
 
 
-def park(engine: Engine, work: Work) -> Outcome | None:
-    """Let the step wait; an outcome where there is nothing (left) to wait for."""
+def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> Outcome | None:
+    """Let the step wait; an outcome where there is nothing (left) to wait for.
+
+    A person is asked without these secrets: many may read what it is asked.
+    """
     match work.step.action:
         case Action.WAIT:
             seconds = cast("float", work.inputs.get("seconds", 0))
             engine.park(work, on="wait", wait_ms=round(float(seconds) * 1000))
         case Action.HUMAN:
             wait_ms = round(work.step.timeout_s * 1000)
-            engine.park(work, on="human", wait_ms=wait_ms, question=work.inputs.get("question"))
+            question = without_secrets(work.inputs.get("question"), secrets)
+            engine.park(work, on="human", wait_ms=wait_ms, question=question)
         case Action.CHILD:
             return _child(engine, work)
         case _:

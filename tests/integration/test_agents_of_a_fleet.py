@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from app.errors import InvalidDocument
+from tests.flows import flow
 from tests.integration.fleet import Fleet
 from tests.waiting import wait_until
 
@@ -76,6 +77,21 @@ def test_no_secret_of_an_agent_is_kept_or_logged(fleet, tmp_path, redis_client) 
     assert KEY not in kept
     assert KEY not in (tmp_path / "one.log").read_text()
     assert FORM not in text + (tmp_path / "one.log").read_text()
+
+
+def test_no_secret_of_an_agent_stands_in_what_a_person_is_asked(fleet) -> None:
+    asks = {"type": "human", "question": f"Is it {KEY}, or what?"}
+    session = fleet.engine.submit(flow(asks)).session
+    wait_until(lambda: "or what?" in fleet.engine.explain(session).model_dump_json(), timeout=20)
+    shown = [
+        fleet.engine.session(session).model_dump_json(),
+        fleet.engine.explain(session).model_dump_json(),
+        str(fleet.engine.transcript(session)),
+        str(fleet.engine.events(session, limit=1000)),
+    ]
+    for text in shown:
+        assert KEY not in text
+    assert "Is it [redacted], or what?" in shown[1]
 
 
 def _everything(client: redis.Redis, session: str) -> Iterator[str]:
