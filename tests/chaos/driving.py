@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from app.engine import About
+from app.errors import ControlRefused as Refused
 from app.errors import StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
@@ -48,6 +49,8 @@ class Driven:
     answers: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
     #: Whether it was sent back to an earlier point.
     sent_back: bool = False
+    #: Whether it was stopped with nothing left of its budget, and then aborted.
+    spent: bool = False
     troubles: list[str] = field(default_factory=list)
     busy: bool = True
 
@@ -225,11 +228,20 @@ class Driver:
             if view.status == "stopped":
                 if one.rests:
                     one.rests[-1].until = time.time()
-                self._stack.engine.control(one.session, "resume")
+                self._go_on(one, one.session)
             if view.status == "waiting":
                 self._answer_all(one, SessionRef(one.session, view.root))
             return view.status in ENDED
         return False
+
+    def _go_on(self, one: Driven, session: str) -> None:
+        """Resume it; what was stopped with nothing left of its budget goes no further."""
+        try:
+            self._stack.engine.control(session, "resume")
+        except Refused:
+            with suppress(Refused):
+                one.spent = True
+                self._stack.engine.control(session, "abort")
 
     def _answer_all(self, one: Driven, ref: SessionRef) -> None:
         """Whatever it asks, and whatever those below it ask."""

@@ -240,6 +240,8 @@ def _as_foretold(driven: Driven, record: Record) -> Iterator[str]:
     by_force = {"abort": "aborted", "exit": "exited"}.get(str(steer))
     if steer == "race" or record.status == by_force or record.poisoned:
         return
+    if driven.spent and record.status == "aborted":
+        return
     code = record.reason.code.value if record.reason else None
     if (record.status, code) != (end.status, end.code):
         yield f"{record.status} ({code}) instead of {end.status} ({end.code}): {record.reason}"
