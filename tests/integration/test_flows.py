@@ -219,6 +219,23 @@ def test_a_failed_subflow_is_counted_and_the_flow_goes_on(flows: Flows) -> None:
 
 
 @pytest.mark.timeout(90)
+def test_a_step_that_is_put_before_the_one_that_was_stopped_is_the_next(flows: Flows) -> None:
+    pause = {"type": "human", "question": "go on?", "label": "pause"}
+    first, end = llm("first", label="first"), llm("end", label="end")
+    flows.write("put", first, pause, end)
+    work = flows.work("put")
+    session = flows.start("put", work)
+    wait_until(lambda: flows.engine.session(session).status == "waiting", timeout=30)
+    flows.engine.control(session, "stop")
+    flows.write("put", first, llm("between", label="between"), pause, end)
+    flows.engine.resume_as_new(session)
+    wait_until(lambda: flows.engine.session(session).status == "waiting", timeout=30)
+    flows.engine.give(session, "yes")
+    flows.done(session)
+    assert diary(work) == ["first", "between", "end"]
+
+
+@pytest.mark.timeout(90)
 def test_a_file_that_changes_under_way_changes_only_the_next_run(flows: Flows) -> None:
     pause = {"type": "human", "question": "go on?"}
     flows.write("edited", llm("first"), pause, llm("old end", label="end"))
