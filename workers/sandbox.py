@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -31,6 +31,7 @@ _CHUNK = 64 * 1024
 _LAST_LOOK = 1024 * 1024
 
 End = Literal["timed_out", "cancelled"]
+Lack = Literal["folder", "program", "room"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class ProcessResult:
     through_shell: bool = False
     #: Why it could not start at all.
     not_started: str | None = None
-    #: Whether that is because its working folder is not there or closed to it.
-    no_folder: bool = False
+    #: What it lacked: a folder or a program that is there and open to it, or room for arguments.
+    lacks: Lack | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -90,7 +91,9 @@ def run(command: Command, cancel: threading.Event) -> ProcessResult:
     except (OSError, ValueError) as error:
         nothing = Captured()
         why = _why_not(error, command)
-        return ProcessResult(None, None, nothing, nothing, started_ms, _now_ms(), not_started=why)
+        too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
+        result = ProcessResult(None, None, nothing, nothing, started_ms, _now_ms())
+        return replace(result, not_started=why, lacks="room" if too_long else None)
 
 
 class _Run:
@@ -153,7 +156,7 @@ class _Run:
             cancelled=self._why == "cancelled",
             through_shell=isinstance(self._command.line, str),
             not_started=_refused(word, rest, self._command),
-            no_folder=word == "refused" and rest.startswith("cwd "),
+            lacks=_lack(word, rest),
         )
 
     def _listen(self, selector: selectors.BaseSelector) -> None:
@@ -282,7 +285,18 @@ def _refused(word: str, rest: str, command: Command) -> str | None:
     why = os.strerror(int(number))
     if step == "cwd":
         return f"cannot work in {str(command.cwd)!r}: {why}"
+    if int(number) == errno.E2BIG:
+        return _why_not(OSError(errno.E2BIG, why), command)
     return f"cannot run {command.argv[0]!r}: {why}"
+
+
+def _lack(word: str, rest: str) -> Lack | None:
+    step, _, number = rest.partition(" ")
+    if word != "refused":
+        return None
+    if step == "cwd":
+        return "folder"
+    return "room" if int(number) == errno.E2BIG else "program"
 
 
 def _why_not(error: OSError | ValueError, command: Command) -> str:

@@ -174,6 +174,15 @@ def test_an_agent_that_does_not_answer_fails_with_its_reason(body, agent, code, 
     assert why in outcome.reason.text
 
 
+def test_a_prompt_that_is_too_long_for_an_argument_says_what_helps(body) -> None:
+    agents = {"x": Agent(command=("echo", "{prompt}"))}
+    outcome = body(Action.AGENT, do({"agent": "x"}, task="x" * 150_000), agents=agents)
+    assert outcome.reason.text == (
+        "agent 'x' could not start: cannot run 'echo': its arguments are too long; use standard"
+        " input: without {prompt} in its command the prompt comes there"
+    )
+
+
 def test_an_unknown_agent_and_an_unwanted_model_are_told(body) -> None:
     assert "'gpt' is not known here" in body(Action.AGENT, do({"agent": "gpt"})).reason.text
     agents = {"x": scripted("pass")}

@@ -129,8 +129,9 @@ def test_a_missing_working_folder_is_named(sandbox, tmp_path) -> None:
     assert result.not_started == (
         f"cannot work in {str(tmp_path / 'gone')!r}: No such file or directory"
     )
-    assert result.no_folder
-    assert not sandbox(("no-such-program-xyz",)).no_folder
+    assert result.lacks == "folder"
+    assert sandbox(("no-such-program-xyz",)).lacks == "program"
+    assert sandbox(("echo", "a\0b")).lacks is None
 
 
 def test_binary_output_becomes_text_that_everybody_can_bear(sandbox) -> None:

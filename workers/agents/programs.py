@@ -74,10 +74,15 @@ def _unreadable(
     return failed(ReasonCode.INVALID_ANSWER, text, result=result)
 
 
+_WAYS_OUT = {
+    "program": "; install it on the worker's PATH, or set its command in agents.toml",
+    "room": ": without {prompt} in its command the prompt comes there",
+}
+
+
 def _with_way_out(bad: Outcome, result: ProcessResult) -> Outcome:
-    """Where the program is not there, also what can be done about it."""
-    if result.not_started is None or bad.reason is None or result.no_folder:
+    """Where the program could not start, also what can be done about it."""
+    if bad.reason is None or result.lacks is None or result.lacks not in _WAYS_OUT:
         return bad
-    hint = "install it on the worker's PATH, or set its command in agents.toml"
-    reason = bad.reason.model_copy(update={"text": f"{bad.reason.text}; {hint}"})
+    reason = bad.reason.model_copy(update={"text": bad.reason.text + _WAYS_OUT[result.lacks]})
     return bad.model_copy(update={"reason": reason})
