@@ -85,7 +85,13 @@ class Adopting:
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._stands(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)
-        source = began.model_copy(update={"hash": hash_of(written)})
+        taken = {"hash": hash_of(written), "limits": written.budget.limits()}
+        source = began.model_copy(update=taken)
+        limits = (
+            began.limits_now(written, self._submitting.usual_limits(program))
+            if began.hash != source.hash
+            else {}
+        )
         adopts: dict[str, JsonValue] = {
             "program": program.hash,
             "document": program.model_dump_json(),
@@ -96,7 +102,11 @@ class Adopting:
             "source": source.model_dump_json(),
             "afresh": afresh,
         }
-        told: dict[str, JsonValue] = {"as_of": fields["updated"], "adopts": adopts}
+        told: dict[str, JsonValue] = {
+            "as_of": fields["updated"],
+            "adopts": adopts,
+            "budget": {**limits},
+        }
         if after is not None:
             told["after"] = address_named(program, after, KnownOf(self._store, ref))
         return told | (rewind._asdict() if rewind is not None else {})

@@ -20,6 +20,22 @@ class Source(BaseModel):
     hash: str
     inputs: dict[str, str] = {}
     agents: dict[str, str] = {}
+    #: What the file said of the budget, and which limits the run was given instead.
+    limits: dict[str, int] = {}
+    given: tuple[str, ...] = ()
+
+    def limits_now(self, written: FlowDocument, usual: Mapping[str, int]) -> dict[str, int]:
+        """What the file as it is now changes of the session's limits.
+
+        What it says as before is not touched: a resume may have raised that since.
+        """
+        now = written.budget.limits()
+        names = dict.fromkeys([*self.limits, *now])
+        return {
+            name: now.get(name, usual[name])
+            for name in names
+            if now.get(name) != self.limits.get(name) and name not in self.given
+        }
 
 
 def run_of(document: FlowDocument, run: FlowRun) -> FlowDocument:

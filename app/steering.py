@@ -174,7 +174,9 @@ class Steering:
         anew = look(ref, after)
         if arguments.get("max_iterations") is not None:
             anew = self._with_ceiling(ref, arguments, anew, after)
-        return self._transitions.run("control", ref, {**arguments, **anew})
+        # What the call says of the budget comes before what the plan says.
+        limits = {**_limits(anew), **_limits(arguments)}
+        return self._transitions.run("control", ref, {**arguments, **anew, "budget": limits})
 
     def _with_ceiling(
         self,
@@ -430,6 +432,11 @@ def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answ
             raise ControlRefused(session, verb, status, way_out)
         case _:
             return
+
+
+def _limits(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    limits = arguments.get("budget")
+    return limits if isinstance(limits, dict) else {}
 
 
 def _changed_meanwhile(answer: Answer) -> bool:

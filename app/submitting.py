@@ -130,7 +130,14 @@ class Submitting:
         if known is not None:
             return known
         document = self._catalog.document(name)
-        source = Source(flow=name, hash=hash_of(document), inputs=run.inputs, agents=run.agents)
+        source = Source(
+            flow=name,
+            hash=hash_of(document),
+            inputs=run.inputs,
+            agents=run.agents,
+            limits=document.budget.limits(),
+            given=tuple(run.budget.limits()),
+        )
         asker = Asker(body, idempotency_key, owner=owner)
         try:
             return self._create(run_of(document, run), asker, source=source.model_dump_json())
@@ -170,6 +177,10 @@ class Submitting:
         whole = self._whole(document)
         admit(whole, self._settings, self._workers())
         return compile_document(whole)
+
+    def usual_limits(self, program: Program) -> dict[str, int]:
+        """What a session may use where neither its document nor its run says so."""
+        return limits_of(program, self._settings.budget, Budget())
 
     def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
         owner = asker.owner

@@ -4,7 +4,7 @@
 --    nothing runs anew, under way),
 --    adopts? (on resume: program, document, routes, signature, source of another program, and afresh: what is not
 --    done runs anew),
---    budget? (limits that are raised), address? (of the step whose child it is), child? (whose usage counts here),
+--    budget? (limits that change), address? (of the step whose child it is), child? (whose usage counts here),
 --    unclaimed? (only while no step was ever claimed)
 -- Returns: done (by the same nonce: again) | refused(status; spent: why, text) | changed(status) | quota(limit)
 --    | moved (look again) | unknown

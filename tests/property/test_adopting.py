@@ -414,6 +414,28 @@ def test_only_what_rests_and_has_a_file_can_go_on_by_it(flow: Flow) -> None:
         flow.resume()
 
 
+def test_the_budget_is_what_the_file_says_now(flow: Flow) -> None:
+    flow.write(*STEPS, budget={"steps": 9, "tokens": 5, "cost_usd": 2.0, "iterations": 7})
+    id_ = flow.world.engine.run_flow("x", FlowRun(budget=Budget(tokens=50))).session
+    flow.ref = SessionRef(id_, id_)
+
+    def resumed(budget: Budget | None = None) -> dict[str, float]:
+        flow.stop()
+        flow.resume(budget=budget)
+        usual = ("stops", "stage_stops", "wall_s")
+        lines = flow.world.engine.session(id_).budget
+        return {name: line.limit for name, line in lines.items() if name not in usual}
+
+    as_begun = {"tokens": 50, "cost_usd": 2.0, "iterations": 7}
+    assert resumed(Budget(steps=20)) == {**as_begun, "steps": 20}
+    flow.write(*STEPS, budget={"steps": 9, "tokens": 7})
+    assert resumed() == {"steps": 20, "tokens": 50, "cost_usd": 1000, "iterations": 10_000}
+    flow.write(*STEPS, budget={"steps": 8, "cost_usd": 4.0})
+    assert resumed(Budget(cost_usd=5.0)) == {
+        "steps": 8, "tokens": 50, "cost_usd": 5.0, "iterations": 10_000,
+    }  # fmt: skip
+
+
 def test_a_folder_that_is_not_there_is_named_as_the_run_names_it(flow: Flow) -> None:
     flow.write(*STEPS)
     with pytest.raises(InvalidDocument, match=r"^working_folder is '/gone'"):
