@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.patterns import form_of
 from leadhand.problems import FieldProblem
 
 Place = Literal["body", "query", "header"]
@@ -149,6 +150,9 @@ def _message(detail: ErrorDetails) -> str:
         return "it is missing"
     if detail["type"] == "extra_forbidden":
         return "there is no such field"
+    form = form_of(detail.get("ctx", {}).get("pattern"))
+    if form is not None:
+        return f"it should be {form}"
     return _SUBJECT.sub("it should", detail["msg"].removeprefix("Value error, "))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from leadhand.patterns import form_of
+
 _HINTS = {
     "rule": "use 'all', 'any' or a number of checkers",
     "max_iterations": "use a whole number from 0 to 10000",
@@ -33,6 +35,8 @@ def complaint(error: ValidationError) -> str:
         return f"{field} is missing; give one"
     if first["type"] == "extra_forbidden":
         return f"{field} is no field that is known here; look for a typing error"
+    form = form_of(first.get("ctx", {}).get("pattern"))
+    message = f"use {form}" if form is not None else message
     hint = _HINTS.get(field.rpartition(".")[2], message[:1].lower() + message[1:])
     return f"{field} is {_shown(first['input'])}: {hint}"
 

@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from leadhand import patterns
+
 #: How often a loop turns unless it says otherwise.
 DEFAULT_MAX_ITERATIONS = 3
 #: After how many turns that come to the same a doer is told, unless its loop says otherwise.
@@ -44,12 +46,12 @@ Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 Command = Annotated[Text, AfterValidator(_without_zero)]
 #: Numbers are strict: true is not 1, and "3" is not 3.
 Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
-Callable_ = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=300)]
+Callable_ = Annotated[str, Field(pattern=patterns.FUNCTION, max_length=300)]
 FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_without_zero)]
 #: A key of the user's own, whose concurrency and rate may be limited.
-Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Key = Annotated[str, Field(pattern=patterns.NAME)]
 #: Where work is done, as LEADHAND_PLACE names it.
-Place = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Place = Annotated[str, Field(pattern=patterns.NAME)]
 Priority = Literal["high", "normal", "low"]
 Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
 

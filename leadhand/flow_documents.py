@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from leadhand import patterns
 from leadhand.documents import (
     AGENT_TIMEOUT_S,
     CHECK_TIMEOUT_S,
@@ -43,16 +44,15 @@ HUMAN_TIMEOUT_S = 7 * 24 * 3600.0
 #: The longest wait, for a time or for a person.
 LONGEST_WAIT_S = 30 * 24 * 3600
 
-AgentType = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+AgentType = Annotated[str, Field(pattern=patterns.NAME)]
 #: What a flow and a command are called: the stem of their file.
-Stem = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Stem = Annotated[str, Field(pattern=patterns.NAME)]
 #: A Markdown file beneath the folder of the flows.
 MarkdownFile = Annotated[str, Field(max_length=300)]
 _MARKDOWN = re.compile(r"^([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*\.md$")
-_INPUT_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
-InputName = Annotated[str, Field(pattern=_INPUT_NAME)]
+InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 #: Which of an agent's conversations is meant.
-Identifier = Annotated[str, Field(pattern=r"^[^|<\x00-\x1f]{1,64}$")]
+Identifier = Annotated[str, Field(pattern=patterns.IDENTIFIER)]
 #: Tools that every worker has.
 BUILT_IN_TOOLS = frozenset({"echo", "noop"})
 _FUNCTION = re.compile(r"^[A-Za-z]\w*:[A-Za-z]\w*$", re.ASCII)
@@ -66,7 +66,7 @@ ANY_STRUCTURE: dict[str, bool] = {"any structure": True}
 
 def is_input_name(name: str) -> bool:
     """Whether an input can be called so."""
-    return re.match(_INPUT_NAME, name) is not None
+    return re.match(patterns.INPUT, name) is not None
 
 
 class Written(BaseModel):

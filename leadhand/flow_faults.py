@@ -22,6 +22,7 @@ from leadhand.flow_documents import (
     is_input_name,
 )
 from leadhand.flow_structure import INPUT_REFERENCE, Fault, faults
+from leadhand.patterns import form_of
 
 #: Where steps stand in lists.
 _LISTS = ("steps", "then", "else")
@@ -214,6 +215,15 @@ _SENTENCES = {
     "too_short": "it is empty; give at least one",
 }
 
+_KINDS = {
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "string_type": "a text",
+}
+
 
 def _sentence(error: ErrorDetails) -> str:
     kind = error["type"]
@@ -224,7 +234,9 @@ def _sentence(error: ErrorDetails) -> str:
         return error["msg"].removeprefix("Value error, ")
     if kind in _SENTENCES:
         return _SENTENCES[kind]
-    return f"it is {_shown(error['input'])}; {error['msg'].replace('Input should', 'it should')}"
+    form = _KINDS.get(kind) or form_of(error.get("ctx", {}).get("pattern"))
+    way_out = f"give {form}" if form else error["msg"].replace("Input should", "it should")
+    return f"it is {_shown(error['input'])}; {way_out}"
 
 
 def _shown(value: object) -> str:

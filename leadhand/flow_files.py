@@ -55,6 +55,8 @@ class _CommandFile(Written):
 #: What no flow can be called: it is a word of the API.
 RESERVED = "validate"
 _STEM = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+#: What some editors begin a file with, to say that it is UTF-8.
+_MARK = "\N{BYTE ORDER MARK}"
 _STRING: TypeAdapter[str] = TypeAdapter(str)
 
 
@@ -168,7 +170,7 @@ def _once_each(twice: list[str], pairs: Sequence[tuple[str, object]]) -> None:
 
 def _text(file: Path) -> str:
     try:
-        return _STRING.validate_python(_bytes(file))
+        return _STRING.validate_python(_bytes(file)).removeprefix(_MARK)
     except OSError as error:
         raise FlowInvalid(file.name, "", f"it cannot be read: {error.strerror}") from None
     except ValidationError:

@@ -145,7 +145,11 @@ LINES = '[agents.x]\ncommand = ["a"]\noutput = "lines"\n'
             "agents.x.usage.cost",
             "use cost_usd, input_tokens",
         ),
-        ('[agents.x]\ncommand = ["a"]\nenv = ["A B"]\n', "agents.x.env.0", "match pattern"),
+        (
+            '[agents.x]\ncommand = ["a"]\nenv = ["A B"]\n',
+            "agents.x.env.0",
+            "write letters, digits",
+        ),
         (
             '[agents.x]\ncommand = ["a"]\nenv = ["LEADHAND_SECRET"]\n',
             "agents.x.env",
@@ -156,7 +160,7 @@ LINES = '[agents.x]\ncommand = ["a"]\noutput = "lines"\n'
             "agents.x.model_args",
             "write {model}",
         ),
-        ('[agents."a b"]\ncommand = ["a"]\n', "agents.a b", "match pattern"),
+        ('[agents."a b"]\ncommand = ["a"]\n', "agents.a b", "write 1 to 64 letters, digits"),
         ('[claude]\ncommand = ["a"]\n', "claude", "[agents.NAME]"),
         ("agents = 3\n", "agents", "valid dictionary"),
         ("[agents.x\n", "", "is not TOML"),

@@ -98,8 +98,8 @@ def test_flat_loops_lie_in_one_another_as_nested_ones_do() -> None:
         ([llm(working_folder="../x")], "steps[0].working_folder", "beneath the run's own"),
         ([{"type": "subflow", "flowNames": ["a", "a"]}], "steps[0].flowNames", "stands twice"),
         ([{"type": "command", "agentType": "a", "identifier": "i", "commandName": "../x"}],
-         "steps[0].commandName", "pattern"),
-        ([llm(identifier="a|b")], "steps[0].identifier", "pattern"),
+         "steps[0].commandName", "give 1 to 64 letters"),
+        ([llm(identifier="a|b")], "steps[0].identifier", "give 1 to 64 characters"),
         ([{"type": "human", "question": "?", "agentType": "a"}], "steps[0].identifier", "missing"),
         ([{"type": "wait", "seconds": 0}], "steps[0].seconds", "greater than 0"),
     ],
@@ -128,7 +128,10 @@ def test_the_seeds_own_form_is_a_flow() -> None:
     ("text", "said"),
     [
         ("{", "it is no JSON"),
-        ("[]", "valid dictionary"),
+        ("[]", "^x.json: it is \\[\\]; give an object$"),
+        ('"steps"', 'it is "steps"; give an object'),
+        ('{"steps": [3]}', "steps\\[0\\]: it is 3; give an object"),
+        ('{"steps": 3}', "steps: it is 3; give a list"),
         ("{}", "steps: it is missing"),
         (b"\xff\xfe", "it is no UTF-8"),
     ],
@@ -222,3 +225,26 @@ def test_a_file_that_says_nothing_usable_is_refused(tmp_path: Path, text: Any, w
 
 def test_each_tool_of_our_own_may_be_named() -> None:
     assert TOOLS.keys() == BUILT_IN_TOOLS
+
+
+def test_a_byte_order_mark_before_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    step = {"type": "llm", "agentType": "a", "identifier": "b", "markdownFile": "said.md"}
+    (flows / "x.json").write_text(json.dumps({"steps": [step]}), encoding="utf-8-sig")
+    (flows / "said.md").write_text("Go on.", encoding="utf-8-sig")
+    assert len(read_flow(flows / "x.json").steps) == 1
+    said = read_markdown(flows, "said.md")
+    assert said is not None
+    assert said[0].content == ("Go on.",)
+
+
+def test_a_form_that_a_text_must_have_is_told_in_words() -> None:
+    step: dict[str, Any] = {"type": "llm", "agentType": "a b", "identifier": "x|y"}
+    step["messages"] = [{"role": "user", "content": ["Go on."]}]
+    with pytest.raises(FlowInvalid) as caught:
+        flow_in({"steps": [step]}, "x.json")
+    words = "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first"
+    assert caught.value.told == f'steps[0].agentType: it is "a b"; give {words}'
+    with pytest.raises(FlowInvalid, match="give 1 to 64 characters without"):
+        flow_in({"steps": [{**step, "agentType": "a"}]}, "x.json")

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.patterns import form_of
 from workers.agents.entries import Agent, ChatModel, Entry, Name, Prices, Told
 from workers.agents.errors import AgentsFileInvalid, AgentUnknown
 from workers.agents.ready_made import READY_MADE
@@ -78,7 +79,7 @@ _HINTS: Mapping[str, str] = {
 }
 _PATH = "write FIELD.FIELD, or [FIELD=VALUE].FIELD for lines that have that value there"
 _PATTERNS: Mapping[str, str] = {
-    **dict.fromkeys(("answer", "failed", "busy", "thread", *Told.model_fields), _PATH),
+    **dict.fromkeys(("answer", "failed", "busy", "final", "thread", *Told.model_fields), _PATH),
     "callable": 'write "module:function"',
     "base_url": 'write where the model is, such as "https://models.example/v1"',
     "key_env": "write the name of a variable; the key itself stands in the worker's environment",
@@ -109,7 +110,9 @@ def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
         return f"is not a key here; use {', '.join(keys)}"
     if kind == "string_pattern_mismatch":
         known = [_PATTERNS[key] for key in place[2:] if key in _PATTERNS]
-        return known[0] if known else str(first["msg"])
+        form = form_of(first["ctx"]["pattern"])
+        told = f"write {form}" if form is not None else str(first["msg"])
+        return known[0] if known else told
     if kind == "missing":
         return f"is missing in [{'.'.join(place[:-1])}]; write it too"
     return _HINTS.get(kind, first["msg"].removeprefix("Value error, "))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from leadhand import patterns
 from workers.agents.fields import FieldPath
 from workers.environment import OURS
 
@@ -19,10 +20,10 @@ _OPENAI = "https://api.openai.com/v1"
 
 Word = Annotated[str, Field(min_length=1)]
 _Words = Annotated[tuple[Word, ...], Field(strict=False)]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Variable = Annotated[str, Field(pattern=patterns.VARIABLE)]
 _Variables = Annotated[tuple[Variable, ...], Field(strict=False)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-CallableName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+Name = Annotated[str, Field(pattern=patterns.NAME)]
+CallableName = Annotated[str, Field(pattern=patterns.FUNCTION)]
 _Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
