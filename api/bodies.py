@@ -184,9 +184,12 @@ class Bulk(Body):
 
 
 class Answers(Body):
+    model_config = ConfigDict(str_strip_whitespace=True)
+
     #: What the person says.
     text: Annotated[str, Field(min_length=1, max_length=200_000)]
-    #: The step that asked; needed only where several wait.
+    #: The step that asked, by its address, its label or its position in the file; needed only where
+    #: several wait.
     address: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
 
 

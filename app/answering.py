@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from app.errors import AnswerUnwanted
+from app.flow_positions import steps_at
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.pictures import iso
-from app.program import Action, Program
+from app.program import Action, Program, path_of
 from app.records import StepRecord
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Who answers where nobody does in time.
 DEADLINE = "deadline"
+#: Zero-based positions in a flow's file; an iteration is named by its address.
+_PLACE = re.compile(r"^\d+(/\d+)*$")
 #: How many parked steps are looked at where none is named.
 LOOKED_AT = 1000
 
@@ -29,7 +34,10 @@ def give_answer(engine: Engine, session: str, text: str, address: str | None, *,
     """
     ref = engine.registry.ref(session)
     asking = questions(engine, ref)
-    found = address or _only(session, asking) or _answered_last(engine, ref)
+    if address is None:
+        found = _only(session, asking) or _answered_last(engine, ref)
+    else:
+        found = _named(engine, ref, address, asking)
     if found is None:
         raise AnswerUnwanted(session, "none of its steps waits for a person")
     if found not in asking:
@@ -62,9 +70,41 @@ def _only(session: str, asking: dict[str, int]) -> str | None:
     if not asking:
         return None
     if len(asking) > 1:
-        steps = ", ".join(sorted(asking))
-        raise AnswerUnwanted(session, f"several of its steps wait; name one of: {steps}")
+        raise _several(session, asking)
     return next(iter(asking))
+
+
+def _several(session: str, asking: Iterable[str]) -> AnswerUnwanted:
+    steps = ", ".join(sorted(asking))
+    return AnswerUnwanted(session, f"several of its steps wait; name one of: {steps}")
+
+
+def _named(engine: Engine, ref: SessionRef, said: str, asking: Iterable[str]) -> str:
+    """The address of the question that is called so: one that waits, or the last that did."""
+    if said in asking:
+        return said
+    program = engine.program(engine.registry.facts(ref).program)
+    waiting = [address for address in asking if _is_called(program, address, said)]
+    if len(waiting) > 1:
+        raise _several(ref.id, waiting)
+    if waiting:
+        return waiting[0]
+    if _is_question(program, said) and said in engine.store.steps(ref, [said]):
+        return said
+    had = [a for a in engine.store.names(ref, "steps") if _is_called(program, a, said)]
+    records = engine.store.steps(ref, [a for a in had if _is_question(program, a)])
+    return max(records, key=lambda address: records[address].ended or 0, default=said)
+
+
+def _is_called(program: Program, address: str, said: str) -> bool:
+    """Whether a step goes by this label, this address without runs, or this place in its file."""
+    step = program.step_or_none(address)
+    if step is None:
+        return False
+    if said in (step.label, path_of(address)):
+        return True
+    places = steps_at(program, said.split("/")) if _PLACE.match(said) else []
+    return step.origin is not None and step.origin.path in places
 
 
 def _answered_last(engine: Engine, ref: SessionRef) -> str | None:

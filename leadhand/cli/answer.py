@@ -9,18 +9,19 @@ import click
 
 @click.command("answer")
 @click.argument("session")
-@click.argument("said", metavar="[ADDRESS] TEXT", nargs=-1, required=True)
+@click.argument("said", metavar="[STEP] TEXT", nargs=-1, required=True)
 def answer_command(*, session: str, said: tuple[str, ...]) -> int:
     """Answer what SESSION asks of a person.
 
     `-` as the TEXT reads standard input.
 
-    ADDRESS names the step, and is needed only where several wait: `leadhand show` lists them.
+    STEP is the label, the address or the position of the step that asks, and is needed only where
+    several wait: `leadhand explain` lists them.
     """
     from leadhand.cli.connecting import connected
 
     if len(said) > 2:
-        raise click.UsageError("give one TEXT, in quotes, and at most an ADDRESS before it")
+        raise click.UsageError("give one TEXT, in quotes, and at most a STEP before it")
     text = sys.stdin.read() if said[-1] == "-" else said[-1]
     with connected() as client:
         view = client.answer(session, text, said[0] if len(said) > 1 else None)

@@ -9,9 +9,11 @@ import pytest
 
 from app.engine import About
 from app.errors import AnswerUnwanted
+from app.frontends import compile_document
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
+from tests.flows import flow, loop
 from tests.property.driving import Bench
 from tests.property.world import World
 from workers.parking import park
@@ -102,3 +104,32 @@ def test_of_two_who_answer_at_once_one_hears_of_the_other(bench: Bench) -> None:
     unwanted(world, ref, "no", "step 'ask' was answered by token t1", by="operator")
     said = world.engine.store.outcomes(ref)["ask"]
     assert Outcome.model_validate_json(said).text == "yes"
+
+
+WHO = {"agentType": "a", "identifier": "i"}
+
+
+@pytest.mark.parametrize(
+    ("step", "address", "names"),
+    [
+        ({"type": "human", "question": "?", "label": "q", **WHO}, "q-ask", ("q", "0")),
+        (
+            loop({"type": "human", "question": "?", "label": "q"}, label="turns"),
+            "turns~1[1]/q",
+            ("q", "turns/q", "0/0"),
+        ),
+    ],
+)
+def test_a_question_answers_to_its_label_its_address_and_its_place(
+    world: World, step: dict[str, Any], address: str, names: tuple[str, ...]
+) -> None:
+    program = compile_document(flow(step))
+    for name in (address, *names):
+        id_ = world.engine.start(program, About(kind="flow", name="x")).session
+        ref = SessionRef(id_, id_)
+        put(world, ref, address)
+        waiting = f"steps that wait for a person: {address}"
+        unwanted(world, ref, "yes", f"it has no step 'q9'; {waiting}", address="q9")
+        unwanted(world, ref, "yes", "it has no step '1'", address="1")
+        world.engine.give(ref.id, "yes", address=name)
+        unwanted(world, ref, "no", f"step {address!r} was answered by", address=name)

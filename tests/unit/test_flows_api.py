@@ -118,7 +118,8 @@ def test_an_answer_that_nobody_waits_for_is_refused(
     no = client.post("/v1/sessions/00000a11/answers", json={"text": "42"})
     assert (no.status_code, said(no)["type"]) == (409, Kind.ANSWER_UNWANTED.uri)
     assert client.post("/v1/sessions/00000b22/answers", json={"text": "42"}).status_code == 202
-    assert said(client.post("/v1/sessions/00000b22/answers", json={}))["field"] == "text"
+    for nothing in ({}, {"text": ""}, {"text": " \n"}):
+        assert said(client.post("/v1/sessions/00000b22/answers", json=nothing))["field"] == "text"
 
 
 @pytest.mark.parametrize(
