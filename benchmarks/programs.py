@@ -11,9 +11,10 @@ def third(iteration):
 """
 
 
-def sequence(steps: int, *, quick: bool) -> Program:
-    """Tool steps in a row; those that are not quick take a message each."""
-    body = tuple(_tool(f"s{number}", quick=quick) for number in range(1, steps + 1))
+def sequence(steps: int, *, quick: bool, queue: str = "") -> Program:
+    """Tool steps in a row; those that are not quick take a message each, on this queue."""
+    tools = (_tool(f"s{number}", quick=quick) for number in range(1, steps + 1))
+    body = tuple(tool.model_copy(update={"queue": queue}) for tool in tools)
     return Program(name="sequence", body=body)
 
 

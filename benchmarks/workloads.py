@@ -28,13 +28,21 @@ class Workload(NamedTuple):
     held: bool = True
 
 
-def sequences(sessions: int, title: str, *, quick: bool = True, held: bool = True) -> Workload:
+def sequences(
+    sessions: int,
+    title: str,
+    *,
+    quick: bool = True,
+    held: bool = True,
+    queue: str = "",
+) -> Workload:
     """W1, with so many sessions."""
 
     def send(app: Celery, name: str) -> None:
         plain.send_sequence(app, 10, name, kept=not quick)
 
-    return Workload(title, sessions, 10, programs.sequence(10, quick=quick), send, 10, held)
+    program = programs.sequence(10, quick=quick, queue=queue)
+    return Workload(title, sessions, 10, program, send, 10, held)
 
 
 def loops(sessions: int, title: str, *, quick: bool) -> Workload:
@@ -63,6 +71,12 @@ WORKLOADS: Mapping[str, Workload] = {
     "W3": fan_out(),
     "A": sequences(
         30, "A: 30 sessions of 10 steps, a message for each (Celery keeps results)", quick=False
+    ),
+    "AL": sequences(
+        30,
+        "AL: the same on the queue of agents, which pool processes take nothing from",
+        quick=False,
+        queue="agents",
     ),
 }
 #: Run once each: what a step costs must not depend on how many sessions there are.
