@@ -20,9 +20,11 @@ from app.records import Origin, StepRecord, TurnRecord
 from app.standing import step_is_done, turn_is_done
 
 FIELD = "after"
-_SEGMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
+_SEGMENT = re.compile(r"^(?P<name>[^/#~\[\]]+)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
 _BY_NUMBER = re.compile(r"^\d+(\[\d+\])?([./]\d+(\[\d+\])?)*$")
-_WAYS = "name an address, a label, or positions from 0 such as 1[2]/0; `leadhand show` lists them"
+_WAYS = "name an address, a label, or positions from 0 such as 1[2]/0"
+#: How many labels a refusal names.
+_NAMED = 20
 
 
 class Known(Protocol):
@@ -150,20 +152,31 @@ def _segments(program: Program, said: str) -> list[str]:
         return found[0].split("/")
     if found:
         refuse(said, f"several nodes are called so: {', '.join(found)}; name one of these")
-    refuse(said, f"the program has no such node; {_WAYS}")
+    head = re.split(r"[~\[/]", said)[0]
+    if head != said and any(node.label == head for node in program.body):
+        return said.split("/")
+    refuse(said, f"the program has no such node; {_WAYS}; {_there(program)}")
 
 
 def _in_file(program: Program, said: str, numbers: list[str]) -> list[str]:
     """Positions in a flow are those of the steps in its file."""
     found = steps_at(program, numbers)
     if not found:
-        refuse(said, f"the flow's file has no step there, counted from 0; {_WAYS}")
+        where = "the flow's file has no step there, counted from 0"
+        refuse(said, f"{where}; {_WAYS}; {_there(program)}")
     if len(found) > 1:
         refuse(said, f"several steps stand there: {', '.join(found)}; name its label or address")
     named = with_turns(program, end_of(program, found[0]), numbers)
     if named is None:
         refuse(said, "an iteration is named where there is no loop; name it at the loop's step")
     return named
+
+
+def _there(program: Program) -> str:
+    """The labels that can be named."""
+    names = list(_labels(program))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"there are: {', '.join(names[:_NAMED])}{more}"
 
 
 def _labels(program: Program) -> dict[str, list[str]]:
@@ -257,5 +270,8 @@ class _Walk:
         for node in body:
             if node.id == name:
                 return node
+        called = [node for node in body if node.label == name]
+        if called and len({node.origin.path if node.origin else node.id for node in called}) == 1:
+            return called[-1]  # a step of a flow may have been made into several nodes
         names = ", ".join(node.id for node in body)
         refuse(self._said, f"there is no {name!r} here; there are: {names}")

@@ -301,6 +301,8 @@ def test_iterations_keep_their_numbers_and_the_limit_counts_on(bench: Bench) -> 
         ("1/1/0", "outer~1[1]/inner~1[2]/q"),
         ("x", "outer~1[2]/x"),
         ("The way out", "outer~1[1]/enough"),
+        ("outer[1]/The way out", "outer~1[1]/enough"),
+        ("全部[1]/inner[2]/leave", "outer~1[1]/inner~1[2]/leave"),
     ],
 )
 def test_a_point_can_be_named_in_several_ways(bench: Bench, said: str, address: str) -> None:
@@ -310,7 +312,7 @@ def test_a_point_can_be_named_in_several_ways(bench: Bench, said: str, address: 
     named = outer.body[3].model_copy(update={"label": "The way out"})
     tree = program(
         scenario().body[0],
-        outer.model_copy(update={"body": (*outer.body[:3], named)}),
+        outer.model_copy(update={"body": (*outer.body[:3], named), "label": "全部"}),
         step("last"),
     )
     session, other = stopped(world, 10, tree), stopped(world, 10, tree)
@@ -322,7 +324,10 @@ def test_a_point_can_be_named_in_several_ways(bench: Bench, said: str, address: 
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
-        ("nowhere", "the program has no such node"),
+        (
+            "nowhere",
+            "such as 1[2]/0; there are: first, outer, x, inner, q, leave, r, y, enough, last",
+        ),
         ("7", "counted from 0 to 2"),
         ("1[1]/9", "counted from 0 to 3"),
         ("0/0", "'0' is a step; only loops have something in them"),
