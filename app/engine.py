@@ -15,7 +15,7 @@ from app.adopting import Adopting
 from app.answering import give_answer
 from app.catalog import Catalog
 from app.conversations import Said, said_until
-from app.errands import look_at_child, run_errand
+from app.errands import deliver, look_at_child, parent_of, run_errand, tell_of_deletion
 from app.errors import LeadhandError, SpecForeign, StoreAway
 from app.explaining import Explainer
 from app.fsck import Fsck
@@ -158,7 +158,7 @@ class Engine:
         self.limits = limiting.limits
         self.limit_of = limiting.limit_of
         self.stands = steering.stands
-        self.delete = steering.delete
+        self._delete = steering.delete
         self.end_for_good = steering.end_for_good
         self.publish = self.transitions.publish
         self.rehint = self.transitions.rehint
@@ -333,6 +333,22 @@ class Engine:
         """A person's answer to a question. Raises SessionUnknown, AnswerUnwanted."""
         give_answer(self, session, text, address, by=by)
         return self.session(session)
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None:
+        """Forget an ended session, as Steering.delete does; who waits for it is told of its end.
+
+        A process that dies in between leaves that to the look at who has waited for long.
+        """
+        ref = self.registry.ref(session)
+        parent = parent_of(self, ref)
+        if parent:
+            deliver(self, ref)
+        view = self._delete(session, force=force, seen=seen)
+        if view is None and parent:
+            tell_of_deletion(self, ref, parent)
+        return view
 
     def answer(
         self,

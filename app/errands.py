@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from app.archive import keep
@@ -94,6 +95,20 @@ def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, 
         deliver(engine, SessionRef(child, ref.root))
     else:
         engine.answer(ref, address, gone(child), fence=fence, by=child)
+
+
+def parent_of(engine: Engine, child: SessionRef) -> dict[str, str]:
+    """The session and the step that began a child; nothing where nobody did."""
+    found: dict[str, str] = json.loads(engine.store.fields(child).get("parent") or "{}")
+    return found
+
+
+def tell_of_deletion(engine: Engine, child: SessionRef, parent: Mapping[str, str]) -> None:
+    """A child was deleted: the step that waits for it is told, unless it has heard already."""
+    ref, address = SessionRef(parent["session"], child.root), parent["address"]
+    step = engine.store.steps(ref, [address]).get(address)
+    if step is not None and step.parked and step.parked.get("child") == child.id:
+        look_at_child(engine, ref, address, child=child.id, fence=step.fence)
 
 
 def _steer(engine: Engine, child: SessionRef, verb: Control) -> None:

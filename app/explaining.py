@@ -126,7 +126,8 @@ class Explainer:
         child = SessionRef(wait.child, ref.root)
         fields = self._store.fields(child)
         if "status" not in fields:
-            return wait.model_copy(update={"text": f"child session {child.id} is gone"})
+            text = f"child session {child.id} is gone; within a minute it goes on without that"
+            return wait.model_copy(update={"text": text, "next": [f"leadhand logs {ref.id}"]})
         found = self._of(child, fields, deeper - 1)
         return wait.model_copy(update={
             "text": f"child session {child.id} is {found.status}: {found.text}",

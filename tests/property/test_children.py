@@ -68,6 +68,20 @@ def test_a_child_that_was_deleted_fails_its_parents_step(world: World) -> None:
     assert "deleted before it ended" in view.reason.text
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_who_waits_for_a_child_is_told_that_it_was_deleted(world: World, stopped: bool) -> None:
+    parent, child = family(world)
+    if stopped:
+        world.engine.control(child.id, "stop")
+        assert world.engine.session(parent.id).status == "waiting"
+    world.engine.delete(child.id, force=True)
+    assert child.id not in world.engine.store.children(parent)
+    view = world.engine.session(parent.id)
+    assert view.status == "failed"
+    assert view.reason is not None
+    assert ("deleted before it ended" if stopped else "is aborted") in view.reason.text
+
+
 def test_a_stopped_parent_stops_its_child_and_takes_it_along_when_resumed(world: World) -> None:
     parent, child = family(world)
     world.engine.control(parent.id, "stop")
