@@ -59,7 +59,10 @@ local function release_after(address, step, r, word, verdict, reason)
       text = reason and reason.text or '', beneath = reason and reason.beneath}
     return fail_block(block, cause)
   end
-  if word == 'failed' and r.action ~= 'check' then warn(r.label .. ' failed and was passed over') end
+  if word == 'failed' and r.action ~= 'check' then
+    local ended = r.action == 'child' and reason and reason.text   -- who was aborted has not failed
+    warn(r.label .. (ended and ' was passed over: ' .. ended or ' failed and was passed over'))
+  end
   if r.ends == 'iteration' and verdict == 'accept' then   -- nothing runs beside it
     return iteration_done(turn_of(block), iteration_of(block), {code = 'condition', at = address,
       text = 'the rest of the iteration was passed over'})

@@ -82,6 +82,18 @@ def test_who_waits_for_a_child_is_told_that_it_was_deleted(world: World, stopped
     assert ("deleted before it ended" if stopped else "is aborted") in view.reason.text
 
 
+def test_a_child_that_was_aborted_is_not_said_to_have_failed(world: World) -> None:
+    kid = PARENT.body[0].model_copy(update={"critical": False, "label": "k"})
+    id_ = world.engine.start(Program(body=(kid,)), About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    assert park(world.engine, world.engine.work(parent, world.grant(parent, "kid"))) is None
+    (child,) = world.engine.store.children(parent)
+    world.engine.control(child, "abort")
+    world.later(1_000)
+    told = world.engine.session(parent.id).warnings
+    assert told == [f"k was passed over: child session {child} is aborted"]
+
+
 def test_a_stopped_parent_stops_its_child_and_takes_it_along_when_resumed(world: World) -> None:
     parent, child = family(world)
     world.engine.control(parent.id, "stop")
