@@ -32,6 +32,10 @@ _MORE = {"control": ("_anew", "_adopt")}
 #: Gives the text of one file of `app/lua`, without its ending.
 Reader = Callable[[str], str]
 
+#: What a server may do while it is full: these make room, or find what will; the rest is refused
+#: as a whole.
+_MAKES_ROOM = frozenset[Verb]({"due", "errand_done", "delete"})
+
 #: What the names of all our libraries begin with.
 PREFIX = "leadhand_"
 
@@ -58,12 +62,16 @@ class Library(NamedTuple):
 
     def text(self, since: int) -> str:
         """What is loaded; the library's own name says since when (Unix time in ms)."""
-        registered = "".join(
-            f"redis.register_function('{self.function(verb)}', function(keys, argv)\n"
-            f"  begin(keys, argv)\n  return verbs.{verb}()\nend)\n"
-            for verb in VERBS
-        )
+        registered = "".join(map(self._registered, VERBS))
         return f"#!lua name={PREFIX}{since}_{self.mark}\n{self.body}{registered}"
+
+    def _registered(self, verb: Verb) -> str:
+        flags = "{'allow-oom'}" if verb in _MAKES_ROOM else "{}"
+        return (
+            f"redis.register_function{{function_name = '{self.function(verb)}', flags = {flags},\n"
+            "  callback = function(keys, argv)\n"
+            f"    begin(keys, argv)\n    return verbs.{verb}()\n  end}}\n"
+        )
 
 
 def library(read: Reader = text_of) -> Library:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -64,6 +65,20 @@ class _Lists(NamedTuple):
     events: str
     #: What kombu calls this process.
     origin: str
+
+
+#: Whether what is sent here is sent by no task, though Celery knows of one in this process.
+_NO_TASK = ContextVar("no_task", default=False)
+
+
+@contextmanager
+def from_no_task() -> Iterator[None]:
+    """What is sent within begins anew, instead of going on with Celery's own message."""
+    token = _NO_TASK.set(True)
+    try:
+        yield
+    finally:
+        _NO_TASK.reset(token)
 
 
 class Post:
@@ -130,7 +145,7 @@ class Post:
     def _told(self) -> _Told:
         """What Celery tells of a message's origin: the task that sends it."""
         current = self._celery.current_worker_task
-        if not current:
+        if not current or _NO_TASK.get():
             return _Told(None, None)
         request = current.request
         return _Told(request.root_id or request.id, request.id)

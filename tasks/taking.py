@@ -10,6 +10,7 @@ whose own end Celery hears of so much later. What is taken is told in task event
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.celery_app import PRIORITIES
 from tasks.messages import Message, read
-from tasks.sending import connected
+from tasks.sending import connected, from_no_task
 from tasks.steps import BOUND
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,8 @@ class Taking:
         self._hostname = hostname
         self._draining = draining
         self._begun = 0.0
-        self._told = 0.0
+        self._pending = threading.Event()
+        self._teller: threading.Thread | None = None
         self._possible = True
         with celery.connection_for_write() as connection:
             #: What a broker that is away raises.
@@ -143,22 +145,37 @@ class Taking:
         begun = time.monotonic()
         self._say("task-received", message, name=message.task, args=_shown(message), kwargs="{}")
         self._say("task-started", message)
-        if begun - self._told > TELL_S:
-            self._tell()
-        hints = BOUND.carry(message.ref, message.address)
-        # What the message carries beyond its own step stays here: all that was released is sent.
-        if hints:
-            BOUND.carry.publish(message.ref, hints)
-        self._say("task-succeeded", message, result="None", runtime=time.monotonic() - begun)
+        try:
+            hints = BOUND.carry(message.ref, message.address)
+            # What the message carries beyond its own step stays here: all that was released is
+            # sent, and not by the task that Celery carried out before.
+            with from_no_task():
+                if hints:
+                    BOUND.carry.publish(message.ref, hints)
+        except Exception as error:
+            self._say("task-failed", message, exception=repr(error), traceback="")
+            raise
+        result = "ignored" if hints is None else "None"
+        self._say("task-succeeded", message, result=result, runtime=time.monotonic() - begun)
 
     def _say(self, kind: str, message: Message, **fields: object) -> None:
         if self._events is not None:
             self._events.send(kind, uuid=message.id, **fields)
+            self._pending.set()
 
     def _tell(self) -> None:
-        self._told = time.monotonic()
-        if self._events is not None:
-            self._events.flush()
+        events = self._events
+        if events is not None:
+            events.flush()
+
+    def _keep_telling(self) -> None:
+        """Events wait for others, but not for the end of a long step."""
+        while True:
+            self._pending.wait()
+            time.sleep(TELL_S)
+            self._pending.clear()
+            with suppress(Exception):  # who took them sees that the broker is away
+                self._tell()
 
     def _connected(self) -> Any:
         """A channel that stays, of a connection of this process's own; None without a Redis."""
@@ -174,6 +191,11 @@ class Taking:
                     buffer_group=frozenset({_TASKS}),
                     buffer_limit=TELL_AT_ONCE,
                 )
+                if self._teller is None:
+                    self._teller = threading.Thread(
+                        target=self._keep_telling, name="tell", daemon=True
+                    )
+                    self._teller.start()
         return self._channel if self._possible else None
 
 

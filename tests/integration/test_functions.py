@@ -10,9 +10,11 @@ from pydantic import JsonValue
 
 from app.errors import StoreAway
 from app.keys import SessionRef
+from app.program import Action, Program, Step
 from app.store import Store, connect
 from app.store_library import PREFIX, text_of
 from app.store_scripts import KEPT
+from tests.property.driving import Bench
 
 NOBODY = SessionRef("nobody", "nobody")
 
@@ -91,3 +93,16 @@ def test_a_server_that_is_full_is_away_and_not_one_without_functions(
         server.config_set("maxmemory", 0)
     assert claim(store) == "refused"
     assert libraries(server) == 1
+
+
+def test_a_server_that_is_full_makes_room(server: redis.Redis, store_url: str) -> None:
+    bench = Bench(connect(store_url))
+    drive = bench.start(Program(body=(Step(id="one", action=Action.TOOL),)))
+    drive.settle(drive.take("one"))
+    server.config_set("maxmemory", 1)
+    try:
+        assert bench.due().word == "due"
+        assert drive.delete().word == "deleted"
+    finally:
+        server.config_set("maxmemory", 0)
+    assert not server.keys("*aaaaaaaa*")

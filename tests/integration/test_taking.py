@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from app.records import Hint
 from app.settings import Settings
 from benchmarks import programs
 from tasks.celery_app import make_celery
+from tasks.sending import Letter, new_id, post_of
 from tasks.steps import BOUND, register
 from tasks.taking import TAKING_S, Taking
 from tests.integration.fleet import Fleet
@@ -34,14 +36,18 @@ class Carrier:
         self.published: list[str] = []
         self.hints: Sequence[Hint] | None = ()
         self.fails = False
+        self.sends: Callable[[], object] = str
+        self.meanwhile: Callable[[str], object] = str
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         self.carried.append(f"{ref.id} {address}")
+        self.meanwhile(address)
         if self.fails:
             raise RuntimeError("our fault")
         return self.hints
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
+        self.sends()
         self.published += [f"{ref.id} {hint.address}" for hint in hints]
 
 
@@ -220,6 +226,61 @@ def test_events_tell_of_what_was_taken(celery: Celery, carrier: Carrier) -> None
     assert received["name"] == "leadhand.tool"
     assert received["args"] == "('a', 'a', 'step')"
     assert received["hostname"] == "w@here"
+
+
+def test_what_is_under_way_is_told_before_it_ends(celery: Celery, carrier: Carrier) -> None:
+    told: list[dict[str, Any]] = []
+    with celery.connection_for_read() as connection:
+        receiver = celery.events.Receiver(connection, handlers={"*": told.append})
+        with receiver.consumer_context() as (heard, _channel, _consumers):
+            while not told:
+                send(celery, "first", queue="other")
+                with suppress(TimeoutError):
+                    heard.drain_events(timeout=0.1)
+            told.clear()
+
+            def until_it_is_told(address: str) -> None:
+                while not any(event["type"] == "task-started" for event in told):
+                    heard.drain_events(timeout=5)
+
+            carrier.meanwhile = until_it_is_told
+            send(celery, "a")
+            assert taking(celery).go_on(now()) == 1
+
+
+def test_a_message_that_could_not_be_carried_out_is_told_as_failed(
+    celery: Celery, carrier: Carrier
+) -> None:
+    carrier.fails = True
+    mine = taking(celery)
+    mine.go_on(now())  # it has what it tells with
+    said: list[str] = []
+    mine._say = lambda kind, *_, **__: said.append(kind)  # type: ignore[method-assign]
+    send(celery, "a")
+    mine.go_on(now())
+    assert said == ["task-received", "task-started", "task-failed"]
+
+
+def test_what_a_taken_message_releases_comes_from_no_message_of_celerys(
+    celery: Celery, carrier: Carrier, broker: redis.Redis
+) -> None:
+    post = post_of(celery)
+    letter = Letter("leadhand.tool", ("a", "a", "next"), "other", 5, new_id())
+
+    carrier.sends = lambda: post.send([letter])
+    carrier.hints = [HINT]
+    mine = taking(celery)
+
+    @celery.task(name="leadhand.outer")
+    def outer() -> None:
+        mine.go_on(now())
+        post.send([letter])
+
+    for _ in range(2):  # the first message to a queue is sent by kombu
+        send(celery, "a")
+        celery.tasks["leadhand.outer"].apply(task_id="outer")
+    rows = [json.loads(row) for row in broker.lrange("other\x06\x165", 0, -1)]
+    assert [row["headers"]["parent_id"] for row in rows] == ["outer", None, "outer", None]
 
 
 @pytest.fixture

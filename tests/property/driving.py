@@ -256,7 +256,8 @@ class Drive:
         if adopts is not None:
             arguments |= {"adopts": self._told(adopts), "as_of": self.field("updated")}
         answer = self.run("control", arguments | more)
-        if adopts is not None and answer.word == "done":
+        # A repetition is done too: the session may have taken over another one since.
+        if adopts is not None and self.field("program") == adopts.hash:
             self.program = adopts
         return answer
 
