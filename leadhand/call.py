@@ -24,18 +24,14 @@ from typing import Any
 
 import leadhand
 from leadhand.tool_arguments import ArgumentsRefused, typed_arguments
-
-#: What a function is called with, by position and by name, of what it is told.
-Fill = Callable[
-    [Callable[..., object], Mapping[str, Any]], tuple[tuple[object, ...], dict[str, object]]
-]
+from leadhand.tool_files import AnotherModule, check_module
 
 
 def main(name: str, file: str, tools: str = "") -> int:
     """Call the function that `name` names and write down what came of it."""
     context = json.load(sys.stdin)
     look_here_first(tools)
-    word, value = called(name, context, filled_by(tools))
+    word, value = called(name, context, tools)
     written = Path(file)
     unfinished = written.with_suffix(".unfinished")
     unfinished.write_text(as_json(word, value), encoding="utf-8")
@@ -43,15 +39,16 @@ def main(name: str, file: str, tools: str = "") -> int:
     return 0
 
 
-def filled_by(tools: str) -> Fill:
-    """How functions are told what they are: tools by their arguments, others by the context."""
-    return typed_arguments if tools else _arguments
+def called(name: str, context: Mapping[str, Any], tools: str) -> tuple[str, object]:
+    """What came of the call: a word, and the value or why there is none.
 
-
-def called(name: str, context: Mapping[str, Any], fill: Fill) -> tuple[str, object]:
-    """What came of the call: a word, and the value or why there is none."""
+    Tools are told what they are by their arguments, other functions by the context.
+    """
+    fill = typed_arguments if tools else _arguments
     try:
-        function = _find(name)
+        function = _find(name, tools)
+    except AnotherModule as error:
+        return "missing", f"cannot import {name!r}: {error}"
     except Exception as error:  # noqa: BLE001 - importing runs the user's code
         return "missing", f"cannot import {name!r}: {_story(error)}"
     if not callable(function):
@@ -85,8 +82,10 @@ _NOT_THEIRS = {
 }
 
 
-def _find(name: str) -> Any:
+def _find(name: str, tools: str) -> Any:
     module, _, path = name.partition(":")
+    if tools:
+        check_module(module, tools)
     found: Any = importlib.import_module(module)
     for part in path.split("."):
         found = getattr(found, part)

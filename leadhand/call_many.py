@@ -16,10 +16,12 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leadhand.call import Fill, as_json, called, filled_by, look_here_first
+from leadhand.call import as_json, called, look_here_first
+from leadhand.tool_files import AnotherModule, check_module
 
 #: Characters of what a call prints that are kept.
 PRINTED = 64 * 1024
@@ -32,15 +34,17 @@ def main(number: int, tools: str = "") -> int:
     watched = tuple(
         f"{folder}{os.sep}" for folder in (here, *filter(None, tools.split(os.pathsep)))
     )
-    fill = filled_by(tools)
     seen: dict[str, tuple[int, int]] = {}
     with socket.socket(fileno=number) as link, link.makefile("rb") as asked:
         for line in asked:
-            if any(_stamp(file) != stamp for file, stamp in seen.items()):
+            asks = json.loads(line)
+            if any(_stamp(file) != stamp for file, stamp in seen.items()) or (
+                tools and _moved(asks["name"], tools, seen)
+            ):
                 link.sendall(b'["stale", null, "", false]\n')
                 return 0
             known = len(sys.modules)
-            answer = _answer(json.loads(line), here, fill)
+            answer = _answer(asks, here, tools)
             if len(sys.modules) != known:
                 _remember(seen, watched)
             goes_on = not _left_something()
@@ -51,13 +55,13 @@ def main(number: int, tools: str = "") -> int:
     return 0
 
 
-def _answer(asked: dict[str, Any], here: str, fill: Fill) -> str:
+def _answer(asked: dict[str, Any], here: str, tools: str) -> str:
     """The word, the value and what was printed, as a JSON list."""
     os.chdir(here)
     os.environ.update(asked["env"])  # noqa: TID251 - what the function reads, not what we do
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        word, value = called(asked["name"], asked["context"], fill)
+        word, value = called(asked["name"], asked["context"], tools)
     told = json.dumps(printed.getvalue()[-PRINTED:])
     return f"{as_json(word, value)[:-1]}, {told}]"
 
@@ -68,6 +72,15 @@ def _remember(seen: dict[str, tuple[int, int]], watched: tuple[str, ...]) -> Non
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file not in seen and file.startswith(watched):
             seen[file] = _stamp(file)
+
+
+def _moved(name: str, tools: str, seen: Mapping[str, object]) -> bool:
+    """Whether the module was imported of a folder before a folder that goes first had its file."""
+    try:
+        check_module(name.partition(":")[0], tools)
+    except AnotherModule as error:
+        return error.found in seen
+    return False
 
 
 def _stamp(file: str) -> tuple[int, int]:

@@ -89,9 +89,12 @@ class Inventory:
         told: _Offers | None = None
         every_s, told_s = self._holds_s / WORDS, 0.0
         while True:
-            offers = self._offers()
-            if offers != told or time.monotonic() - told_s >= every_s:
-                told, told_s = (offers if self._told() else None), time.monotonic()
+            try:
+                offers = self._offers()
+                if offers != told or time.monotonic() - told_s >= every_s:
+                    told, told_s = (offers if self._told() else None), time.monotonic()
+            except Exception:  # one file that nobody thought of must not end the thread
+                log.exception("telling of what is here failed, goes on")
             if self._stop.wait(min(LOOK_S, every_s)):
                 return
 

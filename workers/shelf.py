@@ -7,12 +7,14 @@ step uses it.
 from __future__ import annotations
 
 import ast
+import errno
 import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.texts import cut
 from app.views import ToolHere, ToolParameter
+from leadhand.tool_files import TAKEN
 
 #: Characters of what a tool says of itself, and of one annotation, that others are shown.
 _SAID = 200
@@ -66,21 +68,37 @@ def _seen(file: Path) -> object:
 
 
 def _tools_in(file: Path) -> tuple[ToolHere, ...]:
+    if file.stem in TAKEN:
+        why = f"{file} has the name of a module that Python or Leadhand imports itself"
+        return _unusable(file, f"{why}; rename it")
     try:
-        tree = ast.parse(file.read_bytes())
+        return _functions_in(file)
     except OSError as error:
-        return (ToolHere(name=file.stem, why_not=f"{file} cannot be read: {error.strerror}"),)
-    except (SyntaxError, ValueError, RecursionError) as error:
+        return _unusable(file, f"{file} cannot be read: {error.strerror}")
+    except (RecursionError, MemoryError):  # Python's own parser gives up in these two ways
+        return _unusable(file, f"{file} is nested too deep, or too large, to be read; simplify it")
+    except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{file}, line {line}" if line else str(file)
         text = getattr(error, "msg", None) or str(error)
-        return (ToolHere(name=file.stem, why_not=f"{where} is no Python: {text}; mend it"),)
+        return _unusable(file, f"{where} is no Python: {text}; mend it")
+
+
+def _unusable(file: Path, why_not: str) -> tuple[ToolHere, ...]:
+    return (ToolHere(name=file.stem, why_not=why_not),)
+
+
+def _functions_in(file: Path) -> tuple[ToolHere, ...]:
+    if file.exists() and not file.is_file():  # to read a pipe would be to wait for ever
+        raise OSError(errno.EINVAL, "it is no file")
+    tree = ast.parse(file.read_bytes())
     found = {node.name: node for node in tree.body if isinstance(node, _Function)}
     return tuple(_tool(file, one) for name, one in found.items() if name[0] != "_")
 
 
 def _tool(file: Path, function: _Function) -> ToolHere:
     said = inspect.cleandoc(ast.get_docstring(function) or "").partition("\n\n")[0]
+    said = said.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
     return ToolHere(
         name=f"{file.stem}:{function.name}",
         about=cut(" ".join(said.split()), _SAID),

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidDocument
+from app.views import ToolHere
 from tests.flows import flow, loop
 from tests.integration.fleet import Fleet
 from tests.waiting import wait_until
+from workers.inventory import Inventory
 
 CODE = '''
 from pathlib import Path
@@ -85,3 +87,20 @@ def test_a_flow_whose_tool_fails_has_failed_with_its_words(fleet: Fleet) -> None
     result = fleet.ended(run(fleet, tool("sums:add", arguments={"numbers": "many"})))
     assert result.status == "failed"
     assert "argument 'numbers': it is 'many'; it should be a valid list" in str(result.reason)
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_goes_on_to_tell_of_itself_after_any_error(fleet: Fleet) -> None:
+    looks = iter(range(1_000_000))
+
+    def tools() -> tuple[ToolHere, ...]:
+        if next(looks) == 0:
+            raise RecursionError("a file that nobody thought of")
+        return (ToolHere(name="sums:add"),)
+
+    inventory = Inventory(fleet.engine, name="one", queues=("q",), agents=tuple, tools=tools)
+    inventory.start()
+    try:
+        wait_until(lambda: any(t.name == "sums:add" for t in fleet.engine.tools()), timeout=20)
+    finally:
+        inventory.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from app.tools_here import tools_of
 from app.views import ToolHere, WorkerView
 from leadhand.cli.tools import tool_lines
 from leadhand.flow_documents import FlowDocument
+from leadhand.tool_files import TAKEN
 from leadhand.views import ToolView
 from tests.flows import flow
 from workers.agents.book import AgentBook
@@ -77,12 +80,15 @@ def use(tmp_path: Path, folder: Path) -> Iterator[Callable[..., Outcome]]:
     work, warm = tmp_path / "work", Warm()
     work.mkdir()
 
-    def run(tool: str, *, quick: bool = False, cancel=None, timeout_s=20.0, **given: Any):
+    def run(
+        tool: str, *, quick: bool = False, cancel=None, timeout_s=20.0, shelf=None, **given: Any
+    ):
         task = BodyTask(
             session="ab12cd34", address="slug", action=Action.TOOL, iteration=1, attempt=1,
             inputs={"tool": tool, "arguments": given, "quick": quick}, cwd=work,
             spill=tmp_path / "spill", timeout_s=timeout_s, url="http://127.0.0.1:1", mint=str,
-            agents=AgentBook(), default_agent=None, warm=warm, shelf=Shelf([folder]),
+            agents=AgentBook(), default_agent=None, warm=warm,
+            shelf=shelf or Shelf([folder]),
         )  # fmt: skip
         return run_body(task, cancel or threading.Event())
 
@@ -134,6 +140,86 @@ def test_of_two_files_of_one_name_the_first_folders_is_meant(folder, tmp_path, u
     names = {tool.name for tool in Shelf([folder, other]).tools()}
     assert "text:slug" in names
     assert "text:only_there" not in names
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (f"def f(a: {'+'.join(['int'] * 700)}): pass", "nested too deep, or too large, to be read"),
+        (f"x = {'-' * 100_000}1", "nested too deep, or too large, to be read"),
+        ("x = '\0'", "is no Python: "),
+    ],
+)
+def test_a_file_that_python_gives_up_to_read_is_told_and_the_others_work(
+    folder, use, code, told
+) -> None:
+    (folder / "odd.py").write_text(code)
+    found = {tool.name: tool for tool in Shelf([folder]).tools()}
+    assert told in str(found["odd"].why_not)
+    assert use("text:slug", title="A B").value == "a-b"
+    assert told in why(use("odd:f"))
+
+
+def test_what_is_no_file_is_not_waited_for(folder) -> None:
+    os.mkfifo(folder / "pipe.py")
+    told = Shelf([folder]).tool("pipe:x")
+    assert told is not None
+    assert "pipe.py cannot be read: it is no file" in str(told.why_not)
+
+
+def test_what_a_tool_says_of_itself_is_text_that_can_be_sent(folder) -> None:
+    (folder / "says.py").write_text("def f():\n    'a \\ud800 b'")
+    told = Shelf([folder]).tool("says:f")
+    assert told is not None
+    assert (told.about, told.why_not) == ("a ? b", None)
+
+
+@pytest.mark.parametrize("name", ["json", "inspect", "queue", "sys", "leadhand", "pydantic"])
+def test_a_file_that_has_the_name_of_a_module_of_ours_is_to_be_renamed(folder, use, name) -> None:
+    (folder / f"{name}.py").write_text("def dumps(obj): return 'the own one'")
+    told = Shelf([folder]).tool(f"{name}:dumps")
+    assert told is not None
+    assert str(told.why_not).endswith(f"{name}.py has the name of a module that Python or Leadhand"
+                                      " imports itself; rename it")  # fmt: skip
+    assert "rename it" in why(use(f"{name}:dumps", obj=1))
+
+
+def test_all_that_a_call_imports_is_known_as_taken() -> None:
+    code = """
+import sys
+before = {*sys.modules}
+import leadhand.call, leadhand.call_many
+def typed(one: list[int], two: dict[str, str]) -> None: ...
+leadhand.call.typed_arguments(typed, {"one": ["1"], "two": {}})
+print(*{name.partition(".")[0] for name in sys.modules if name not in before})
+"""
+    line = [sys.executable, "-c", code]
+    told = subprocess.run(line, capture_output=True, text=True, check=True)
+    names = {name for name in told.stdout.split() if name[0] != "_"}
+    assert {"json", "pydantic", "leadhand"} <= names
+    assert names <= TAKEN
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_another_module_of_the_name_is_not_called_in_place_of_a_tools_file(
+    folder, use, quick
+) -> None:
+    (folder / "text").mkdir()
+    (folder / "text/__init__.py").write_text("def slug(title): return 'another'")
+    told = why(use("text:slug", quick=quick, title="A B"))
+    assert "'text' is another module here (" in told
+    assert told.endswith("in place of text.py in the folders of tools; rename that file")
+
+
+def test_a_quick_tool_is_read_anew_where_a_folder_that_goes_first_has_it_now(
+    tmp_path, folder, use
+) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    ask = {"shelf": Shelf([first, folder]), "quick": True, "title": "A B"}
+    assert use("text:slug", **ask).value == "a-b"
+    (first / "text.py").write_text("def slug(title): return 'of the first'")
+    assert use("text:slug", **ask).value == "of the first"
 
 
 @pytest.mark.parametrize("quick", [False, True])
