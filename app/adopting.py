@@ -116,7 +116,7 @@ class Adopting:
         turns = self._store.turns(ref, self._store.names(ref, "turns"))
         steps = self._store.names(ref, "steps")
         old = self._registry.program(fields["program"])
-        return goes_on_as_it_stands(old, program, steps, turns)
+        return goes_on_as_it_stands(old, program, steps, turns, KnownOf(self._store, ref))
 
     def _rewind(
         self,

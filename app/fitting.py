@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from app.positions import At, Known, is_done, newest
-from app.program import Loop, Node, Program, Step, block_of, needs_of, path_of
+from app.program import Loop, Node, Program, Step, block_of, needs_of, path_of, sinks_of
 from app.records import TurnRecord
 from app.rewinding import Rewind, had_its_turns
 
@@ -13,20 +13,33 @@ from app.rewinding import Rewind, had_its_turns
 _FREE = {"inputs", "label", "origin", "timeout_s", "retry", "limits", "critical", "queue", "quick",
          "folder", "conversation", "needs"}  # fmt: skip
 
+#: What stands for the end of a block, which waits for all that nothing else waits for.
+_END = ""
+
 
 def goes_on_as_it_stands(
-    old: Program, new: Program, steps: Iterable[str], turns: Mapping[str, TurnRecord]
+    old: Program,
+    new: Program,
+    steps: Iterable[str],
+    turns: Mapping[str, TurnRecord],
+    known: Known,
 ) -> bool:
     """Whether all that has begun in blocks that are still open is what the new ones begin with.
 
-    Then a stopped session goes on where it stands. Blocks that are done with may be anything, and
-    so may all that has not begun.
+    Then a stopped session goes on where it stands, if all that has not begun will be reached from
+    there. Blocks that are done with may be anything, and so may all that has not begun.
     """
     begun: dict[str, set[str]] = {}
     for address in (*steps, *(turn for turn in turns if turn)):
         begun.setdefault(block_of(address), set()).add(path_of(address).rpartition("/")[2])
-    blocks = ["", *(f"{id_}[{t.iteration}]" for id_, t in turns.items() if id_ and _is_open(t))]
-    return all(_begins_so(old, new, path_of(block), begun.get(block, set())) for block in blocks)
+    open_turns = {id_: turn for id_, turn in turns.items() if not id_ or _is_open(turn)}
+    blocks = {f"{id_}[{t.iteration}]" if id_ else "": t for id_, t in open_turns.items()}
+    return all(
+        _begins_so(old, new, path_of(block), begun.get(block, set()))
+        # Nothing more begins in one that is ending.
+        and (turn.state != "open" or _will_be_reached(old, new, block, known))
+        for block, turn in blocks.items()
+    )
 
 
 def _is_open(turn: TurnRecord) -> bool:
@@ -43,6 +56,47 @@ def _begins_so(old: Program, new: Program, path: str, begun: set[str]) -> bool:
         node.id == other.id and _shape(node) == _shape(other) and before[node.id] == after[node.id]
         for node, other in zip(done, now, strict=False)
     )
+
+
+def _will_be_reached(old: Program, new: Program, block: str, known: Known) -> bool:
+    """Whether all in an open block that has not begun still waits for something to arrive.
+
+    Only what ends makes others begin, and who has arrived is known by the program that it arrived
+    under. So a node whose needs have all ended already would wait for ever; and so may one of which
+    more, fewer or others have ended than have arrived at it.
+    """
+    was, now = _body(old, path_of(block)), _body(new, path_of(block))
+    if was is None or now is None:
+        return False
+    begun = {node.id for node in (*was, *now) if _has_record(known, node, block)}
+    if begun - {node.id for node in was}:
+        return False  # an older program had it: who comes to it finds it done with
+    ended = {node.id for node in was if _has_ended(known, node, block)}
+    before = needs_of(was) | {_END: sinks_of(was)}
+    after = needs_of(now) | {_END: sinks_of(now)}
+    for name in (before.keys() | after.keys()) - begun:
+        arrived = ended.intersection(before.get(name, ()))
+        if arrived != ended.intersection(after.get(name, ())):
+            return False
+        if name in after and arrived == set(after[name]):
+            return False
+    return True
+
+
+def _has_record(known: Known, node: Node, block: str) -> bool:
+    address = newest(known, node, block)
+    step = known.step(address) if isinstance(node, Step) else None
+    return step is not None or known.turn(address) is not None
+
+
+def _has_ended(known: Known, node: Node, block: str) -> bool:
+    """Whether it has arrived at what needs it: it ended, and its block is open nevertheless."""
+    address = newest(known, node, block)
+    turn = known.turn(address)
+    if turn is not None:
+        return turn.state == "closed"
+    step = known.step(address) if isinstance(node, Step) else None
+    return step is not None and step.state in ("succeeded", "failed", "skipped")
 
 
 def why_unfit(

@@ -350,7 +350,8 @@ class Simulation:
         except ValidationError:  # a loop of it would have nothing to do
             return
         turns = store.turns(ref, store.names(ref, "turns"))
-        if new.hash != old.hash and goes_on_as_it_stands(old, new, self.model.steps, turns):
+        known = KnownOf(store, ref)
+        if new.hash != old.hash and goes_on_as_it_stands(old, new, self.model.steps, turns, known):
             self.call(
                 "control", steer="resume", nonce=self.bench.nonce(), adopts=new,
                 budget=choose((None, PLENTY)),

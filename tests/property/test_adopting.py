@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -400,6 +401,72 @@ def test_a_loop_under_way_must_still_be_there(flow: Flow) -> None:
     assert flow.do("round~2[2]/more") == ["more"]
     flow.do("round~2[2]/so", "accept")
     assert flow.world.engine.session(flow.ref.id).status == "completed"
+
+
+def subflow(*names: str, label: str = "s") -> dict[str, Any]:
+    return {"type": "subflow", "label": label, "flowNames": names}
+
+
+@pytest.mark.parametrize("first", [[], [STEPS[0]]])
+@pytest.mark.parametrize("looped", [False, True])
+@pytest.mark.parametrize(
+    ("was", "done", "now"),
+    [
+        (("f1", "f2"), (), ("f1", "f2", "f3")),
+        (("f1", "f2"), ("f1",), ("f1", "f2", "f3")),
+        (("f1",), (), ("f1", "f2")),
+        (("f1", "f2", "f3"), ("f1",), ("f1", "f2")),
+    ],
+)
+def test_a_subflow_that_is_put_beside_others_under_way_is_begun(
+    flow: Flow,
+    first: list[dict[str, Any]],
+    looped: bool,
+    was: tuple[str, ...],
+    done: tuple[str, ...],
+    now: tuple[str, ...],
+) -> None:
+    for name in ("f1", "f2", "f3"):
+        (flow.file.parent / f"{name}.json").write_text(json.dumps({"steps": [llm()]}))
+    place = "round~1[1]/" if looped else ""
+
+    def steps(*names: str) -> list[dict[str, Any]]:
+        body = [*first, subflow(*names)]
+        return [loop(*body, ask(label="so"), label="round")] if looped else body
+
+    flow.start(*steps(*was))
+    for name in [step["label"] for step in first] + [f"s-{name}" for name in done]:
+        flow.do(f"{place}{name}")
+    flow.stop()
+    flow.write(*steps(*now))
+    flow.resume()
+    assert audit(flow.world.engine.fsck).items == []
+    left = [name for name in now if name not in done]
+    bare = [re.sub(r"~\d+", "", address) for address in flow.live]
+    assert bare == [f"{place.replace('~1', '')}s-{name}" for name in left]
+    while flow.live:
+        flow.do(flow.live[0], "accept" if flow.live[0].endswith("/so") else None)
+    assert flow.world.engine.session(flow.ref.id).status == "completed"
+    ended = [re.sub(r"~\d+", "", step.address)
+             for step in flow.world.engine.steps(flow.ref.id, limit=99).items
+             if step.state == "succeeded" and "s-" in step.address]  # fmt: skip
+    assert len(ended) == len(set(ended)) == len(now)
+
+
+def test_a_step_that_was_gone_and_is_back_runs_again(flow: Flow) -> None:
+    flow.start(*STEPS[:2])
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], STEPS[2])
+    flow.resume()
+    assert flow.live == ["c"]
+    flow.stop()
+    flow.write(STEPS[0], STEPS[2], STEPS[1])
+    flow.resume()
+    while flow.live:
+        flow.do(flow.live[0])
+    assert flow.world.engine.session(flow.ref.id).status == "completed"
+    assert "b~2" in [step.address for step in flow.world.engine.steps(flow.ref.id, limit=9).items]
 
 
 def test_only_what_rests_and_has_a_file_can_go_on_by_it(flow: Flow) -> None:

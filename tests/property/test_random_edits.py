@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from pathlib import Path
 from random import Random
@@ -12,29 +13,36 @@ import pytest
 
 from tests.flows import ask, llm, loop
 from tests.property.driving import Bench
-from tests.property.test_adopting import Flow
+from tests.property.test_adopting import Flow, subflow
 from tests.property.test_fsck import audit
 
-SEEDS = range(30)
+SEEDS = range(60)
+SUBFLOWS = ("f1", "f2", "f3", "f4")
 _RUN = re.compile(r"~\d+")
 
 
 class Edited:
-    """A flow of steps and loops, carried out to somewhere, then changed."""
+    """A flow of steps, subflows and loops, carried out to somewhere, then changed."""
 
     def __init__(self, bench: Bench, folder: Path, seed: int) -> None:
         self.random = Random(seed)
         self.flow = Flow(bench, folder)
+        for name in SUBFLOWS:
+            (folder / f"{name}.json").write_text(json.dumps({"steps": [llm()]}))
         self.names = iter(f"s{number}" for number in range(999))
         self.steps = [self.step() for _ in range(self.random.randint(2, 4))]
         #: The steps that were done, as their addresses without runs.
         self.done: list[str] = []
+        #: Whether a subflow was put beside others that had begun and not all ended.
+        self.grown = False
 
     def step(self, *, depth: int = 0) -> dict[str, Any]:
         name = next(self.names)
         if depth < 2 and self.random.random() < 0.4:
             body = [self.step(depth=depth + 1) for _ in range(self.random.randint(1, 2))]
             return loop(*body, ask(label=next(self.names)), label=name, maxIterations=9)
+        if self.random.random() < 0.4:
+            return subflow(*self.random.sample(SUBFLOWS, self.random.randint(1, 2)), label=name)
         return llm(name, label=name)
 
     def go(self, most: int) -> None:
@@ -42,7 +50,7 @@ class Edited:
         for _ in range(most):
             if not self.flow.live:
                 return
-            (address,) = self.flow.live
+            address = self.random.choice(self.flow.live)
             wants = self.flow.other.program(
                 self.flow.world.engine.store.fields(self.flow.ref)["program"]
             ).step(address)
@@ -54,10 +62,13 @@ class Edited:
 
     def rest(self) -> None:
         """It is stopped, or fails in what comes next."""
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.5 or not self.is_critical(self.flow.live[0]):
             self.flow.stop()
         else:
             self.flow.fail(self.flow.live[0])
+
+    def is_critical(self, address: str) -> bool:
+        return not re.search(r"-f\d(~\d+)?$", address)
 
     def chain(self) -> list[tuple[list[dict[str, Any]], int]]:
         """The blocks that it is in, outermost first, and where in each it stands."""
@@ -73,9 +84,7 @@ class Edited:
         early, around = [], ""
         parts = _RUN.sub("", self.flow.live[0]).split("/")
         for (block, at), part in zip(self.chain(), parts, strict=True):
-            entered = any(
-                address.startswith(f"{around}{block[at]['label']}[") for address in self.done
-            )
+            entered = self.is_done_in(f"{around}{block[at]['label']}")
             early += [(block, at)] if entered else [(block, at - 1)] if at > 0 else []
             around += f"{part}/"
         if not early:
@@ -84,13 +93,32 @@ class Edited:
         block.insert(self.random.randint(0, most), llm("new", label=next(self.names)))
         return True
 
+    def is_done_in(self, address: str) -> bool:
+        """Whether anything is done in a loop, or any of its subflows."""
+        return any(done.startswith((f"{address}[", f"{address}-f")) for done in self.done)
+
     def edit_what_is_not(self) -> str | None:
         """Change anything from what comes next on; what comes next then, if it is in that block."""
         *outer, (block, at) = self.chain()
         for above, stands in outer:
             self.change(above, stands + 1)
-        self.change(block, at)
+        stays = block[at]["type"] == "subflow" and self.regroup(block[at])
+        self.change(block, at + stays)
         return str(block[at]["label"]) if at < len(block) else None
+
+    def regroup(self, step: dict[str, Any]) -> bool:
+        """Drop and add subflows of a step that is under way; False where all of it may go."""
+        block, slash, _ = _RUN.sub("", self.flow.live[0]).rpartition("/")
+        place = f"{block}{slash}{step['label']}"
+        if not self.is_done_in(place) and self.random.random() < 0.3:
+            return False
+        names = step["flowNames"]
+        kept = [n for n in names if f"{place}-{n}" in self.done or self.random.random() < 0.8]
+        others = [name for name in SUBFLOWS if name not in names]
+        added = self.random.sample(others, self.random.randint(0 if kept else 1, len(others)))
+        self.grown = bool(added) and len(kept) == len(names) and place not in self.flow.live
+        step["flowNames"] = [*kept, *added]
+        return True
 
     def change(self, block: list[dict[str, Any]], start: int) -> None:
         """Drop, mix and add steps; the break that ends a loop stays its last step."""
@@ -103,7 +131,8 @@ class Edited:
 
 
 def path_of(address: str) -> str:
-    return re.sub(r"~\d+|\[\d+\]", "", address)
+    """The labels of the steps of the file that it lies in."""
+    return re.sub(r"~\d+|\[\d+\]|-f\d", "", address)
 
 
 @pytest.mark.timeout(120)
@@ -111,7 +140,7 @@ def path_of(address: str) -> str:
 def test_a_file_is_taken_over_where_it_leaves_what_is_done(
     bench: Bench, tmp_path: Path, early: bool
 ) -> None:
-    tried = 0
+    tried = grown = 0
     for seed in SEEDS:
         bench.restart()
         edited = Edited(bench, tmp_path, seed)
@@ -125,7 +154,7 @@ def test_a_file_is_taken_over_where_it_leaves_what_is_done(
             after = edited.edit_what_is_not()
         elif not edited.edit_what_is_done():
             continue
-        tried += 1
+        tried, grown = tried + 1, grown + edited.grown
         edited.steps, changed = before, edited.steps
         edited.rest()
         flow.write(*changed)
@@ -141,3 +170,4 @@ def test_a_file_is_taken_over_where_it_leaves_what_is_done(
         assert engine.session(flow.ref.id).status == "completed", seed
         assert len(edited.done) == len(set(edited.done)), seed
     assert tried > len(SEEDS) // 4
+    assert early or grown > 4
