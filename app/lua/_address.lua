@@ -49,6 +49,7 @@ local function route(path)
     local text = redis.call('HGET', PROGRAM, '/' .. path)
     found = text and cjson.decode(text)
     routes[path] = found or nil
+    read_so_far = read_so_far + 1
   end
   return found
 end

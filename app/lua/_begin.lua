@@ -23,6 +23,7 @@ local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true
 local keep_s                  -- set when the session ends: how long its keys are kept
 local reached                 -- the first budget that this transition reached: {what, used, limit}
 local clock                   -- now, as a text: a number takes long to write, each time anew
+local read_so_far = 0         -- routes, in all calls together
 local paths, routes, runs     -- of addresses and nodes, asked for again and again in one transition
 
 local begin, routes_kept
@@ -52,12 +53,11 @@ end
 
 -- The routes of programs, the one thing that is left from call to call: what a program's hash was made with
 -- never changes, and one that is made anew has another mark.
-local kept, count_kept, KEPT_MAX = {}, 0, 200
+local kept = {}
+local KEPT_MAX = 10000         -- routes, of a kilobyte or two each
 function routes_kept(made)
-  if not kept[made] then
-    if count_kept >= KEPT_MAX then kept, count_kept = {}, 0 end
-    kept[made], count_kept = {}, count_kept + 1
-  end
+  if read_so_far >= KEPT_MAX then kept, read_so_far = {}, 0 end
+  kept[made] = kept[made] or {}
   return kept[made]
 end
 end

@@ -68,7 +68,7 @@ def test_they_are_read_once(store_url: str) -> None:
 
 def test_of_many_programs_not_all_are_remembered(store_url: str) -> None:
     def few(file: str) -> str:
-        return text_of(file).replace("KEPT_MAX = 200", "KEPT_MAX = 2")
+        return text_of(file).replace("KEPT_MAX = 10000", "KEPT_MAX = 2")
 
     bench = Bench(connect(store_url), read=few)
     drives = [
