@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,8 +17,11 @@ from app.errors import StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Loop, Program, Step
+from app.settings import Settings
 from app.submitting import About
+from leadhand.flow_documents import FlowRun
 from leadhand.redis_server import RedisServer
+from tasks.wiring import make_engine
 from tests import real_agents
 from tests.integration.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
@@ -361,3 +365,44 @@ def _claudes(folder: Path) -> list[psutil.Process]:
         if process.info["cwd"] == str(folder) and "stream-json" in words:
             found.append(process)
     return found
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
+
+
+def test_the_examples_run_with_real_agents(world) -> None:
+    """As `leadhand flow run NAME --agent claude` does, each by one of them."""
+    asked_for = Counter[str]()
+
+    def answer(asked: Asked) -> Reply:
+        prompt = asked.prompt
+        if "?" in prompt:
+            asked_for[f"{WHO[asked.path]} {prompt.splitlines()[0]}"] += 1
+            again = "Is it good as it is?" in prompt and len(asked.said) < 5
+            return Say(json.dumps({"answer": "no" if again else "yes"}))
+        if "Begin a file of notes" in prompt and not asked.results:
+            return Use("echo one line > notes.md")
+        return Say(f"Done: {prompt.strip().splitlines()[-1]}")
+
+    world.scripted(answer)
+    world.fleet.worker("one")
+    flows = Settings.from_env(world.fleet.env | {"LEADHAND_FLOWS": str(EXAMPLES / "flows")})
+    engine, celery = make_engine(flows)
+    sessions = {}
+    for number, flow in enumerate(("review", "nested", "decide", "release", "question")):
+        agent = real_agents.PROGRAMS[number % 2]
+        work = world.folder / flow
+        work.mkdir()
+        shutil.copy(EXAMPLES / "is_there.sh", work)
+        run = FlowRun(working_folder=str(work), agents={"*": agent})
+        sessions[flow] = engine.run_flow(flow, run).session
+    wait_until(lambda: world.parked(sessions["question"], "choose-ask") is not None, timeout=60)
+    engine.give(sessions["question"], "the second", address="choose-ask")
+    for flow, session in sessions.items():
+        assert world.ended(session, timeout=120) == "completed", (flow, engine.explain(session))
+    (thanks,) = [asked for asked in world.model.asked if "Thank the person for" in asked.prompt]
+    assert thanks.heard("the second")
+    assert not thanks.heard("Propose three titles"), "the conversation was forgotten before"
+    assert (world.folder / "decide/notes.md").read_text() == "one line\n"
+    assert (world.folder / "release/notes.md").read_text() == "one line\n"
+    celery.close()
