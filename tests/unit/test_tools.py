@@ -196,7 +196,8 @@ print(*{name.partition(".")[0] for name in sys.modules if name not in before})
     line = [sys.executable, "-c", code]
     told = subprocess.run(line, capture_output=True, text=True, check=True)
     names = {name for name in told.stdout.split() if name[0] != "_"}
-    assert {"json", "pydantic", "leadhand"} <= names
+    # Who measures coverage has imported some of Python's own before.
+    assert {"pydantic", "leadhand"} <= names
     assert names <= TAKEN
 
 
