@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -201,7 +202,8 @@ def pages(client: httpx2.Client, path: str, *, by: str = "cursor") -> Iterator[d
 def _cut(pid: int) -> None:
     family = _family(pid)
     for process in family:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
+            process.kill()
     _, left = psutil.wait_procs(family, timeout=15)
     assert not left
 

@@ -84,8 +84,8 @@ def test_any_command_brings_a_killed_stack_back(alone: Project):
     gone, left = psutil.wait_procs(family, timeout=5)
     assert gone
     assert not left
-    (alone.folder / "go").touch()
     assert [one["status"] for one in alone.sessions()] == ["active"]
+    (alone.folder / "go").touch()
     require_whole(alone, session, lost=1)
 
 
