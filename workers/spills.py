@@ -13,14 +13,13 @@ import os
 import re
 import shutil
 import stat
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from app.engine import Engine
-from app.errors import StoreAway
+from tasks.rounds import Rounds
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +47,13 @@ def folder_of(spill: Path, session: str, address: str, *, fence: int) -> Path:
     return spill / session / f"{name}.{fence}"
 
 
-class Spills:
-    """Looks until it is stopped; an error costs one look, never the thread."""
+class Spills(Rounds):
+    """Looks until it is stopped."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__("clearing of spills", EVERY_S, self._round)
         self._engine = engine
         self._folder = Path(engine.settings.spill)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spills", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the look that is under way."""
-        self._stop.set()
-        self._thread.join(timeout=10)
 
     def look(self, now_s: float) -> list[str]:
         """Mark what is not marked yet, and delete what is nobody's any more; whose that was."""
@@ -99,15 +88,9 @@ class Spills:
             return False
         return now_s - written > self._engine.settings.spill_keep_s
 
-    def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
-            try:
-                for session in self.look(time.time()):
-                    log.info("deleted what a session left", extra={"session": session})
-            except StoreAway as error:
-                log.info("spills wait for the store", extra={"why": str(error)})
-            except Exception:  # a full disk or a lost folder must not end the thread
-                log.exception("looking at spills failed, goes on")
+    def _round(self) -> None:
+        for session in self.look(time.time()):
+            log.info("deleted what a session left", extra={"session": session})
 
 
 def _is_own(folder: Path) -> bool:
