@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from leadhand.flow_documents import FlowDefinition, Messages
@@ -43,34 +43,34 @@ class _Beside:
         for one in _within(arranged(flow.steps)):
             step, at = one.step, f"{where}{one.path}"
             if step.type == "command":
-                yield from self._command(step.command_name, f"{at}.commandName")
+                name, at = step.command_name, f"{at}.commandName"
+                missing = f"there is no commands/{name}.json or .md beside the folder; write it"
+                yield from self._take(self.commands, read_command, name, at, missing)
             elif step.type == "llm" and step.markdown_file is not None:
-                yield from self._markdown(step.markdown_file, f"{at}.markdownFile")
+                name, at = step.markdown_file, f"{at}.markdownFile"
+                missing = f"there is no file {name} in the folder of the flow; write it"
+                yield from self._take(self.markdown, read_markdown, name, at, missing)
             elif step.type == "subflow":
                 for name in step.flow_names:
                     yield from self._flow(name, path, f"{at}.flowNames")
 
-    def _command(self, name: str, at: str) -> Iterator[tuple[str, str]]:
+    def _take(
+        self,
+        into: dict[str, Messages],
+        read: Callable[[Path, str], Messages | None],
+        name: str,
+        at: str,
+        missing: str,
+    ) -> Iterator[tuple[str, str]]:
         try:
-            found = read_command(self._folder, name)
+            found = read(self._folder, name)
         except FlowInvalid as error:
             yield at, str(error)
         else:
             if found is None:
-                yield at, f"there is no commands/{name}.json or .md beside the folder; write it"
+                yield at, missing
             else:
-                self.commands[name] = found
-
-    def _markdown(self, path: str, at: str) -> Iterator[tuple[str, str]]:
-        try:
-            found = read_markdown(self._folder, path)
-        except FlowInvalid as error:
-            yield at, str(error)
-        else:
-            if found is None:
-                yield at, f"there is no file {path} in the folder of the flow; write it"
-            else:
-                self.markdown[path] = found
+                into[name] = found
 
     def _flow(self, name: str, path: tuple[str, ...], at: str) -> Iterator[tuple[str, str]]:
         if name in path:
