@@ -55,7 +55,7 @@ class _Told(NamedTuple):
     parent: str | None
 
 
-class _Lists(NamedTuple):
+class Lists(NamedTuple):
     """How one process reaches the broker's lists."""
 
     pid: int
@@ -65,6 +65,8 @@ class _Lists(NamedTuple):
     events: str
     #: What kombu calls this process.
     origin: str
+    #: What is raised for a command that the server does not take.
+    refused: type[Exception]
 
 
 #: Whether what is sent here is sent by no task, though Celery knows of one in this process.
@@ -87,7 +89,7 @@ class Post:
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
         self._clock: Any = celery.clock  # type: ignore[attr-defined]  # its stubs know none
-        self._lists: _Lists | None = None
+        self._lists: Lists | None = None
         self._opening = threading.Lock()
         #: Queues that kombu has declared: the first message to each is its.
         self._declared: set[str] = set()
@@ -108,7 +110,7 @@ class Post:
         if signals.before_task_publish.receivers or signals.after_task_publish.receivers:
             return False  # those who trace write into messages
         try:
-            lists = self._reached()
+            lists = self.lists()
             if lists is None:
                 return False
             commands = [part for letter in letters for part in self._commands(lists, letter, told)]
@@ -122,14 +124,14 @@ class Post:
         return True
 
     def _commands(
-        self, lists: _Lists, letter: Letter, told: _Told
+        self, lists: Lists, letter: Letter, told: _Told
     ) -> Iterator[tuple[str, str, str]]:
         key = lists.name(letter.queue, letter.priority)
         yield "LPUSH", key, _message(letter, told, lists.origin)
         if self._celery.conf.task_send_sent_event:
             yield "PUBLISH", lists.events, _event(letter, told, lists, self._clock.forward())
 
-    def _reached(self) -> _Lists | None:
+    def lists(self) -> Lists | None:
         """The broker's lists; None where the broker is no Redis, or has its own names for keys."""
         if self._lists is None or self._lists.pid != os.getpid():
             with self._opening, self._celery.connection_for_write() as connection:
@@ -139,7 +141,8 @@ class Post:
                 pool = channel._get_pool()
                 events = channel._get_publish_topic(_EVENTS, _SENT.replace("-", "."))
                 name = channel._q_for_pri
-                self._lists = _Lists(os.getpid(), pool, name, events, anon_nodename())
+                refused = channel.ResponseError
+                self._lists = Lists(os.getpid(), pool, name, events, anon_nodename(), refused)
         return self._lists
 
     def _told(self) -> _Told:
@@ -225,7 +228,7 @@ def _message(letter: Letter, told: _Told, origin: str) -> str:
     return _envelope(letter, body, headers, properties, exchange="", key=letter.queue)
 
 
-def _event(letter: Letter, told: _Told, lists: _Lists, clock: int) -> str:
+def _event(letter: Letter, told: _Told, lists: Lists, clock: int) -> str:
     """What Celery tells of a message that was sent."""
     event = {
         "type": _SENT,

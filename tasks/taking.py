@@ -23,7 +23,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.celery_app import PRIORITIES
 from tasks.messages import Message, read
-from tasks.sending import connected, from_no_task
+from tasks.sending import Lists, connected, from_no_task, post_of
 from tasks.steps import BOUND
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,6 @@ class Taking:
                 OperationalError,
                 OSError,
             )
-        self._channel: Any = None
-        self._pool: Any = None
         self._events: Any = None
 
     def begin(self) -> None:
@@ -92,13 +90,10 @@ class Taking:
         return taken
 
     def let_go(self) -> None:
-        """End its connection; the next message makes a new one."""
-        channel, self._channel, self._events = self._channel, None, None
-        pool, self._pool = self._pool, None
+        """End the connection that events go by; the next message makes a new one."""
+        events, self._events = self._events, None
         with suppress(Exception):
-            channel.connection.client.collect()
-        with suppress(Exception):
-            pool.disconnect()
+            events.connection.collect()
 
     def _before(self, **_: object) -> None:
         self._begun = time.monotonic()
@@ -113,30 +108,28 @@ class Taking:
 
     def _next(self) -> Message | None:
         """The next message of ours; another's goes back to where it stood."""
-        channel = self._connected()
-        if channel is None:
+        lists = post_of(self._celery).lists()
+        if lists is None:
+            self._possible = False  # no Redis
             return None
+        self._tell_from_now_on()
         self._queues.rotate(-1)  # each of them has its turn to be the first
         try:
-            with connected(self._pool) as connection:
-                connection.send_packed_command(self._packed(channel, connection))
-                found = connection.read_response()
-        except channel.ResponseError as error:
+            with connected(lists.pool) as connection:
+                found = _answer(connection, self._packed(lists, connection))
+                message = read(found[1][0]) if found else None
+                if found and message is None:
+                    _answer(connection, connection.pack_command("RPUSH", found[0], *found[1]))
+        except lists.refused as error:
             log.info("messages are left to Celery", extra={"why": str(error)})
             self._possible = False  # Redis before 7
             return None
-        if not found:
-            return None
-        key, (raw,) = found
-        message = read(raw)
-        if message is None:
-            channel.client.rpush(key, raw)
         return message
 
-    def _packed(self, channel: Any, connection: Any) -> Any:
+    def _packed(self, lists: Lists, connection: Any) -> Any:
         first = self._queues[0]
         if first not in self._take:
-            keys = [channel._q_for_pri(queue, pri) for pri in PRIORITIES for queue in self._queues]
+            keys = [lists.name(queue, pri) for pri in PRIORITIES for queue in self._queues]
             self._take[first] = connection.pack_command("LMPOP", len(keys), *keys, "RIGHT")
         return self._take[first]
 
@@ -177,26 +170,23 @@ class Taking:
             with suppress(Exception):  # who took them sees that the broker is away
                 self._tell()
 
-    def _connected(self) -> Any:
-        """A channel that stays, of a connection of this process's own; None without a Redis."""
-        if self._channel is None:
-            connection = self._celery.connection_for_write()
-            self._channel = connection.default_channel
-            self._possible = hasattr(self._channel, "_q_for_pri")
-            self._pool = self._channel._get_pool() if self._possible else None
-            if self._celery.conf.worker_send_task_events:
-                self._events = self._celery.events.Dispatcher(
-                    connection,
-                    hostname=self._hostname,
-                    buffer_group=frozenset({_TASKS}),
-                    buffer_limit=TELL_AT_ONCE,
-                )
-                if self._teller is None:
-                    self._teller = threading.Thread(
-                        target=self._keep_telling, name="tell", daemon=True
-                    )
-                    self._teller.start()
-        return self._channel if self._possible else None
+    def _tell_from_now_on(self) -> None:
+        if self._events is not None or not self._celery.conf.worker_send_task_events:
+            return
+        self._events = self._celery.events.Dispatcher(
+            self._celery.connection_for_write(),
+            hostname=self._hostname,
+            buffer_group=frozenset({_TASKS}),
+            buffer_limit=TELL_AT_ONCE,
+        )
+        if self._teller is None:
+            self._teller = threading.Thread(target=self._keep_telling, name="tell", daemon=True)
+            self._teller.start()
+
+
+def _answer(connection: Any, command: Any) -> Any:
+    connection.send_packed_command(command)
+    return connection.read_response()
 
 
 def _shown(message: Message) -> str:
