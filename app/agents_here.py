@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from app.errors import InvalidDocument
+from app.usable import usable
 from app.views import AgentHere, AgentView, WorkerView
 
 
@@ -16,14 +17,12 @@ def agents_of(workers: Sequence[WorkerView]) -> list[AgentView]:
 
 def _view(name: str, workers: Sequence[WorkerView]) -> AgentView:
     found = [(w.place, a) for w in workers for a in w.agents_here if a.name == name]
-    usable = sorted({place for place, agent in found if agent.why_not is None})
-    first = next((agent for _, agent in found if agent.why_not is None), found[0][1])
-    why_not = {place: agent.why_not for place, agent in found if place not in usable}
+    first, at, why_not = usable(found)
     return AgentView(
         **first.model_dump(exclude={"why_not"}),
         default=any(worker.default_agent == name for worker in workers),
-        usable_at=usable,
-        why_not={place: why for place, why in sorted(why_not.items()) if why is not None},
+        usable_at=at,
+        why_not=dict(why_not),
     )
 
 

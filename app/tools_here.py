@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from app.errors import InvalidDocument
 from app.program import Action, Program, Step
+from app.usable import usable
 from app.views import ToolHere, ToolView, WorkerView
 from leadhand.flow_documents import BUILT_IN_TOOLS
 
@@ -41,15 +42,8 @@ def tools_in(program: Program) -> set[str]:
 
 
 def _view(name: str, told: Sequence[tuple[str, ToolHere]]) -> ToolView:
-    found = [(place, tool) for place, tool in told if tool.name == name]
-    usable = sorted({place for place, tool in found if tool.why_not is None})
-    first = next((tool for _, tool in found if tool.why_not is None), found[0][1])
-    why_not = {place: tool.why_not for place, tool in found if place not in usable}
-    return ToolView(
-        **first.model_dump(exclude={"why_not"}),
-        usable_at=usable,
-        why_not={place: why for place, why in sorted(why_not.items()) if why is not None},
-    )
+    first, at, why_not = usable([(place, tool) for place, tool in told if tool.name == name])
+    return ToolView(**first.model_dump(exclude={"why_not"}), usable_at=at, why_not=dict(why_not))
 
 
 class ToolsThere:
