@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.tables import echo_json, table
+from leadhand.cli.tables import echo_json, places_table
 from leadhand.text import plain
 
 if TYPE_CHECKING:
@@ -54,12 +54,7 @@ def agent_lines(agents: list[AgentView]) -> list[str]:
         ]
         for agent in agents
     ]
-    first, *lines = table(head, rows)
-    told = [first]
-    for agent, line in zip(agents, lines, strict=True):
-        told.append(line)
-        told += [f"  not at {plain(place)}: {plain(why)}" for place, why in agent.why_not.items()]
-    return told
+    return places_table(head, rows, [agent.why_not for agent in agents])
 
 
 @agents_command.command("try")

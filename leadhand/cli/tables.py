@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +26,22 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int 
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     ]
+
+
+def places_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], why_not: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """The same with, beneath each row, where that cannot be used and why.
+
+    >>> places_table(["TOOL"], [["slug"]], [{"here": "no such file"}])
+    ['TOOL', 'slug', '  not at here: no such file']
+    """
+    first, *lines = table(head, rows)
+    told = [first]
+    for line, places in zip(lines, why_not, strict=True):
+        told.append(line)
+        told += [f"  not at {plain(place)}: {plain(why)}" for place, why in places.items()]
+    return told
 
 
 def plural(count: int, noun: str) -> str:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.tables import echo_json, table
-from leadhand.text import plain
+from leadhand.cli.tables import echo_json, places_table
 
 if TYPE_CHECKING:
     from leadhand.views import ToolParameter, ToolView
@@ -37,12 +36,7 @@ def tool_lines(tools: list[ToolView]) -> list[str]:
         [tool.name, _arguments(tool), " ".join(tool.usable_at) or "nowhere", tool.about]
         for tool in tools
     ]
-    first, *lines = table(head, rows)
-    told = [first]
-    for tool, line in zip(tools, lines, strict=True):
-        told.append(line)
-        told += [f"  not at {plain(place)}: {plain(why)}" for place, why in tool.why_not.items()]
-    return told
+    return places_table(head, rows, [tool.why_not for tool in tools])
 
 
 def _arguments(tool: ToolView) -> str:
