@@ -1,4 +1,4 @@
-"""Pure: which loops a resume opens at once, so that a ceiling that is named for it takes effect."""
+"""Pure: which loops a resume opens at once, and whether a ceiling that is named takes effect."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.positions import within
+from app.errors import InvalidDocument, PositionRefused
+from app.positions import FIELD, within
 from app.program import Loop, Node, Program, block_of, needs_of, path_of
 from app.records import TurnRecord
+
+_NO_LOOP = "no loop is under way or opened by this resume; leave it out"
 
 
 def opened_at_once(
@@ -55,3 +58,26 @@ def under_way(turns: Mapping[str, TurnRecord]) -> dict[str, int]:
         for id_, turn in turns.items()
         if id_ and not block_of(id_) and turn.state == "open" and not turn.each
     }
+
+
+def check_ceiling(after: str | None, loop: JsonValue, opened: set[str], most: JsonValue) -> None:
+    """Raises PositionRefused, InvalidDocument where the loop that is meant is not opened."""
+    if isinstance(loop, str):
+        way = f"it is for loop {loop!r}, which reached its ceiling"
+        if loop not in opened and after is not None:
+            ways = "leave `after` out, or name a point in it"
+            raise PositionRefused(FIELD, after, f"max_iterations: {way}; {ways}")
+        if loop not in opened:
+            raise InvalidDocument("max_iterations", most, f"{way} and is not opened by this")
+    elif not any("/" not in path for path in opened):
+        raise InvalidDocument("max_iterations", most, _NO_LOOP)
+
+
+def check_under_way(loops: Mapping[str, int], most: JsonValue) -> None:
+    """Raises InvalidDocument where no loop is under way, or one is further than that."""
+    if not loops:
+        raise InvalidDocument("max_iterations", most, _NO_LOOP)
+    for loop, iteration in loops.items():
+        if isinstance(most, int) and most < iteration:
+            way = f"{loop!r} is in iteration {iteration}; name that many at least"
+            raise InvalidDocument("max_iterations", most, way)

@@ -13,11 +13,10 @@ from pydantic import JsonValue
 from app import decide
 from app.admission import check_roots, other_home
 from app.capabilities import Caller
-from app.ceilings import opened_at_once, under_way
+from app.ceilings import check_ceiling, check_under_way, opened_at_once, under_way
 from app.errors import (
     ControlRefused,
     InvalidDocument,
-    PositionRefused,
     QuotaPassed,
     SessionChanged,
     SessionStillRuns,
@@ -27,7 +26,6 @@ from app.flow_positions import is_flow
 from app.keys import SessionRef
 from app.known import KnownOf
 from app.pictures import BUDGETS
-from app.positions import FIELD
 from app.program import Program, agents_of, path_of
 from app.reading import Reader
 from app.reasons import Reason, ReasonCode
@@ -73,7 +71,6 @@ _TARGET = {
 
 #: Open loops that are looked at where a ceiling is named.
 MANY = 1000
-_NO_LOOP = "no loop is under way or opened by this resume; leave it out"
 
 
 class Seen(NamedTuple):
@@ -196,7 +193,7 @@ class Steering:
             return anew  # the script says so
         if not isinstance(again, list):
             loops = under_way(self._store.turns(ref, self._store.members(ref, "open", MANY)))
-            _check_under_way(loops, most)
+            check_under_way(loops, most)
             return {"as_of": fields["updated"], **anew}
         adopts = anew.get("adopts")
         program = (
@@ -205,7 +202,7 @@ class Steering:
             else self._registry.program(fields["program"])
         )
         opened = opened_at_once(program, again, levels if isinstance(levels, list) else [])
-        _check_ceiling(after, arguments.get("max_of"), opened, most)
+        check_ceiling(after, arguments.get("max_of"), opened, most)
         return anew
 
     def _reached(self, ref: SessionRef) -> str | None:
@@ -393,29 +390,6 @@ class Steering:
         anew = decide.dependents(program, failed)
         again: list[JsonValue] = [dict(n) for n in decide.run_anew(program, anew, finished)]
         return {"again": again, "ended": fields["ended"]}
-
-
-def _check_ceiling(after: str | None, loop: JsonValue, opened: set[str], most: JsonValue) -> None:
-    """Raises PositionRefused, InvalidDocument where the loop that is meant is not opened."""
-    if isinstance(loop, str):
-        way = f"it is for loop {loop!r}, which reached its ceiling"
-        if loop not in opened and after is not None:
-            ways = "leave `after` out, or name a point in it"
-            raise PositionRefused(FIELD, after, f"max_iterations: {way}; {ways}")
-        if loop not in opened:
-            raise InvalidDocument("max_iterations", most, f"{way} and is not opened by this")
-    elif not any("/" not in path for path in opened):
-        raise InvalidDocument("max_iterations", most, _NO_LOOP)
-
-
-def _check_under_way(loops: Mapping[str, int], most: JsonValue) -> None:
-    """Raises InvalidDocument where no loop is under way, or one is further than that."""
-    if not loops:
-        raise InvalidDocument("max_iterations", most, _NO_LOOP)
-    for loop, iteration in loops.items():
-        if isinstance(most, int) and most < iteration:
-            way = f"{loop!r} is in iteration {iteration}; name that many at least"
-            raise InvalidDocument("max_iterations", most, way)
 
 
 def _raise_refusal(session: str, verb: Control | Literal["rehome"], answer: Answer) -> None:
