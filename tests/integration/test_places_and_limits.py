@@ -11,7 +11,8 @@ from app.errors import InvalidDocument
 from leadhand.documents import Doer, LoopDocument
 from tests.integration.fleet import Fleet
 
-#: Counts how many of its kind run side by side, and keeps the most that it saw.
+#: Counts how many of its kind run side by side, and keeps the most that it saw. Told of a number,
+#: the first of them wait until so many were there at once: short ones may miss each other by chance.
 COUNTS = """
 import fcntl, json, pathlib, sys, time
 room = pathlib.Path(sys.argv[1])
@@ -24,6 +25,11 @@ def change(by):
         file.truncate(0)
         file.write(json.dumps([now, max(now, most), runs + (by > 0)]))
 change(1)
+until = time.monotonic() + 20
+while len(sys.argv) > 2 and time.monotonic() < until:
+    if json.loads((room / "count").read_text() or "[0, 0, 0]")[1] >= int(sys.argv[2]):
+        break
+    time.sleep(0.01)
 time.sleep(0.05)
 change(-1)
 """
@@ -39,7 +45,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
 @pytest.mark.timeout(120)
 def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
     counts = fleet.script("counts.py", COUNTS)
-    command = [*counts.split(), str(fleet.folder)]
+    command = [*counts.split(), str(fleet.folder), "2"]
     command[1] = str(fleet.folder / command[1])
     agents = fleet.folder / "agents.toml"
     agents.write_text(f"[agents.x]\ncommand = {command!r}\n".replace("'", '"'))
