@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from typing import IO, Any, NamedTuple
 import httpx2
 import psutil
 
+from tests.processes import kill
 from tests.waiting import wait_until
 
 BIN = Path(sys.executable).parent
@@ -143,13 +143,13 @@ class Project:
     def close(self) -> None:
         """End every process that this folder began, as a power cut would: it is the fastest."""
         for pid in self._supervisors():
-            _cut(pid)
+            kill(_family(pid))
         self.close_commands()
 
     def close_commands(self) -> None:
         for process in self._begun:
             if process.poll() is None:
-                _cut(process.pid)
+                kill(_family(process.pid))
             process.communicate(timeout=10)
 
     def _supervisors(self) -> Iterator[int]:
@@ -197,15 +197,6 @@ def pages(client: httpx2.Client, path: str, *, by: str = "cursor") -> Iterator[d
         if page["next"] is None:
             return
         query[by] = page["next"]
-
-
-def _cut(pid: int) -> None:
-    family = _family(pid)
-    for process in family:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
-            process.kill()
-    _, left = psutil.wait_procs(family, timeout=15)
-    assert not left
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.acceptance.project import WAITS, Project, outcomes
+from tests.processes import kill, words
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -69,9 +70,7 @@ def test_a_session_outlives_the_whole_killed_stack(alone: Project):
     session = begin(alone)
     family = alone.tree()
     assert len(family) > 5
-    for process in family:
-        process.kill()
-    psutil.wait_procs(family, timeout=5)
+    kill(family)
     alone.up()
     wait_until(lambda: len(alone.lines("starts")) == 2, timeout=20)
     require_whole(alone, session, lost=1)
@@ -107,7 +106,7 @@ def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(alone: Project
         "spawn", "t", "--doer", f"{sys.executable} doer.py", "--checker", "true", "--json"
     )
     wait_until(lambda: alone.lines("starts"), timeout=15)
-    servers = [one for one in alone.tree() if is_server(" ".join(one.cmdline()))]
+    servers = [one for one in alone.tree() if is_server(" ".join(words(one)))]
     assert len(servers) >= 2
     for server in servers:
         server.kill()

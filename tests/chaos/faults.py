@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import signal
@@ -257,7 +258,7 @@ class Breaker:
 
 def _wake(targets: Sequence[psutil.Process]) -> None:
     for target in targets:
-        if target.is_running():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed while it was held
             target.send_signal(signal.SIGCONT)
 
 

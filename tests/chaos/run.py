@@ -21,6 +21,7 @@ from tests.chaos.load import Load, Wanted
 from tests.chaos.promises import Broken, of_answers, of_audit, of_client, of_session, of_store
 from tests.chaos.records import Record, account_of, with_children
 from tests.chaos.stack import Stack
+from tests.processes import words
 
 Say = Callable[[str], None]
 _OURS = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) (api|app|leadhand|tasks|workers)\.")
@@ -208,7 +209,7 @@ def _left_behind(stack: Stack) -> list[Broken]:
 
 def _processes(left: list[psutil.Process], when: str) -> Iterator[Broken]:
     for process in left:
-        yield Broken("no process is left behind", str(process.pid), f"{process.cmdline()} {when}")
+        yield Broken("no process is left behind", str(process.pid), f"{words(process)} {when}")
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float, every_s: float = 0.2) -> None:

@@ -13,6 +13,7 @@ from leadhand.documents import LoopDocument
 from tests.chaos.promises import of_session
 from tests.chaos.records import Body, account_of, record_of
 from tests.chaos.stack import Member, Stack
+from tests.processes import runs
 from tests.waiting import wait_until
 from workers.lease import BEAT_S
 
@@ -183,7 +184,7 @@ def test_a_killed_api_is_started_again_at_its_address(stack: Stack):
     children = api.children()
     assert children
     kill(api)
-    wait_until(lambda: not any(child.is_running() for child in children), timeout=5)
+    wait_until(lambda: not any(map(runs, children)), timeout=5)
     api.start()
     wait_until(stack.clients[0].workers, timeout=60)
     assert api.up

@@ -21,6 +21,7 @@ from leadhand.embedded import Connection, ensure
 from leadhand.settings import environment
 from leadhand.start_errors import FolderUnfit, StackElsewhere, StackNotStarted
 from leadhand.supervisor import Commands
+from tests.processes import kill, runs, words
 from tests.waiting import wait_until
 
 STAND_IN = (sys.executable, "-P", "-E", str(Path(__file__).with_name("stand_in.py")))
@@ -67,7 +68,7 @@ def end(home: Path) -> None:
     if family:
         family[0].terminate()
         psutil.wait_procs(family, timeout=10)
-        assert not any(process.is_running() for process in family)
+        assert not any(map(runs, family))
 
 
 def run_of(home: Path) -> dict[str, str | int]:
@@ -81,7 +82,7 @@ def tree(home: Path) -> list[psutil.Process]:
         supervisor = psutil.Process(int(run_of(home)["pid"]))
     except (FileNotFoundError, psutil.NoSuchProcess):
         return []
-    if "leadhand.supervisor" not in supervisor.cmdline():
+    if "leadhand.supervisor" not in words(supervisor):
         return []
     return [supervisor, *supervisor.children(recursive=True)]
 
@@ -95,7 +96,7 @@ def state(connection: Connection) -> redis.Redis:
 
 
 def sleepers(family: list[psutil.Process]) -> list[psutil.Process]:
-    return [process for process in family if process.cmdline()[-1:] == ["600"]]
+    return [process for process in family if words(process)[-1:] == ["600"]]
 
 
 def test_two_commands_of_one_folder_share_one_stack(join: Join):
@@ -163,7 +164,7 @@ def test_killed_supervisor_leaves_no_process(join: Join):
     family = tree(connection.home)
     assert len(family) >= 9  # three leashes, three services, the worker's three
     family[0].kill()
-    wait_until(lambda: not any(process.is_running() for process in family), timeout=15)
+    wait_until(lambda: not any(map(runs, family)), timeout=15)
 
 
 def test_terminated_supervisor_ends_in_order_and_leaves_no_process(join: Join):
@@ -181,9 +182,7 @@ def test_state_outlives_the_death_of_everything(join: Join):
     with state(connection) as link:
         link.set("kept", "yes")
     family = tree(connection.home)
-    for process in family:
-        process.kill()
-    psutil.wait_procs(family, timeout=10)
+    kill(family)
     again = join()
     with state(again) as link:
         assert link.get("kept") == "yes"
@@ -204,8 +203,8 @@ def test_service_that_dies_is_started_again(join: Join, name: str):
     (victim,) = [
         process
         for process in tree(connection.home)
-        if marks[name] in " ".join(process.cmdline()[:5]) and "leash" not in str(process.cmdline())
-        if "leadhand.supervisor" not in process.cmdline()
+        if marks[name] in " ".join(words(process)[:5]) and "leash" not in str(words(process))
+        if "leadhand.supervisor" not in words(process)
     ]
     victim.kill()
     log = connection.home / "log" / "supervisor.log"
@@ -416,7 +415,7 @@ def test_supervisor_in_the_foreground_stays_until_told(join: Join, home: Path):
     supervisor.send_signal(signal.SIGINT)
     supervisor.communicate()
     assert supervisor.returncode == 0
-    assert not any(process.is_running() for process in family)
+    assert not any(map(runs, family))
 
 
 def test_long_path_with_spaces_does_not_matter(join: Join, tmp_path: Path):

@@ -11,6 +11,7 @@ from leadhand.client import Client
 from leadhand.embedded import Connection, ensure
 from leadhand.settings import environment
 from tests.integration.test_embedded import end, tree
+from tests.processes import runs, words
 from tests.waiting import wait_until
 
 
@@ -39,7 +40,7 @@ def submit(connection: Connection, doer: str) -> str:
 
 
 def named(family: list[psutil.Process], word: str) -> list[psutil.Process]:
-    return [process for process in family if word in process.cmdline()]
+    return [process for process in family if word in words(process)]
 
 
 def test_detached_session_is_carried_to_its_end_and_then_the_stack_ends(folder: Path):
@@ -56,7 +57,7 @@ def test_killed_supervisor_takes_everything_with_it_and_the_session_goes_on_late
     wait_until(lambda: named(tree(connection.home), "601"))
     family = tree(connection.home)
     family[0].kill()
-    wait_until(lambda: not any(process.is_running() for process in family), timeout=15)
+    wait_until(lambda: not any(map(runs, family)), timeout=15)
     (folder / "go").touch()
     again = join(folder, lease_s=600)
     with Client(again.url, again.token) as client:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from leadhand.leashed import Leashed
+from tests.processes import runs
 from tests.waiting import wait_until
 
 
@@ -47,7 +48,7 @@ def test_what_a_command_leaves_behind_is_killed(tmp_path: Path):
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
     daemon = psutil.Process(int((tmp_path / "pid").read_text()))
     assert ended(leashed) == 0
-    assert not daemon.is_running()
+    assert not runs(daemon)
 
 
 def test_command_that_does_not_want_to_end_is_cut(tmp_path: Path):

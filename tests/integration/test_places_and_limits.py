@@ -12,7 +12,7 @@ from leadhand.documents import Doer, LoopDocument
 from tests.integration.fleet import Fleet
 
 #: Counts how many of its kind run side by side, and keeps the most that it saw. Told of a number,
-#: the first of them wait until so many were there at once: short ones may miss each other by chance.
+#: the first of them wait until so many were there at once: short ones may miss one another.
 COUNTS = """
 import fcntl, json, pathlib, sys, time
 room = pathlib.Path(sys.argv[1])
