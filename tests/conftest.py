@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import kombu.pools
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
@@ -54,6 +55,7 @@ def module_store_url(redis_url: str) -> str:
 
 
 def _emptied(url: str) -> str:
+    kombu.pools.reset()  # a connection of a test before may be broken: such pools are everybody's
     with redis.Redis.from_url(url) as client:
         client.flushall()
     return url
