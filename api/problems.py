@@ -28,6 +28,7 @@ from app.errors import (
     SessionStillRuns,
     SessionUnknown,
     StoreAway,
+    StoreFull,
     TokenUnknown,
 )
 from leadhand.problems import MEDIA_TYPE, FieldProblem, Kind
@@ -99,7 +100,8 @@ def _of_session(error: LeadhandError) -> Refused | None:
         case StoreAway():
             # The address of Redis is for the log, not for the sender.
             log.warning("store away", extra={"store": error.url})
-            told = problem(Kind.STORE_AWAY, 503, "Redis does not answer; nothing was lost")
+            why = "is full" if isinstance(error, StoreFull) else "does not answer"
+            told = problem(Kind.STORE_AWAY, 503, f"Redis {why}; nothing was lost")
             return Refused(told, {"Retry-After": str(RETRY_AFTER_S)})
         case _:
             return None

@@ -15,8 +15,15 @@ from app.adopting import Adopting
 from app.answering import give_answer
 from app.catalog import Catalog
 from app.conversations import Said, said_until
-from app.errands import deliver, look_at_child, parent_of, run_errand, tell_of_deletion
-from app.errors import LeadhandError, SpecForeign, StoreAway
+from app.errands import (
+    deliver,
+    is_unheard,
+    look_at_child,
+    parent_of,
+    run_errand,
+    tell_of_deletion,
+)
+from app.errors import LeadhandError, SpecForeign, StoreAway, StoreFull
 from app.explaining import Explainer
 from app.fsck import Fsck
 from app.inputs import resolved
@@ -339,12 +346,17 @@ class Engine:
     ) -> SessionView | None:
         """Forget an ended session, as Steering.delete does; who waits for it is told of its end.
 
-        A process that dies in between leaves that to the look at who has waited for long.
+        A process that dies in between leaves that to the look at who has waited for long. While
+        the server is full, only those go whose word was heard.
         """
         ref = self.registry.ref(session)
         parent = parent_of(self, ref)
         if parent:
-            deliver(self, ref)
+            try:
+                deliver(self, ref)
+            except StoreFull:
+                if is_unheard(self, ref, parent):
+                    raise  # it would be lost with the session
         view = self._delete(session, force=force, seen=seen)
         if view is None and parent:
             tell_of_deletion(self, ref, parent)

@@ -14,6 +14,7 @@ from app.archive import keep
 from app.children import gone, outcome_of_child
 from app.errors import ControlRefused, ExportOwed, SessionStillRuns, SessionUnknown
 from app.keys import SessionRef
+from app.records import StepRecord
 from app.states import SessionStatus
 from app.steering import PARENT_DID
 
@@ -80,8 +81,8 @@ def deliver(engine: Engine, child: SessionRef) -> None:
         return
     ref = SessionRef(parent["session"], child.root)
     if fields.get("status") in TOLD:
-        step = engine.store.steps(ref, [parent["address"]]).get(parent["address"])
-        if step is not None and step.parked and step.parked.get("child") == child.id:
+        step = _waiting(engine, child, parent)
+        if step is not None:
             outcome = outcome_of_child(child.id, fields)
             engine.answer(
                 ref, parent["address"], outcome, fence=step.fence, by=child.id, child=child.id
@@ -103,12 +104,27 @@ def parent_of(engine: Engine, child: SessionRef) -> dict[str, str]:
     return found
 
 
+def is_unheard(engine: Engine, child: SessionRef, parent: Mapping[str, str]) -> bool:
+    """Whether a child's word is still owed to the session that began it."""
+    if engine.store.errand_seen(f"deliver|{child.member}") is not None:
+        return True
+    return _waiting(engine, child, parent) is not None
+
+
 def tell_of_deletion(engine: Engine, child: SessionRef, parent: Mapping[str, str]) -> None:
     """A child was deleted: the step that waits for it is told, unless it has heard already."""
+    step = _waiting(engine, child, parent)
+    if step is not None:
+        ref = SessionRef(parent["session"], child.root)
+        look_at_child(engine, ref, parent["address"], child=child.id, fence=step.fence)
+
+
+def _waiting(engine: Engine, child: SessionRef, parent: Mapping[str, str]) -> StepRecord | None:
+    """The step that waits for a child; None where it does not, or no more."""
     ref, address = SessionRef(parent["session"], child.root), parent["address"]
     step = engine.store.steps(ref, [address]).get(address)
-    if step is not None and step.parked and step.parked.get("child") == child.id:
-        look_at_child(engine, ref, address, child=child.id, fence=step.fence)
+    waits = step is not None and step.parked and step.parked.get("child") == child.id
+    return step if waits else None
 
 
 def _steer(engine: Engine, child: SessionRef, verb: Control) -> None:

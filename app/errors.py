@@ -23,6 +23,7 @@ LeadhandError
 ├── SettingInvalid          a setting cannot be used
 ├── ProgramStale            the session has taken over another program
 └── StoreAway               Redis does not answer
+    └── StoreFull           Redis answers, and has no room for more
 """
 
 from __future__ import annotations
@@ -282,3 +283,13 @@ class StoreAway(LeadhandError):
 
     def __str__(self) -> str:
         return f"Redis at {self.url} does not answer; nothing was lost, try again when it is back"
+
+
+class StoreFull(StoreAway):
+    """Redis answers, and has no room for more: what is written waits, what is deleted goes."""
+
+    def __str__(self) -> str:
+        return (
+            f"Redis at {self.url} is full; nothing was lost: "
+            "delete sessions, or give it more memory"
+        )

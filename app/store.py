@@ -14,7 +14,7 @@ from redis import Redis, exceptions
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
-from app.errors import ProgramStale, StoreAway
+from app.errors import ProgramStale, StoreAway, StoreFull
 from app.keys import Keys, SessionRef
 from app.records import Answer, NewSession, StepRecord, TurnRecord
 from app.store_audit import Shelves
@@ -29,13 +29,14 @@ Due = Literal["leases", "ready", "errands"]
 
 #: What a script says to who does not know that the session has another program now.
 _STALE = "stale program"
-#: What Redis answers while it cannot write: full, loading, without its disk or replicas.
-_CANNOT = re.compile(r"\b(LOADING|BUSY|OOM|MISCONF|NOREPLICAS|MASTERDOWN|READONLY|CLUSTERDOWN)\b")
+#: What Redis answers while it is full, and while it cannot write: loading, without its disk or
+#: replicas.
+_FULL = re.compile(r"\bOOM\b")
+_CANNOT = re.compile(r"\b(LOADING|BUSY|MISCONF|NOREPLICAS|MASTERDOWN|READONLY|CLUSTERDOWN)\b")
 _AWAY = (
     exceptions.ConnectionError,
     exceptions.TimeoutError,
     exceptions.BusyLoadingError,
-    exceptions.OutOfMemoryError,
     exceptions.ReadOnlyError,
     exceptions.MasterDownError,
 )
@@ -116,8 +117,11 @@ class Store:
             args = (*keys, str(now), json.dumps(given), outcome, ledger, *said)
             return Answer.model_validate_json(self._scripts.call(verb, args))
 
-    def due(self, *, every_ms: int, limit: int, grace_ms: int) -> Answer:
-        """Look for what is past its time: recent (somebody just did), or due with the lists."""
+    def due(self, *, every_ms: int, limit: int, grace_ms: int, room: bool = False) -> Answer:
+        """Look for what is past its time: recent (somebody just did), or due with the lists.
+
+        For `room`, only for the errands that make some.
+        """
         with self._away():
             run_id = str(self._redis.info("server")["run_id"])
         arguments: dict[str, JsonValue] = {
@@ -125,6 +129,7 @@ class Store:
             "limit": limit,
             "run_id": run_id,
             "grace_ms": grace_ms,
+            "room": room or None,
         }
         return self.run("due", SessionRef("", ""), "", arguments)
 
@@ -362,6 +367,8 @@ class Store:
         except _AWAY as error:
             raise StoreAway(self._where()) from error
         except exceptions.ResponseError as error:
+            if isinstance(error, exceptions.OutOfMemoryError) or _FULL.search(str(error)):
+                raise StoreFull(self._where()) from error
             if _CANNOT.search(str(error)):
                 raise StoreAway(self._where()) from error
             if _STALE in str(error):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from app.engine import Engine
-from app.errors import ExportOwed, ProgramNewer, SessionUnknown, StoreAway
+from app.errors import ExportOwed, ProgramNewer, SessionUnknown, StoreAway, StoreFull
 from app.keys import SessionRef
 from app.records import Answer, StepRecord
 from app.store import Due
@@ -26,6 +26,8 @@ BATCH = 100
 MOST_GONE = 10_000
 #: After so many batches in a row the sweep lets others have a turn.
 ROUNDS = 50
+#: So many errands that make room are run in one sweep of a full server.
+MOST_ROOM = ROUNDS * BATCH
 
 
 class Swept(NamedTuple):
@@ -37,7 +39,27 @@ class Swept(NamedTuple):
 
 
 def sweep(engine: Engine) -> Swept:
-    """Look at everything that is due; does nothing where somebody just did."""
+    """Look at everything that is due; does nothing where somebody just did.
+
+    A server that is full refuses nearly all of it, and cannot put it off: what makes room is done
+    then, whatever stands before it, and the rest when there is some.
+    """
+    try:
+        return _look_at_all(engine)
+    except StoreFull as error:
+        log.warning("only what makes room is done", extra={"why": str(error)})
+        return _make_room(engine)
+
+
+def _make_room(engine: Engine) -> Swept:
+    answer = _due(engine, every_ms=0, limit=MOST_ROOM, room=True)
+    for errand in answer.errands:
+        with suppress(StoreFull), _the_rest_goes_on(engine, "errands", errand):
+            engine.run_errand(errand)
+    return Swept(errands=len(answer.errands))
+
+
+def _look_at_all(engine: Engine) -> Swept:
     total = Swept()
     answer = _due(engine, every_ms=EVERY_MS)
     for _ in range(ROUNDS):
@@ -52,9 +74,9 @@ def sweep(engine: Engine) -> Swept:
     return total
 
 
-def _due(engine: Engine, *, every_ms: int) -> Answer:
+def _due(engine: Engine, *, every_ms: int, limit: int | None = None, room: bool = False) -> Answer:
     grace_ms = engine.settings.lease_ms
-    return engine.store.due(every_ms=every_ms, limit=BATCH, grace_ms=grace_ms)
+    return engine.store.due(every_ms=every_ms, limit=limit or BATCH, grace_ms=grace_ms, room=room)
 
 
 def _look_at(engine: Engine, answer: Answer) -> None:

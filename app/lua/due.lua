@@ -1,8 +1,9 @@
 -- What is past its time, in batches; after a restart of Redis, leases have one period of grace, timers none.
--- KEYS: -, -, the base across sessions.   A: every_ms, limit, run_id, grace_ms
+-- KEYS: -, -, the base across sessions.   A: every_ms, limit, run_id, grace_ms, room? (only errands that make some)
 -- Returns: recent (somebody just looked) | due(leases, ready, errands)
 local last = tonumber(redis.call('GET', G.swept) or 0)
 if last <= now and now - last < A.every_ms then return reply('recent') end   -- a clock may step back
+redis.call('DEL', G.swept)   -- a script that has written already may write on a server that is full
 redis.call('SET', G.swept, now)
 local seen = redis.call('HGET', G.epoch, 'run_id')
 if seen ~= A.run_id then
@@ -30,6 +31,20 @@ local function timers()
   return found
 end
 
+-- Whatever stands before them: on a full server nothing else could be done, nor put off.
+local function making_room()
+  local found = {}
+  for _, errand in ipairs(redis.call('ZRANGEBYSCORE', G.errands, '-inf', now)) do
+    if errand:sub(1, 7) == 'forget|' then table.insert(found, errand) end
+    if #found == A.limit then break end
+  end
+  return found
+end
+
+if A.room then
+  answer.errands = making_room()
+  return reply('due')
+end
 answer.leases = now >= grace and batch(G.leases) or timers()
 answer.ready = batch(G.ready)
 answer.errands = batch(G.errands)

@@ -116,7 +116,7 @@ class Bench:
     def tick(self, seconds: float) -> None:
         self.clock.now += round(seconds * 1000)
 
-    def due(self, *, limit: int = 100, run_id: str | None = None) -> Answer:
+    def due(self, *, limit: int = 100, run_id: str | None = None, **more: Any) -> Answer:
         """What a sweep finds, as the server with this run id."""
         arguments: dict[str, Any] = {
             "every_ms": 0,
@@ -124,7 +124,7 @@ class Bench:
             "run_id": run_id or "one",
             "grace_ms": LEASE_MS,
         }
-        return self.store.run("due", SessionRef("", ""), "", arguments)
+        return self.store.run("due", SessionRef("", ""), "", arguments | more)
 
     def scores(self, part: str) -> dict[str, float]:
         return dict(self.redis.zrange(self.store.keys.everywhere(part), 0, -1, withscores=True))

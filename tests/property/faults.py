@@ -420,6 +420,13 @@ FAULTS = [
         "if now - last < A.every_ms then",
         "test_a_clock_that_steps_back_keeps_nobody_from_looking",
     ),
+    Fault(
+        "who makes room waits behind who needs some",
+        "due",
+        "if errand:sub(1, 7) == 'forget|' then table",
+        "do table",
+        "test_what_makes_room_is_found_whatever_stands_before_it",
+    ),
     # Retries
     Fault(
         "a retry is not counted",
