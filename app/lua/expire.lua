@@ -50,7 +50,8 @@ local function running()
     redis.call('ZADD', G.leases, step.lease, member(address))
     return 'alive'
   end
-  if now >= step.deadline + GRACE_MS then
+  -- Whoever was heard of no more by then did not take too long, however late that is seen: it was lost.
+  if (step.heard or 0) >= step.deadline then
     emit('step.expired', address, {why = 'timeout', fence = step.fence})
     fail_attempt(address, step, {code = 'timeout', at = address,
       text = 'took longer than ' .. route(path_of(address)).timeout_ms / 1000 .. ' s'}, true)

@@ -375,8 +375,16 @@ FAULTS = [
     Fault(
         "a timeout counts as a loss",
         "expire",
-        "if now >= step.deadline + GRACE_MS then",
+        "if (step.heard or 0) >= step.deadline then",
         "if false then",
+        "test_beats_do_not_extend_the_deadline",
+    ),
+    Fault(
+        "whoever was lost long ago took too long",
+        "expire",
+        "if (step.heard or 0) >= step.deadline then",
+        "if now >= step.deadline + GRACE_MS then",
+        "test_whoever_is_found_late_was_lost_and_did_not_take_too_long",
     ),
     Fault(
         "a loss counts as a failure",

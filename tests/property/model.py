@@ -47,6 +47,8 @@ class StepRun:
     busy: int = 0
     lease: int | None = None
     deadline: int | None = None
+    #: When this attempt last beat.
+    heard: int = 0
     due: int | None = None
     until: int = 0
     look_at: int = 0
@@ -210,7 +212,7 @@ class Model:
         step.attempt += 1
         step.deadline = self.now + round(step.node.timeout_s * 1000)
         step.lease = min(self.now + lease_ms, step.deadline + GRACE_MS)
-        step.told = {}
+        step.heard, step.told = 0, {}
         self._tell("step.claimed", step.address)
 
     def beat(
@@ -224,6 +226,7 @@ class Model:
         step = self._holder(address, fence, nonce)
         if step is None:
             return "lost"
+        step.heard = self.now
         step.lease = min(self.now + lease_ms, (step.deadline or 0) + GRACE_MS)
         if spent is not None:
             self._use_all(step, spent)
@@ -731,7 +734,7 @@ class Model:
         assert step.deadline is not None
         if step.lease > self.now:
             return "alive"
-        if self.now >= step.deadline + GRACE_MS:
+        if step.heard >= step.deadline:
             self._tell("step.expired", step.address)
             self._fail_attempt(step, None, retryable=True, expand={})
             return "timeout"

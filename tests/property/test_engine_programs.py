@@ -238,7 +238,9 @@ def test_closing_loop_closes_however_its_last_step_leaves(bench: Bench, how: str
             bench.tick(31)
             hints = drive.expire("l~1[1]/runs").hints
         case "timeout":
-            bench.tick(100)
+            bench.tick(60)
+            drive.beat(running)
+            bench.tick(10)
             hints = drive.expire("l~1[1]/runs").hints
         case _:
             hints = drive.settle(running, "failed").hints
@@ -738,11 +740,30 @@ def test_beats_do_not_extend_the_deadline(bench: Bench):
     assert drive.counters()["attempts_failed"] == 1
     assert drive.counters()["attempts_lost"] == 0
     bench.tick(1)
-    drive.take("a")
-    bench.tick(70)
+    again = drive.take("a")
+    bench.tick(60)
+    drive.beat(again)
+    bench.tick(10)
     assert drive.sweep() == ["timeout"]
     assert drive.reason["code"] == "timeout"
     drive.ended_well("failed")
+
+
+def test_whoever_is_found_late_was_lost_and_did_not_take_too_long(bench: Bench):
+    """Nobody was there to look for longer than the step may take."""
+    drive = bench.start(program(step("a", timeout_s=60)))
+    grant = drive.take("a")
+    bench.tick(25)
+    drive.beat(grant)
+    bench.tick(8 * 3600)
+    assert drive.sweep() == ["lost"]
+    drive.take("a")
+    bench.tick(8 * 3600)
+    assert drive.run("expire", {"address": "a", "gone": "w"}).word == "lost"
+    assert drive.counters()["attempts_lost"] == 2
+    assert drive.counters()["attempts_failed"] == 0
+    drive.do("a")
+    drive.ended_well()
 
 
 def test_lease_is_never_longer_than_the_deadline(bench: Bench):
