@@ -9,6 +9,7 @@ LeadhandError
 ├── LimitUnknown            no limit is set for this key
 ├── IdempotencyConflict     the key was used before, for another body
 ├── InvalidDocument         a field holds what cannot be run
+│   ├── ParentRests         the step that starts a child session runs no more
 │   └── PositionRefused     a session cannot go on after this point
 ├── FlowUnknown             no file of the catalog has this name
 ├── FlowDisabled            the flow's file is broken
@@ -130,6 +131,13 @@ class InvalidDocument(LeadhandError):
 
     def __str__(self) -> str:
         return f"{self.field} is {self.value!r}: {self.hint}"
+
+
+class ParentRests(InvalidDocument):
+    """The step that starts a child session runs no more, or its session starts nothing now."""
+
+    def __init__(self, parent: object) -> None:
+        super().__init__("parent", parent, "its step runs no more")
 
 
 class PositionRefused(InvalidDocument):

@@ -14,7 +14,7 @@ from app import decide
 from app.admission import admit, faults_here
 from app.breakers import limits_of
 from app.catalog import Catalog, hash_of
-from app.errors import IdempotencyConflict, InvalidDocument, QuotaPassed
+from app.errors import IdempotencyConflict, InvalidDocument, ParentRests, QuotaPassed
 from app.flow_sources import Source, run_of
 from app.frontends import compile_document
 from app.frontends.flow_children import faults_of_subflows
@@ -268,7 +268,7 @@ class Submitting:
                 case "quota" if owner is not None:
                     raise _passed(owner, str(answer.why), answer.now)
                 case _:
-                    raise InvalidDocument("parent", str(parent), "its step runs no more")
+                    raise ParentRests(str(parent))
         raise RuntimeError("no free session id was found")
 
     def _fields(

@@ -8,7 +8,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.children import gone, outcome_of_child
 from app.engine import Engine, Work
-from app.errors import InvalidDocument, LeadhandError, StoreAway
+from app.errors import InvalidDocument, LeadhandError, ParentRests, StoreAway
 from app.free_commands import fetched_commands
 from app.keys import SessionRef
 from app.outcomes import Outcome
@@ -61,6 +61,9 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
         )
     except StoreAway:
         raise
+    except ParentRests:  # a stop was first, or what ends it: the child is that of a later attempt
+        engine.release(work.ref, grant, why="stop")
+        return None
     except (ValidationError, LeadhandError, KeyError) as error:
         text = f"the child session cannot be started: {error}"
         reason = Reason(code=ReasonCode.FAILED_STEP, text=text)

@@ -538,6 +538,13 @@ FAULTS = [
         "test_a_child_that_is_born_while_its_loop_ends_ends_with_it",
     ),
     Fault(
+        "a child is born into a session that stops",
+        "create",
+        "'status') == 'active'\n  if not",
+        "'status') ~= ''\n  if not",
+        "test_a_stop_that_comes_before_a_child_is_born_fails_nobody",
+    ),
+    Fault(
         "a stop does not wait for children",
         "_session",
         " or children_at_work() then return end\n",

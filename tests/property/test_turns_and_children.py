@@ -139,3 +139,25 @@ def test_a_break_ends_the_children_below_it_before_the_next_step(store_url: str)
     world.engine.release(child, working, why="cancel")
     assert world.engine.session(child.id).status == "aborted"
     assert (ref, "after") in world.hints
+
+
+def test_a_stop_that_comes_before_a_child_is_born_fails_nobody(bench: Bench):
+    """The step that was about to start its child is handed back, and starts it when resumed."""
+    world = World.of(bench)
+    kids = [step(name, "child", needs=(), inputs={"document": DOCUMENT}) for name in "ab"]
+    id_ = world.engine.start(program(*kids), About(kind="flow", name="x")).session
+    ref = SessionRef(id_, id_)
+    assert park(world.engine, world.engine.work(ref, world.grant(ref, "a"))) is None
+    late = world.engine.work(ref, world.grant(ref, "b"))
+    world.engine.control(id_, "stop")
+    assert park(world.engine, late) is None
+    world.later(1_000)
+    assert world.engine.session(id_).status == "stopped"
+    (born,) = world.engine.store.children(ref)
+    assert world.engine.session(born).status == "stopped"
+    world.engine.control(id_, "resume")
+    world.later(1_000)
+    assert park(world.engine, world.engine.work(ref, world.grant(ref, "b"))) is None
+    for child in world.engine.store.children(ref):
+        world.turn(SessionRef(child, id_), 1, "accept", check="check.true")
+    assert world.engine.session(id_).status == "completed"
