@@ -23,6 +23,8 @@ class Fault(NamedTuple):
     new: str
     #: `walk`, or the test among the programs written by hand.
     found_by: str = "walk"
+    #: The walk that is tried first, for it is known to find it.
+    seed: int = 0
 
     def text(self) -> str:
         """The file as it is, without the fault."""
@@ -112,6 +114,7 @@ FAULTS = [
         "settle",
         "  table.insert(step.next, {address",
         "  local _ = ({address",
+        seed=20,
     ),
     Fault(
         "replay hands out claims that were lost since",
@@ -442,19 +445,33 @@ FAULTS = [
         "step.failed = (step.failed or 0) + 1",
         "step.failed = step.failed or 0",
     ),
-    Fault("busy for ever", "_outcome", "step.busy = before + 1", "step.busy = before"),
+    Fault(
+        "busy for ever",
+        "_outcome",
+        "step.busy = before + 1",
+        "step.busy = before",
+        seed=21,
+    ),
     Fault(
         "busy in an ended turn",
         "_outcome",
         "A.busy.tries or not turns_open(block_of(address))",
         "A.busy.tries",
+        seed=50,
     ),
-    Fault("back-off does not grow", "_outcome", "* 2 ^ (step.failed - 1)", "* 1"),
+    Fault(
+        "back-off does not grow",
+        "_outcome",
+        "* 2 ^ (step.failed - 1)",
+        "* 1",
+        seed=53,
+    ),
     Fault(
         "what ends is tried again",
         "_outcome",
         "step.failed <= r.retries and turns_open(block_of(address))",
         "step.failed <= r.retries",
+        seed=50,
     ),
     Fault(
         "retries are one too many", "decide.py", "step.retry.retries,", "step.retry.retries + 1,"
@@ -522,6 +539,7 @@ FAULTS = [
         "_turns",
         "redis.call('ZRANGEBYLEX', K.born, below(turn))",
         "redis.call('ZRANGEBYLEX', K.born, '-', '+')",
+        seed=20,
     ),
     Fault(
         "a child's end is heard by the session alone",
@@ -601,12 +619,14 @@ FAULTS = [
         "_turns",
         " and step.verdict == given.verdict\n",
         " and step.verdict\n",
+        seed=81,
     ),
     Fault(
         "who failed still decides",
         "_turns",
         "  return step and step.state == 'succeeded' and",
         "  return step and",
+        seed=67,
     ),
     Fault(
         "an older answer decides",
@@ -644,6 +664,7 @@ FAULTS = [
         "_outcome",
         "if r.ends == 'iteration' and verdict == 'accept' then",
         "if false then",
+        seed=35,
     ),
     Fault(
         "continue changes nothing",
@@ -652,18 +673,21 @@ FAULTS = [
         "{code = 'condition', at = address,\n"
         "      text = 'the rest of the iteration was passed over'})\n",
         "    return arrive(block, name_of(address))\n",
+        seed=41,
     ),
     Fault(
         "continue turns twice",
         "_outcome",
         "      text = 'the rest of the iteration was passed over'})\n",
         "      text = '', iteration_done(turn_of(block), iteration_of(block))})\n",
+        seed=35,
     ),
     Fault(
         "what does not continue continues",
         "_outcome",
         "if r.ends == 'iteration' and verdict == 'accept' then",
         "if r.ends == 'iteration' then",
+        seed=134,
     ),
     # Going back
     Fault(
@@ -695,12 +719,14 @@ FAULTS = [
         "_anew",
         "  local inside = id .. '[' .. level.iteration .. ']'\n",
         "  local inside = id .. '[1]'\n",
+        seed=46,
     ),
     Fault(
         "a limit does not count on",
         "_anew",
         "  if #inside > 0 then close_if_over(block) end\n",
         "",
+        seed=46,
     ),
     Fault(
         "a rewound run remembers nothing",
@@ -837,6 +863,7 @@ FAULTS = [
         "_ready",
         "  step.told, step.told_in, step.told_out = nil, nil, nil\n",
         "",
+        seed=99,
     ),
     Fault(
         "a settle that comes again is counted again",
@@ -855,6 +882,7 @@ FAULTS = [
         "_budget",
         "      if turn.entry then amend(turn.entry, turn) end\n",
         "",
+        seed=48,
     ),
     Fault(
         "an iteration is charged with the one before",
@@ -964,6 +992,7 @@ FAULTS = [
         "_turns",
         "  if A.ledger ~= id then return false end\n",
         "  if not A.ledger then return false end\n",
+        seed=38,
     ),
     # The transcript
     Fault(
@@ -1017,6 +1046,7 @@ FAULTS = [
         "_anew",
         "  if threads then talk_from(threads) end\n",
         "",
+        seed=56,
     ),
     Fault(
         "a session that had done all when its budget ended it is stuck",
