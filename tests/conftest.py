@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import kombu.pools
@@ -26,6 +27,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"real agents: {versions()} were run in {len(ran)} tests")
     elif any("test_real_agents" in r.nodeid for r in terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(f"real agents: none was run: {why_missing()}")
+
+
+#: Coverage doubles what a test takes. These folders try the whole from the outside, and tests that
+#: are marked `no_cover` the same lines a thousand times: other tests measure what they reach.
+UNMEASURED = {"acceptance", "chaos", "contract", "deploy"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave those out of what is measured, and the planted faults."""
+    for item in items:
+        if item.path.parent.name in UNMEASURED or item.get_closest_marker("faults"):
+            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the processes of a test that is not measured not be measured either."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("no_cover"):
+            for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+                patch.delenv(name)
+        return (yield)
 
 
 #: A busy machine makes every example slow to draw, which says nothing of the test.

@@ -10,6 +10,8 @@ from benchmarks import programs
 from benchmarks.cost import CASES, measure
 from benchmarks.stretch import stretch
 
+pytestmark = pytest.mark.no_cover
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_last_steps_cost_no_more_than_the_first(case: str, store_url: str) -> None:

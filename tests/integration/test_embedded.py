@@ -28,6 +28,8 @@ STAND_IN = (sys.executable, "-P", "-E", str(Path(__file__).with_name("stand_in.p
 STAND_INS = Commands(api=(*STAND_IN, "api"), worker=(*STAND_IN, "worker"))
 Join = Callable[..., Connection]
 
+pytestmark = pytest.mark.no_cover  # nothing of app, tasks or workers runs here
+
 
 @pytest.fixture
 def folder(home: Path) -> Path:

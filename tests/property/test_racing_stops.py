@@ -111,6 +111,7 @@ def look_again(hands: Sequence[Hand]) -> None:
         wait_until(partial(hand.has_looked, hand.looks + 2))
 
 
+@pytest.mark.no_cover
 @pytest.mark.timeout(300)
 def test_an_acknowledged_stop_starts_nothing_in_a_thousand_racing_tries(
     store_url: str, hands: list[Hand], redis_client: Redis

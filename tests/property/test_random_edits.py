@@ -135,6 +135,7 @@ def path_of(address: str) -> str:
     return re.sub(r"~\d+|\[\d+\]|-f\d", "", address)
 
 
+@pytest.mark.no_cover
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("early", [True, False])
 def test_a_file_is_taken_over_where_it_leaves_what_is_done(

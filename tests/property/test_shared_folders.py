@@ -342,6 +342,7 @@ class Walk:
 SEEDS = range(12)
 
 
+@pytest.mark.no_cover
 @pytest.mark.timeout(120)
 def test_a_folder_is_one_tree_s_whatever_happens(bench: Bench) -> None:
     for seed in SEEDS:

@@ -260,6 +260,7 @@ def runs_as_it_should(bench: Bench, seed: int) -> int:
     return len(steps)
 
 
+@pytest.mark.no_cover
 @pytest.mark.timeout(1200)
 def test_whole_programs_end_as_the_interpreter_says(bench: Bench) -> None:
     thorough = settings.get_current_profile_name() == "thorough"
