@@ -30,7 +30,7 @@ from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
 from app.limiting import Limiting, SeenLimit
-from app.outcomes import Busy, Outcome, Thread, Usage
+from app.outcomes import Busy, Outcome, Thread, Usage, writable
 from app.program import SCHEMA_VERSION, Action, Program, Step, block_of, path_of, turn_of
 from app.progress import standing_of
 from app.reading import Reader
@@ -212,10 +212,17 @@ class Engine:
         """What was said in a conversation of the session up to a turn, oldest first."""
         return said_until(turn, lambda at: self.store.values(ref, "out", [at]).get(at))
 
-    def refuse(self, ref: SessionRef, grant: Grant, *, why: str) -> Answer:
-        """Fail a granted step whose program cannot be trusted, without a look at the program."""
+    def refuse(
+        self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
+    ) -> Answer:
+        """Fail a granted step without a look at its program; what the attempt used counts.
+
+        For one whose program cannot be trusted, and where something broke that should not.
+        """
         reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
-        outcome = Outcome(word="failed", text=why, reason=reason, retryable=False)
+        outcome = writable(
+            Outcome(word="failed", text=why, reason=reason, retryable=False, usage=usage)
+        )
         text = outcome.model_dump_json(exclude_none=True)
         arguments = self._holder(grant) | _said(outcome) | {"take": []}
         answer = self.transitions.run("settle", ref, arguments, outcome=text)
@@ -252,7 +259,7 @@ class Engine:
         """
         ref, grant = work.ref, work.grant
         program = self.program(work.facts.program)
-        expand, outcome = expansion(program, grant.address, outcome)
+        expand, outcome = expansion(program, grant.address, writable(outcome))
         arguments = self._holder(grant) | _said(outcome)
         arguments |= {
             "worker": worker,
@@ -374,7 +381,7 @@ class Engine:
     ) -> Answer:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
         program = self._program_at(ref, address)
-        expand, outcome = expansion(program, address, outcome)
+        expand, outcome = expansion(program, address, writable(outcome))
         shown = _without_keys(outcome)
         arguments: dict[str, JsonValue] = {
             "address": address,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticSerializationError
 
 from app.reasons import Reason
 
@@ -116,3 +117,28 @@ class Outcome(BaseModel):
     diff: str | None = None
     #: What an agent was told, cut.
     prompt: str | None = None
+
+
+def writable(outcome: Outcome) -> Outcome:
+    r"""The outcome as it can be kept: half a surrogate pair is a question mark.
+
+    >>> writable(Outcome(word="succeeded", text="half a \ud83d")).text
+    'half a ?'
+    """
+    try:
+        outcome.model_dump_json()
+    except PydanticSerializationError:
+        return Outcome.model_validate(_writable(outcome.model_dump()))
+    return outcome
+
+
+def _writable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_writable(name): _writable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_writable(item) for item in value]
+        case _:
+            return value

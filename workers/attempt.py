@@ -14,13 +14,22 @@ from typing import NamedTuple, TypeVar
 
 from app import capabilities
 from app.engine import Engine, Work
-from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
+from app.errors import (
+    ProgramNewer,
+    ProgramStale,
+    ReferenceUnresolved,
+    SessionUnknown,
+    SpecForeign,
+    StoreAway,
+)
 from app.keys import SessionRef
 from app.logs import about
 from app.outcomes import Outcome, Usage
 from app.program import Action, iteration_of
 from app.reasons import Reason, ReasonCode
 from app.records import Answer, Grant, Hint
+from app.redaction import redacted
+from app.texts import cut
 from tasks import tracing
 from workers import environment
 from workers.agents.book import AgentBook
@@ -43,6 +52,8 @@ STRETCH_S = 1.0
 TAKE = 4
 #: Seconds between tries while the store is away.
 AGAIN_S = 0.5
+#: Characters of what an exception says that its step's reason quotes.
+WHY_LIMIT = 1_000
 
 T = TypeVar("T")
 
@@ -140,9 +151,25 @@ class Attempts:
             ):
                 if lease.ended.is_set():  # it was told to end while it waited for the one before it
                     return self._hand_back(ref, lease.grant, lease, None) if lease.ours else None
-                return self._carry_out(ref, lease, take)
+                return self._whatever_breaks(ref, lease, take)
         finally:
             self._heart.let_go(lease)
+
+    def _whatever_breaks(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
+        """Carry the step out; what breaks that should not is told as its failure.
+
+        Nobody would record anything else of it: it would be lost, again and again.
+        """
+        try:
+            return self._carry_out(ref, lease, take)
+        except (StoreAway, SessionUnknown, ProgramNewer, ProgramStale):
+            raise
+        except Exception as error:
+            if not lease.ours:
+                raise
+            log.exception("attempt broke")
+            why = redacted(cut(f"our fault: {type(error).__name__}: {error}", WHY_LIMIT))
+            return self._refuse(ref, lease.grant, why, lease)
 
     def _carry_out(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
         """The body and its settle; None where the step is no longer ours."""
@@ -162,6 +189,7 @@ class Attempts:
         outcome = self._outcome(work, lease)
         if outcome is None:
             return None
+        lease.came_to = outcome.usage
         if _was_ended(outcome, lease):
             return self._hand_back(ref, lease.grant, lease, outcome.usage, look)
         return self._settle(work, outcome, lease, take, look)
@@ -284,10 +312,11 @@ class Attempts:
         return secrets_of(self._agents(), self._inherited)
 
     def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
-        """Fail a step that nobody signed; nothing of it is executed."""
+        """Fail a step that nobody signed, and one whose outcome cannot be told."""
         log.error("step refused", extra={"why": why})
         sent = time.monotonic()
-        answer = _patiently(lambda: self._engine.refuse(ref, grant, why=why), lease)
+        usage = lease.came_to or lease.used
+        answer = _patiently(lambda: self._engine.refuse(ref, grant, why=why, usage=usage), lease)
         return None if answer is None else _Settled(answer, sent)
 
     def _settle_unread(

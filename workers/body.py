@@ -40,7 +40,7 @@ def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
     except Exception as error:  # noqa: BLE001 - the edge of a task: nothing may take the worker with it
         _log.exception("body failed", extra={"session": task.session, "step": task.address})
         outcome = _failed(task, f"our fault: {type(error).__name__}: {error}")
-    outcome = hushed(outcome, task)
+    outcome = _hushed(outcome, task)
     if outcome.started_ms is not None:
         return outcome
     return outcome.model_copy(update={"started_ms": started_ms, "ended_ms": _now_ms()})
@@ -61,6 +61,16 @@ def _carried_out(task: BodyTask, cancel: threading.Event) -> Outcome:
         case Action.HUMAN | Action.WAIT | Action.CHILD:
             return _failed(task, f"a {task.action.value} step parks; it has no body")
     assert_never(task.action)
+
+
+def _hushed(outcome: Outcome, task: BodyTask) -> Outcome:
+    """Without secrets, or else without anything but what it used."""
+    try:
+        return hushed(outcome, task)
+    except Exception as error:  # noqa: BLE001 - such as of a value that is nested too deeply
+        _log.exception("outcome unread", extra={"session": task.session, "step": task.address})
+        told = _failed(task, f"our fault: {type(error).__name__}")
+        return told.model_copy(update={"usage": outcome.usage})
 
 
 def _failed(task: BodyTask, text: str) -> Outcome:

@@ -43,6 +43,8 @@ class Lease:
         self.begun = False
         #: What the body told so far of what it used.
         self.used: Usage | None = None
+        #: What it used in all, once it is done; the settle passes that on, and no heartbeat.
+        self.came_to: Usage | None = None
 
     def spent(self, usage: Usage) -> None:
         """The body tells what it used so far; the next heartbeat passes it on."""

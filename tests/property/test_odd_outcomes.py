@@ -1,0 +1,123 @@
+"""Outcomes that cannot be kept as they are, and what breaks in an attempt: no step is lost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine import About
+from app.keys import SessionRef
+from app.outcomes import Outcome, Thread
+from app.program import Action, Program, Step
+from app.reasons import Reason, ReasonCode
+from tests.property.world import World
+from workers.agents.book import AgentBook
+from workers.agents.entries import Agent, Told
+from workers.attempt import Attempts
+from workers.lease import Heart
+
+HALF = "half a \ud83d"
+CODE = """
+def work(context):
+    return "half a \\ud83d"
+
+def check(context):
+    return {"accepted": False, "feedback": "half a \\ud83d"}
+"""
+TALKER = "import json; print(json.dumps({'says': 'it is done', 'usd': 0.5, 'in': 30, 'out': 4}))"
+NOBODY = AgentBook.load([])
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def begun(world: World, *body: Step, **about: Any) -> SessionRef:
+    id_ = world.engine.start(Program(body=body), About(kind="loop", name="x", **about)).session
+    return SessionRef(id_, id_)
+
+
+def carry_out(
+    world: World, ref: SessionRef, address: str, agents: Callable[[], AgentBook] = lambda: NOBODY
+) -> None:
+    """What a worker does with a hint."""
+    attempts = Attempts(world.engine, worker="w", agents=agents, heart=Heart(world.engine))
+    try:
+        attempts(ref, address)
+    finally:
+        attempts.close()
+
+
+def test_half_a_surrogate_pair_anywhere_in_an_outcome_is_a_question_mark(world: World):
+    ref = begun(world, Step(id="a", action=Action.AGENT, conversation="x|y"))
+    said = Outcome(
+        word="succeeded",
+        text=HALF,
+        value={HALF: [HALF, 1, None]},
+        prompt=HALF,
+        reason=Reason(code=ReasonCode.DONE, beneath=Reason(code=ReasonCode.DONE, text=HALF)),
+        thread=Thread(conversation="x|y", id=HALF),
+    )
+    assert world.settle(ref, world.grant(ref, "a"), said).word == "settled"
+    kept = Outcome.model_validate_json(world.engine.store.values(ref, "out", ["a"])["a"])
+    assert (kept.text, kept.prompt, kept.value) == (
+        "half a ?", "half a ?", {"half a ?": ["half a ?", 1, None]},
+    )  # fmt: skip
+    assert kept.reason is not None
+    assert kept.reason.root.text == "half a ?"
+    assert kept.thread is not None
+    assert kept.thread.id == "half a ?"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(id="a", action=Action.AGENT, inputs={"task": "t", "doer": {"callable": "odd:work"}}),
+        Step(id="a", action=Action.CHECK, inputs={"checker": {"callable": "odd:check"}}),
+    ],
+    ids=lambda step: step.action.value,
+)
+def test_a_function_that_gives_half_a_surrogate_pair_is_called_once(
+    world: World, tmp_path: Path, step: Step
+):
+    (tmp_path / "odd.py").write_text(CODE)
+    ref = begun(world, step, cwd=str(tmp_path))
+    carry_out(world, ref, "a")
+    [line] = world.engine.steps(ref.id).items
+    assert (line.state, line.attempt) == ("succeeded", 1)
+
+
+def test_what_breaks_between_the_body_and_its_outcome_fails_the_step_and_counts(
+    world: World, tmp_path: Path
+):
+    told = Told(cost_usd=("usd",), input_tokens=("in",), output_tokens=("out",))
+    talker = Agent(
+        command=(sys.executable, "-c", TALKER), output="lines", answer="says", usage=told
+    )
+    books = iter([AgentBook(agents={"talker": talker})])
+    ref = begun(
+        world,
+        Step(id="a", action=Action.AGENT, inputs={"task": "t", "doer": {"agent": "talker"}}),
+        cwd=str(tmp_path),
+    )
+    carry_out(world, ref, "a", lambda: next(books))
+    view = world.engine.session(ref.id)
+    assert view.status == "failed"
+    assert view.reason is not None
+    assert view.reason.root.text == "our fault: StopIteration: "
+    assert (view.counters.attempts_failed, view.counters.attempts_lost) == (1, 0)
+    assert (view.counters.cost_usd, view.counters.input_tokens) == (0.5, 30)
+
+
+def test_what_breaks_before_the_body_fails_the_step(world: World):
+    books = iter(())
+    ref = begun(world, Step(id="a", action=Action.AGENT, inputs={"task": "t"}))
+    carry_out(world, ref, "a", lambda: next(books))
+    view = world.engine.session(ref.id)
+    assert view.status == "failed"
+    assert view.counters.attempts_lost == 0
