@@ -114,7 +114,7 @@ class Store:
         given = {k: v for k, v in arguments.items() if v is not None}
         given |= {"member": ref.member, "session": ref.id}
         with self._away():
-            args = (*keys, str(now), json.dumps(given), outcome, ledger, *said)
+            args = (*keys, str(now), json.dumps(given, allow_nan=False), outcome, ledger, *said)
             return Answer.model_validate_json(self._scripts.call(verb, args))
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int, room: bool = False) -> Answer:

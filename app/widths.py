@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from app import decide
 from app.outcomes import Outcome
@@ -31,8 +30,13 @@ def expansion(
         value = of_outcome(outcome.model_dump(mode="json"), parsed.keys)
         if not isinstance(value, list) or len(value) > decide.MAX_WIDTH:
             return {}, _no_list(outcome, node, reference)
-        expand[node] = [json.dumps(item) for item in value]
+        expand[node] = [_written(item) for item in value]
     return expand, outcome
+
+
+def _written(item: JsonValue) -> str:
+    """As the outcome is kept, where a number that is none (NaN) is null."""
+    return to_json(item, inf_nan_mode="null").decode()
 
 
 def _no_list(outcome: Outcome, node: str, reference: str) -> Outcome:

@@ -21,6 +21,7 @@ if A.child and redis.call('HEXISTS', A.child_base .. 'session', 'ended') == 1 th
 end
 step.state, step.fence, step.lease, step.deadline = 'parked', step.fence + 1, nil, nil
 step.parked = {on = A.on, until_ms = A.until_ms or now, child = A.child, question = A.question}
+cjson.encode(step)   -- what cannot be written, as a number too large to be one, fails before anything is
 save('steps', address)
 redis.call('ZREM', K.running, address)
 free_locks(address)

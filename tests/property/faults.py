@@ -403,6 +403,13 @@ FAULTS = [
         "test_step_that_kills_its_workers_is_poison",
     ),
     Fault(
+        "a question that cannot be written is asked by half",
+        "park",
+        "cjson.encode(step)   -- what",
+        "-- what",
+        "test_question_that_cannot_be_written_is_not_asked_by_half",
+    ),
+    Fault(
         "a question is closed before its time",
         "expire",
         "if wait.until_ms > now then",

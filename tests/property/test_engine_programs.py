@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from redis.exceptions import ResponseError
 
 from app.keys import SessionRef
 from app.program import Loop, Step
@@ -970,6 +971,17 @@ def test_answer_and_deadline_race_and_the_first_wins(bench: Bench):
     assert drive.expire("ask").word == "gone"
     drive.do("after")
     drive.ended_well()
+
+
+def test_question_that_cannot_be_written_is_not_asked_by_half(bench: Bench):
+    drive = bench.start(program(step("ask", "human")))
+    grant = drive.take("ask")
+    with pytest.raises(ResponseError, match="must not be NaN"):
+        drive.park(grant, question=10**400)
+    assert drive.members("running") == {"ask"}
+    assert drive.members("parked") == set()
+    assert drive.settle(grant, "failed").word == "settled"
+    drive.ended_well("failed")
 
 
 def test_question_that_nobody_answers_fails_at_its_deadline(bench: Bench):

@@ -19,6 +19,7 @@ from workers.agents.book import AgentBook
 from workers.agents.entries import Agent, Told
 from workers.attempt import Attempts
 from workers.lease import Heart
+from workers.parking import park
 
 HALF = "half a \ud83d"
 CODE = """
@@ -92,6 +93,19 @@ def test_a_function_that_gives_half_a_surrogate_pair_is_called_once(
     assert (line.state, line.attempt) == ("succeeded", 1)
 
 
+def test_a_number_that_is_none_is_null_to_those_who_work_on_it(world: World):
+    first = Step(id="a", action=Action.TOOL)
+    ask = Step(id="ask", action=Action.HUMAN, for_each="${a.value}", inputs={"question": "${item}"})
+    ref = begun(world, first, ask)
+    said = Outcome(word="succeeded", value=[float("nan"), {"x": float("inf")}])
+    (grant,) = world.settle(ref, world.grant(ref, "a"), said).grants
+    for held, item in ((grant, None), (world.grant(ref, "ask~1#2"), {"x": None})):
+        work = world.engine.work(ref, held)
+        assert work.inputs["question"] == item
+        assert park(world.engine, work) is None
+    assert world.engine.session(ref.id).status == "waiting"
+
+
 def test_what_breaks_between_the_body_and_its_outcome_fails_the_step_and_counts(
     world: World, tmp_path: Path
 ):
@@ -121,3 +135,11 @@ def test_what_breaks_before_the_body_fails_the_step(world: World):
     view = world.engine.session(ref.id)
     assert view.status == "failed"
     assert view.counters.attempts_lost == 0
+
+
+def test_a_question_that_no_script_can_write_fails_its_step(world: World):
+    ask = Step(id="a", action=Action.HUMAN, inputs={"question": 10**400})
+    ref = begun(world, ask)
+    carry_out(world, ref, "a")
+    view = world.engine.session(ref.id)
+    assert (view.status, view.counters.attempts_lost) == ("failed", 0)
