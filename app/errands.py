@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: What may be owed. Another word is a newer version's, which may be the next to sweep.
+VERBS = ("deliver", "delete", "forget", "stop", "resume", "abort")
+#: How long what a newer version has to look at is left alone.
+NEWER_MS = 2_000
 #: A child that is one of these will not go on by itself: its parent's step is told. One that is
 #: stopped may be resumed, so its parent waits.
 TOLD = (
@@ -37,6 +41,10 @@ def run_errand(engine: Engine, errand: str) -> None:
     """Do what is owed, and take it off the list; what cannot matter any more is done."""
     seen = engine.store.errand_seen(errand)
     if seen is None:
+        return
+    if errand.partition("|")[0] not in VERBS:
+        log.info("left to a newer version", extra={"errand": errand})
+        engine.store.put_off("errands", errand, NEWER_MS)
         return
     verb, session, root = errand.rstrip("|").split("|")
     try:
@@ -57,7 +65,7 @@ def _do(engine: Engine, verb: str, ref: SessionRef) -> None:
         case "stop" | "resume" | "abort":
             _steer(engine, ref, verb)
         case _:
-            log.warning("errand of an unknown kind", extra={"session": ref.id, "verb": verb})
+            raise AssertionError(verb)
 
 
 def _forget(engine: Engine, ref: SessionRef) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 
-from pydantic import ValidationError
-
 from app.decide import queue_of
-from app.errors import SessionUnknown
+from app.errors import ProgramNewer, SessionUnknown
 from app.keys import SessionRef
 from app.pictures import budget_lines
 from app.program import SCHEMA_VERSION, Program
@@ -86,14 +83,15 @@ class Explainer:
     def _waits(self, ref: SessionRef, fields: Mapping[str, str], deeper: int) -> Iterator[Wait]:
         try:
             program = self._program(fields["program"])
-        except ValidationError:
-            yield _too_new(ref, fields)
+        except ProgramNewer as error:
+            yield _too_new(ref, str(error))
             return
         workers = self._workers()
         if int(fields.get("schema", 1)) > max(
             (w.schema_version for w in workers), default=SCHEMA_VERSION
         ):
-            yield _too_new(ref, fields)
+            needs = fields.get("schema", "0")
+            yield _too_new(ref, f"its program needs workers that know schema {needs}; upgrade them")
         records = self._store.steps(ref, self._store.members(ref, "live", STEPS))
         in_line = self._in_line(ref, records)
         for address, record in sorted(records.items()):
@@ -207,7 +205,5 @@ def _headline(status: str, waits: list[Wait], causes: list[Cause]) -> str:
     return first if len(held) == 1 else f"{first}; and {len(held) - 1} more"
 
 
-def _too_new(ref: SessionRef, fields: Mapping[str, str]) -> Wait:
-    needs = json.loads(fields.get("schema", "0"))
-    text = f"its program needs workers that know schema {needs}; upgrade them"
+def _too_new(ref: SessionRef, text: str) -> Wait:
     return Wait(session=ref.id, why="schema", text=text, state="ready", next=["leadhand workers"])

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from app.engine import Engine
+from app.errands import NEWER_MS
 from app.errors import ExportOwed, ProgramNewer, SessionUnknown, StoreAway, StoreFull
 from app.keys import SessionRef
 from app.records import Answer, StepRecord
@@ -17,8 +18,6 @@ log = logging.getLogger(__name__)
 
 #: How long something that could not be looked at is left alone.
 PUT_OFF_MS = 30_000
-#: The same where a newer version has to look, which may be the next to sweep.
-NEWER_MS = 2_000
 #: Somebody sweeps about this often, however many could.
 EVERY_MS = 900
 BATCH = 100

@@ -58,6 +58,19 @@ def test_an_end_that_was_not_delivered_is_seen_by_the_sweep(world: World) -> Non
     assert world.engine.session(parent.id).status == "completed"
 
 
+def test_an_errand_of_a_newer_version_stays_for_whoever_knows_it(world: World) -> None:
+    parent, child = family(world)
+    errands = world.engine.store.keys.everywhere("errands")
+    newer = f"bless|{child.member}"
+    world.engine.store._redis.zadd(errands, {newer: world.now})
+    world.engine.control(parent.id, "stop")
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "stopped"
+    due = world.engine.store._redis.zscore(errands, newer)
+    assert due is not None
+    assert due > world.now
+
+
 def test_a_child_that_was_deleted_fails_its_parents_step(world: World) -> None:
     parent, child = family(world)
     world.engine.store._redis.delete(world.engine.store.keys.part(child, "session"))

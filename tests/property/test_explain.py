@@ -351,3 +351,13 @@ def test_a_wait_is_one_of_the_words_that_the_view_names():
     assert told <= {"running", "lost", "queue", "window", "no_worker", "place_gone", "lock", "rate",
                     "retry", "timer", "human", "child", "schema"}  # fmt: skip
     assert Wait(why="queue", text="x").beneath == []
+
+
+def test_a_program_that_a_newer_version_wrote_is_said_to_be_one(case: Case) -> None:
+    ref = case.world.session("/newer")
+    name = case.engine.store.keys.program(LOOP.hash)
+    written = json.loads(str(case.redis.hget(name, "document")))
+    case.redis.hset(name, "document", json.dumps({**written, "novel": 1}))
+    (wait,) = case.world.at("here").engine.explain(ref.id).waits
+    assert wait.why == "schema"
+    assert "newer version" in wait.text
