@@ -33,7 +33,7 @@ SHOWN = 1000
 #: What a script cannot mend, and what somebody can do about it.
 _WAYS = {
     "owner_double": "two work in one folder; stop one of them: leadhand stop {session}",
-    "program_lost": "nothing can go on with it: leadhand abort {session}",
+    "program_lost": "nothing can go on with it: leadhand rm --force {session}",
     "session_stuck": "nothing will go on with it: leadhand abort {session}",
     "key_newer": "a newer version may have written it; look again when all API processes are of it",
     "queue_unconsumed": "start a worker that takes from it, or leadhand rehome its sessions",
