@@ -46,7 +46,7 @@ class SessionFilter(BaseModel):
 
     #: One of these.
     status: Annotated[tuple[ShownStatus, ...], Field(max_length=10)] = ()
-    kind: Literal["loop", "workflow"] | None = None
+    kind: Literal["loop", "workflow", "flow"] | None = None
     name: Word | None = None
     label: Word | None = None
     #: The code of the reason that it stands with now.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     "--status", metavar="WORD", multiple=True,
     help="Only those of this status, such as active; may be given several times.",
 )  # fmt: skip
-@click.option("--kind", metavar="WORD", help="Only those of this kind: loop or workflow.")
+@click.option("--kind", metavar="WORD", help="Only those of this kind: loop, workflow or flow.")
 @click.option("--label", metavar="TEXT", help="Only those with this label.")
 @click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)

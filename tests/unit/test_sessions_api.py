@@ -49,6 +49,7 @@ def ids(client: FlaskClient, query: str) -> list[str]:
         ("status=active&status=completed", 3),
         ("status=failed", 0),
         ("kind=loop&name=loop", 3),
+        ("kind=flow", 0),
         ("name=other", 0),
         ("label=nightly", 0),
         ("reason=aborted", 0),
@@ -65,6 +66,7 @@ def test_a_list_is_of_what_is_asked_for(client, query, found):
     [
         ("status=active&status=done", "status"),
         ("kind=loop&kind=loop", "kind"),
+        ("kind=plan", "kind"),
         ("name=", "name"),
         ("reason=boredom", "reason"),
         ("parent=me", "parent"),
