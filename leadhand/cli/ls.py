@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--kind", metavar="WORD", help="Only those of this kind: loop, workflow or flow.")
 @click.option("--label", metavar="TEXT", help="Only those with this label.")
 @click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")
+@click.option("--parent", metavar="ID", help="Only those that a step of this session started.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: str | None) -> int:

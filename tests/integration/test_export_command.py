@@ -73,5 +73,7 @@ def test_a_list_takes_several_statuses_and_says_which_is_none(api, leadhand):
     assert {running, ended} <= set(out.split())
     assert running not in leadhand("ls", "--status", "failed")[1]
     assert leadhand("ls", "--label", "nightly")[1].startswith("no sessions")
+    assert leadhand("ls", "--kind", "flow")[1].startswith("no sessions")
+    assert leadhand("ls", "--parent", running)[1].startswith("no sessions")
     code, _, err = leadhand("ls", "--reason", "boredom")
     assert (code, "reason" in err) == (1, True)
