@@ -6,6 +6,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
+from pydantic import JsonValue
+
 from app.agents_here import agents_of
 from app.catalog import Catalog
 from app.cursors import address_of, encoded, number_of
@@ -29,6 +31,7 @@ from app.pictures import (
 from app.program import Loop, Program, by_number, iteration_of
 from app.reasons import Reason
 from app.records import TurnRecord
+from app.redaction import without_secrets
 from app.results import result_of
 from app.standing import step_is_done, turn_is_done
 from app.states import ENDED, FINAL, SessionStatus
@@ -209,14 +212,14 @@ class Reader:
         ref = self._ref(session)
         fields = self._fields(ref)
         program = self._program(fields["program"])
-        outcomes = {a: json.loads(text) for a, text in self._store.outcomes(ref).items()}
+        found = sorted(self._store.outcomes(ref).items())
         return ExportView(
             exported_at=iso(self._store.now_ms()),
             session=self._view(ref, fields),
-            program=program.model_dump(mode="json"),
+            program=_unkeyed(program.model_dump(mode="json")),
             result=self.result(session) if fields["status"] in ENDED else None,
             steps=self._all_steps(session),
-            outcomes=dict(sorted(outcomes.items())),
+            outcomes=_unkeyed({address: json.loads(text) for address, text in found}),
             ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
             events=self._all_events(ref),
             transcript=list(self._all_said(session)),
@@ -388,6 +391,11 @@ class Reader:
         if "status" not in fields:
             raise SessionUnknown(ref.id)
         return fields
+
+
+def _unkeyed(kept: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """What runs may hold keys, for those who need them; others read an export."""
+    return {name: without_secrets(value) for name, value in kept.items()}
 
 
 def _said(line: str, seq: int) -> TranscriptEntry:

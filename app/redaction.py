@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pydantic import JsonValue
+
 _MARK = "[redacted]"
 #: `name=value` and `name: value` where the name says that the value is a secret.
 _NAMED = re.compile(
@@ -13,6 +15,15 @@ _NAMED = re.compile(
      (?:[_-][a-z0-9]{1,32}){0,4}
      ["']?\s{0,4}[:=]\s{0,4}["']?(?:(?:bearer|basic)\s{1,4})?)
     [^\s"',;&]{4,}
+    """
+)
+#: `--name value` on a command line; in a sentence, what follows may be the next word.
+_FLAGGED = re.compile(
+    r"""(?ix)
+    (--?(?:[a-z0-9]{1,32}[_-]){0,4}
+     (?:(?:api|access|secret)[_-]?key|secret|token|password|passwd|credentials?)
+     \s{1,4}["']?)
+    (?!-)[^\s"'{}]{4,}
     """
 )
 #: What is a secret by its form, whatever stands before it.
@@ -57,3 +68,30 @@ def redacted(text: str) -> str:
     'OPENAI_API_KEY="[redacted]" redis://me:[redacted]@host'
     """
     return _NAMED.sub(rf"\1{_MARK}", without_keys(text))
+
+
+def redacted_command(text: str) -> str:
+    """A command line in which the values of options that name a credential are replaced, too.
+
+    >>> redacted_command("agent --max-tokens 4000 --api-key hunter2hunter2 {prompt}")
+    'agent --max-tokens 4000 --api-key [redacted] {prompt}'
+    """
+    return _FLAGGED.sub(rf"\1{_MARK}", redacted(text))
+
+
+def without_secrets(value: JsonValue, secrets: Iterable[str] = ()) -> JsonValue:
+    """The value as `without_keys` leaves each text in it, wherever that stands.
+
+    >>> without_secrets({"ask": ["sk-abcdefgh12345678", 7]})
+    {'ask': ['[redacted]', 7]}
+    """
+    if isinstance(value, str):
+        return without_keys(value, secrets)
+    if isinstance(value, list):
+        return [without_secrets(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {
+            without_keys(name, secrets): without_secrets(item, secrets)
+            for name, item in value.items()
+        }
+    return value

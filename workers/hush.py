@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
 from app.outcomes import Outcome
 from app.reasons import Reason
-from app.redaction import without_keys
+from app.redaction import without_keys, without_secrets
 from workers.agents.book import AgentBook
 from workers.body_task import BodyTask
 
@@ -37,20 +35,6 @@ def secrets_of(agents: AgentBook, held: Mapping[str, str]) -> frozenset[str]:
 
 def _long(values: set[str]) -> frozenset[str]:
     return frozenset(value for value in values if len(value) >= _SHORTEST)
-
-
-def without_secrets(value: JsonValue, secrets: frozenset[str]) -> JsonValue:
-    """The value without them and without what is one by its form, wherever in it that stands."""
-    if isinstance(value, str):
-        return without_keys(value, secrets)
-    if isinstance(value, list):
-        return [without_secrets(item, secrets) for item in value]
-    if isinstance(value, dict):
-        return {
-            without_keys(name, secrets): without_secrets(item, secrets)
-            for name, item in value.items()
-        }
-    return value
 
 
 def _reason(reason: Reason, secrets: frozenset[str]) -> Reason:

@@ -14,8 +14,8 @@ from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import Reason, ReasonCode
+from app.redaction import without_secrets
 from leadhand.any_document import AnyDocument
-from workers.hush import without_secrets
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 #: How often a step that waits for a child looks at it, should the child's word get lost.

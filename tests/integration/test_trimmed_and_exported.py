@@ -57,6 +57,13 @@ def test_an_export_holds_all_of_a_long_record(engine, redis_client):
     assert Program.model_validate(exported.program).body[0].id == "loop"
 
 
+def test_an_export_tells_no_key_that_its_task_holds(engine):
+    session = engine.submit(loop(task="use sk-inputsecret12345")).session
+    exported = engine.export(session)
+    assert "sk-inputsecret12345" not in exported.model_dump_json()
+    assert "use [redacted]" in json.dumps(exported.program)
+
+
 def test_an_export_of_what_has_ended_says_how(engine):
     session = engine.submit(loop()).session
     engine.control(session, "abort", reason="enough")

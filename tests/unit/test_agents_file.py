@@ -16,6 +16,7 @@ from workers.agents.errors import (
     AnswerUnreadable,
     ModelUnwanted,
 )
+from workers.agents.usable import agents_here
 
 
 def loaded(tmp_path: Path, text: str) -> AgentBook:
@@ -197,3 +198,9 @@ def test_an_unknown_agent_names_those_that_are_known() -> None:
 def test_every_error_survives_a_pickle(error) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (type(error), str(error))
+
+
+def test_others_are_shown_no_key_of_a_command(tmp_path: Path) -> None:
+    book = loaded(tmp_path, '[agents.x]\ncommand = ["./x", "--api-key", "hunter2hunter2", "-v"]\n')
+    shown = {agent.name: agent.command for agent in agents_here(book)}
+    assert shown["x"] == "./x --api-key [redacted] -v"

@@ -36,6 +36,7 @@ def test_what_looks_like_a_credential_is_left_out(secret: str) -> None:
         ("LEADHAND_SECRET=abcdefgh", "LEADHAND_SECRET=[redacted]"),
         ('{"api_key": "abcdefgh"}', '{"api_key": "[redacted]"}'),
         ("redis://user:pa55@host:6379/0", "redis://user:[redacted]@host:6379/0"),
+        ("--api-key needs a value", "--api-key needs a value"),
         ("15000 tokens: too many", "15000 tokens: too many"),
         ("the file key.txt is missing", "the file key.txt is missing"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 
-from app.redaction import redacted
+from app.redaction import redacted_command
 from app.texts import cut
 from app.views import AgentHere
 from workers import environment
@@ -30,7 +30,7 @@ def _here(name: str, agent: Agent) -> AgentHere:
     return AgentHere(
         name=name,
         kind=agent.kind,
-        command=redacted(cut(agent.shown, _SHOWN)),
+        command=cut(redacted_command(agent.shown), _SHOWN),
         takes_model=agent.takes_model,
         remembers=agent.remembers,
         keeps_to_folder=agent.keeps_to_folder,
