@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from app.archive import keep
@@ -85,8 +86,14 @@ def deliver(engine: Engine, child: SessionRef) -> None:
     """Tell a parent that its child has stopped or ended, and the step that waits for it how."""
     fields = engine.store.fields(child)
     parent = json.loads(fields.get("parent") or "{}")
-    if not parent:
-        return
+    if parent:
+        with suppress(SessionUnknown):  # it was deleted, and hears nothing any more
+            _tell(engine, child, fields, parent)
+
+
+def _tell(
+    engine: Engine, child: SessionRef, fields: Mapping[str, str], parent: Mapping[str, str]
+) -> None:
     ref = SessionRef(parent["session"], child.root)
     if fields.get("status") in TOLD:
         step = _waiting(engine, child, parent)

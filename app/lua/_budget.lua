@@ -67,17 +67,19 @@ function spending.above(more)
   while parent ~= '' do
     local above = cjson.decode(parent)
     local key = above.base .. 'session'
+    local told = redis.call('HMGET', key, 'budget', 'parent', 'status')
+    if not told[3] then return end   -- it was deleted: what is written of it now would stay
     for name, by in pairs(more) do
       if by > 0 then redis.call('HINCRBY', key, 'below/' .. name, by) end
     end
-    local limits, spent = redis.call('HMGET', key, 'budget', 'parent'), spending.of(key)
-    for name, limit in pairs(limits[1] and limits[1] ~= '' and cjson.decode(limits[1]) or {}) do
+    local spent = spending.of(key)
+    for name, limit in pairs(told[1] and told[1] ~= '' and cjson.decode(told[1]) or {}) do
       if spent[name] and spent[name] >= limit and not reached then
         redis.call('ZADD', G.errands, now, 'deliver|' .. child .. A.member:match('|.*$'))
         answer.tell = answer.tell or child == A.session
       end
     end
-    parent, child = limits[2] or '', above.base:match(':([^:]+):$')
+    parent, child = told[2] or '', above.base:match(':([^:]+):$')
   end
 end
 

@@ -4,18 +4,23 @@
 local DAY_S = 24 * 3600
 local is = {kept_s = {idem = 7 * DAY_S, spent = 2 * DAY_S, ['token-key'] = 7 * DAY_S, unknown = 7 * DAY_S}}
 
+-- A session is there that has a status: what else its hash may hold, somebody wrote after it was deleted.
+function is.there(one)
+  if one.session then return redis.call('HEXISTS', one.needs, 'status') == 1 end
+  return redis.call('EXISTS', one.needs) == 1
+end
+
 function is.alone(one)
-  local needs = one.needs
   if one.kind == 'id' then
     local root = redis.call('GET', one.key)
-    needs = root and base_of(one.session, root) .. 'session'
+    one.needs = root and base_of(one.session, root) .. 'session'
   end
-  return needs and redis.call('EXISTS', needs) == 0
+  return one.needs and not is.there(one)
 end
 
 -- What we do not know, a newer version may: it is left alone, as long as there may be one.
 function is.newer(one)
-  return one.kind == 'unknown' and (A.newer or one.needs and redis.call('EXISTS', one.needs) == 1)
+  return one.kind == 'unknown' and (A.newer or one.needs and is.there(one))
 end
 
 for _, one in ipairs(A.keys) do

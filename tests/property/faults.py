@@ -445,6 +445,13 @@ FAULTS = [
         "do table",
         "test_what_makes_room_is_found_whatever_stands_before_it",
     ),
+    Fault(
+        "what a child uses brings its deleted parent back",
+        "_budget",
+        "    if not told[3] then return end",
+        "",
+        "test_what_a_child_uses_brings_nothing_of_a_deleted_parent_back",
+    ),
     # Retries
     Fault(
         "a retry is not counted",

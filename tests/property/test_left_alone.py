@@ -1,0 +1,75 @@
+"""Children whose parent has ended or is gone: they bring nothing of it back, and go when it is time."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from app.engine import About
+from app.keys import SessionRef
+from app.outcomes import Usage
+from app.program import Action, Program, Step
+from leadhand.documents import LoopDocument
+from tests.property.driving import Bench
+from tests.property.test_children import DOCUMENT
+from tests.property.world import World
+
+DO = "loop~1[1]/do"
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def begun_by_a_doer(world: World) -> tuple[SessionRef, SessionRef]:
+    """A parent that has completed, and a child that its doer began and did not wait for."""
+    program = Program(body=(Step(id="a", action=Action.AGENT),))
+    id_ = world.engine.start(program, About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    grant = world.grant(parent, "a")
+    base = world.engine.store.keys.base(parent)
+    above = {"session": id_, "address": "a", "fence": grant.fence, "base": base}
+    document = LoopDocument.model_validate(DOCUMENT)
+    child = world.engine.submit(document, root=id_, parent=dict(above)).session
+    errand = world.engine.transitions.errand
+    world.engine.transitions.errand = lambda _: None  # its abort comes late
+    world.settle(parent, grant)
+    world.engine.transitions.errand = errand
+    return parent, SessionRef(child, id_)
+
+
+def keys_of(redis: Redis, ref: SessionRef) -> list[str]:
+    return sorted(redis.keys(f"lh:{{{ref.root}}}:{ref.id}:*"))
+
+
+def test_what_a_child_uses_brings_nothing_of_a_deleted_parent_back(bench: Bench) -> None:
+    world = World.of(bench)
+    parent, child = begun_by_a_doer(world)
+    doer = world.grant(child, DO)
+    world.engine.delete(parent.id)
+    world.engine.beat(child, doer, spent=Usage(cost_usd=0.5))
+    assert keys_of(bench.redis, parent) == []
+    assert world.engine.session(child.id).counters.cost_usd == 0.5
+
+
+def test_a_child_of_a_deleted_parent_is_deleted_too(world: World, redis_client: Redis) -> None:
+    parent, child = begun_by_a_doer(world)
+    world.engine.delete(parent.id)
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "aborted"
+    world.at("here").engine.delete(child.id)  # who never heard of its parent
+    assert keys_of(redis_client, child) == []
+
+
+def test_what_is_left_of_a_deleted_session_is_found_and_goes(
+    world: World, redis_client: Redis
+) -> None:
+    kept = world.session()
+    redis_client.hset("lh:{0}:0:session", "below/cost_micros", 1)
+    redis_client.set("lh:id:00000000", "0")
+    found = world.engine.fsck(repair=True)
+    assert {one.kind for one in found.items} == {"key_stray"}
+    assert keys_of(redis_client, SessionRef("0", "0")) == []
+    assert world.engine.fsck().sessions == 1
+    assert world.engine.session(kept.id).status == "active"
