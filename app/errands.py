@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING
 
 from app.archive import keep
 from app.children import gone, outcome_of_child
-from app.errors import ControlRefused, ExportOwed, SessionStillRuns, SessionUnknown
+from app.errors import (
+    ControlRefused,
+    ExportOwed,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
 from app.keys import SessionRef
 from app.records import StepRecord
 from app.states import SessionStatus
-from app.steering import PARENT_DID
+from app.steering import PARENT_DID, Seen
 
 if TYPE_CHECKING:
     from app.engine import Control, Engine
@@ -49,29 +55,36 @@ def run_errand(engine: Engine, errand: str) -> None:
         return
     verb, session, root = errand.rstrip("|").split("|")
     try:
-        _do(engine, verb, SessionRef(session, root))
+        _do(engine, verb, SessionRef(session, root), seen)
+    except SessionChanged:
+        return  # what it is now is looked at in the next round
     except (SessionUnknown, ControlRefused, SessionStillRuns):
         log.debug("errand is moot", extra={"errand": errand})
     engine.store.errand_done(errand, seen)
 
 
-def _do(engine: Engine, verb: str, ref: SessionRef) -> None:
+def _do(engine: Engine, verb: str, ref: SessionRef, seen: float) -> None:
     match verb:
         case "deliver":
             deliver(engine, ref)
         case "delete":
             engine.end_for_good(ref)
         case "forget":
-            _forget(engine, ref)
+            _forget(engine, ref, seen)
         case "stop" | "resume" | "abort":
             _steer(engine, ref, verb)
         case _:
             raise AssertionError(verb)
 
 
-def _forget(engine: Engine, ref: SessionRef) -> None:
-    """A session's time is over; where its export is owed, that is written first."""
+def _forget(engine: Engine, ref: SessionRef, seen: float) -> None:
+    """A session's time is over; where its export is owed, that is written first.
+
+    Whoever resumes it takes the errand back, at any moment until it is gone.
+    """
     fields = engine.store.fields(ref)
+    if "status" not in fields or engine.store.errand_seen(f"forget|{ref.member}") != seen:
+        return
     if fields.get("export"):
         try:
             keep(engine.export(ref.id), engine.settings.export_dir)
@@ -79,7 +92,7 @@ def _forget(engine: Engine, ref: SessionRef) -> None:
             if engine.settings.export_dir is not None:
                 engine.store.fleet().owe(ref.id, error.why)
             raise
-    engine.delete(ref.id)
+    engine.delete(ref.id, seen=Seen(fields["status"], int(fields["updated"])))
 
 
 def deliver(engine: Engine, child: SessionRef) -> None:

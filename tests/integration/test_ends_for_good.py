@@ -208,6 +208,58 @@ def test_a_session_is_exported_whole_before_it_goes(keeper, clock, archive):
     assert {file.stat().st_mode & 0o777 for file in names.values()} == {0o600}
 
 
+@pytest.mark.parametrize("when", ["before it is looked at", "while its export is written"])
+def test_a_session_that_is_resumed_while_it_is_to_go_stays(keeper, clock, when):
+    session = keeper.submit(loop()).session
+    keeper.control(session, "stop")
+    read = {"of": keeper.store.fields, "export": keeper.export}
+
+    def resumed_and_ended() -> None:
+        keeper.store.fields, keeper.export = read["of"], read["export"]
+        keeper.control(session, "resume")
+        keeper.control(session, "abort")
+
+    def fields(ref):
+        resumed_and_ended()
+        return read["of"](ref)
+
+    def export(session):
+        found = read["export"](session)
+        resumed_and_ended()
+        return found
+
+    if when == "before it is looked at":
+        keeper.store.fields = fields
+    else:
+        keeper.export = export
+    later(keeper, clock, HOUR)
+    assert keeper.session(session).status == "aborted"
+    later(keeper, clock, HOUR - 1_000)
+    assert not is_gone(keeper, session)
+    later(keeper, clock, 1_000)
+    assert is_gone(keeper, session)
+
+
+def test_a_session_that_changed_while_its_export_was_written_is_exported_again(
+    keeper, clock, archive, redis_client
+):
+    session = keeper.submit(loop()).session
+    keeper.control(session, "abort")
+    export = keeper.export
+
+    def changed(session):
+        keeper.export = export
+        found = export(session)
+        redis_client.hset(f"lh:{{{session}}}:{session}:session", "updated", clock.now)
+        return found
+
+    keeper.export = changed
+    later(keeper, clock, HOUR)
+    assert not is_gone(keeper, session)
+    later(keeper, clock, 1_000)
+    assert is_gone(keeper, session)
+
+
 def test_a_session_stays_until_its_export_can_be_written(keeper, clock, archive, redis_client):
     archive.parent.mkdir(exist_ok=True)
     archive.write_text("in the way")

@@ -1,4 +1,4 @@
-"""Children whose parent has ended or is gone: they bring nothing of it back, and go when it is time."""
+"""Children whose parent has ended or is gone: they bring nothing of it back, and go in time."""
 
 from __future__ import annotations
 
