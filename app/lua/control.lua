@@ -105,6 +105,18 @@ local function raise_ceilings()
   end
 end
 
+-- A user who goes on with a child of what has ended means it: for the audit it is no orphan of that end.
+local function go_alone()
+  local above = not A.above and S.parent ~= '' and cjson.decode(S.parent).base
+  local told = above and redis.call('HMGET', above .. 'session', 'status', 'ended')
+  if told and (told[2] or not told[1]) then
+    redis.call('HSET', K.session, 'alone', told[2] or '')
+    redis.call('ZREM', G.errands, 'abort|' .. A.member)
+  else
+    redis.call('HDEL', K.session, 'alone')
+  end
+end
+
 local verbs = {}
 function verbs.stop()
   to('stopping')
@@ -116,6 +128,7 @@ end
 function verbs.resume()
   local failed = S.status == 'failed'
   keep_on()
+  go_alone()
   compare_work()
   owe_children('resume')
   if A.adopts then adopt(A.adopts) end

@@ -74,6 +74,8 @@ function look.at_tree()
       function() redis.call('SADD', parent.base .. 'children', A.session) end)
   end
   local alone = not status or (not AT_WORK[status] and status ~= 'stopped')
+  local resumed = redis.call('HGET', K.session, 'alone')   -- by a user, when its parent had ended so
+  if resumed and (not status or resumed == redis.call('HGET', parent.base .. 'session', 'ended')) then alone = false end
   if works and alone and not redis.call('ZSCORE', G.errands, 'abort|' .. A.member) and S.status ~= 'aborting' then
     found('child_orphaned', A.session, 'its parent ' .. parent.session .. ' is ' .. (status or 'gone') .. ', and it goes on',
       function() redis.call('ZADD', G.errands, now, 'abort|' .. A.member) end)

@@ -452,6 +452,13 @@ FAULTS = [
         "",
         "test_what_a_child_uses_brings_nothing_of_a_deleted_parent_back",
     ),
+    Fault(
+        "a child that a user goes on with ends with its parent's end of before",
+        "control",
+        "    redis.call('ZREM', G.errands, 'abort|' .. A.member)\n",
+        "",
+        "test_a_child_that_a_user_resumed_stays_at_work",
+    ),
     # Retries
     Fault(
         "a retry is not counted",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import JsonValue
 from redis import Redis
 
 from app.engine import About
 from app.keys import SessionRef
-from app.outcomes import Usage
+from app.outcomes import Outcome, Usage
 from app.program import Action, Program, Step
 from leadhand.documents import LoopDocument
 from tests.property.driving import Bench
 from tests.property.test_children import DOCUMENT
+from tests.property.test_fsck import audit
 from tests.property.world import World
+from workers.parking import park
 
 DO = "loop~1[1]/do"
 
@@ -29,9 +32,14 @@ def begun_by_a_doer(world: World) -> tuple[SessionRef, SessionRef]:
     parent = SessionRef(id_, id_)
     grant = world.grant(parent, "a")
     base = world.engine.store.keys.base(parent)
-    above = {"session": id_, "address": "a", "fence": grant.fence, "base": base}
+    above: dict[str, JsonValue] = {
+        "session": id_,
+        "address": "a",
+        "fence": grant.fence,
+        "base": base,
+    }
     document = LoopDocument.model_validate(DOCUMENT)
-    child = world.engine.submit(document, root=id_, parent=dict(above)).session
+    child = world.engine.submit(document, root=id_, parent=above).session
     errand = world.engine.transitions.errand
     world.engine.transitions.errand = lambda _: None  # its abort comes late
     world.settle(parent, grant)
@@ -40,7 +48,7 @@ def begun_by_a_doer(world: World) -> tuple[SessionRef, SessionRef]:
 
 
 def keys_of(redis: Redis, ref: SessionRef) -> list[str]:
-    return sorted(redis.keys(f"lh:{{{ref.root}}}:{ref.id}:*"))
+    return sorted(str(key) for key in redis.keys(f"lh:{{{ref.root}}}:{ref.id}:*"))
 
 
 def test_what_a_child_uses_brings_nothing_of_a_deleted_parent_back(bench: Bench) -> None:
@@ -73,3 +81,50 @@ def test_what_is_left_of_a_deleted_session_is_found_and_goes(
     assert keys_of(redis_client, SessionRef("0", "0")) == []
     assert world.engine.fsck().sessions == 1
     assert world.engine.session(kept.id).status == "active"
+
+
+def failed_and_passed_over(world: World) -> tuple[SessionRef, SessionRef]:
+    """A parent that has completed without its child, which failed."""
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": DOCUMENT}, critical=False)
+    id_ = world.engine.start(Program(body=(kid,)), About(kind="loop", name="x")).session
+    parent = SessionRef(id_, id_)
+    park(world.engine, world.engine.work(parent, world.grant(parent, "kid")))
+    (child,) = world.engine.store.children(parent)
+    ref = SessionRef(child, id_)
+    world.settle(ref, world.grant(ref, DO), Outcome(word="failed", retryable=False))
+    assert world.engine.session(id_).status == "completed"
+    return parent, ref
+
+
+@pytest.mark.parametrize("deleted", [None, "before", "after"])
+def test_a_child_that_a_user_resumed_is_no_orphan(world: World, deleted: str | None) -> None:
+    parent, child = failed_and_passed_over(world)
+    if deleted == "before":
+        world.engine.delete(parent.id)
+    world.engine.control(child.id, "resume")
+    if deleted == "after":
+        world.engine.delete(parent.id)
+    assert audit(world.engine.fsck, repair=True).items == []
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "active"
+    if deleted is None:
+        world.engine.control(child.id, "stop")
+        world.engine.control(child.id, "resume")
+        assert audit(world.engine.fsck).items == []
+
+
+def test_a_child_that_a_user_resumed_is_an_orphan_of_a_parent_that_ends_after_that(
+    world: World, redis_client: Redis
+) -> None:
+    parent, child = failed_and_passed_over(world)
+    world.engine.control(child.id, "resume")
+    redis_client.hset(world.engine.store.keys.part(parent, "session"), "ended", world.now + 1)
+    assert [one.kind for one in audit(world.engine.fsck).items] == ["child_orphaned"]
+
+
+def test_a_child_that_a_user_resumed_stays_at_work(bench: Bench) -> None:
+    world = World.of(bench)
+    _, child = failed_and_passed_over(world)
+    world.engine.control(child.id, "resume")
+    world.later(1_000)
+    assert world.engine.session(child.id).status == "active"
