@@ -21,6 +21,7 @@ from app.errors import (
     SessionUnknown,
 )
 from app.keys import SessionRef
+from app.program import Action
 from app.records import StepRecord
 from app.states import SessionStatus
 from app.steering import PARENT_DID, Seen
@@ -110,12 +111,22 @@ def _tell(
     ref = SessionRef(parent["session"], child.root)
     if fields.get("status") in TOLD:
         step = _waiting(engine, child, parent)
+        if fields["status"] == SessionStatus.EXITED and _is_of_a_doer(engine, ref, parent):
+            with suppress(ControlRefused):  # the attempt that began it works no more
+                engine.steering.exit_of_child(ref, parent, child.id, fields.get("reason"))
         if step is not None:
             outcome = outcome_of_child(child.id, fields)
             engine.answer(
                 ref, parent["address"], outcome, fence=step.fence, by=child.id, child=child.id
             )
     engine.poke(ref, parent["address"], child=child.id)
+
+
+def _is_of_a_doer(engine: Engine, ref: SessionRef, parent: Mapping[str, str]) -> bool:
+    """Whether a child was begun by a body; one of a step that is nothing else is a subflow."""
+    program = engine.registry.program(engine.registry.facts(ref).program)
+    step = program.step_or_none(parent["address"])
+    return step is not None and step.action is not Action.CHILD
 
 
 def look_at_child(engine: Engine, ref: SessionRef, address: str, *, child: str, fence: int) -> None:

@@ -231,6 +231,22 @@ class Steering:
         more: dict[str, JsonValue] = {"from": [s.value for s in (*AT_WORK, SessionStatus.STOPPED)]}
         self._control(child, "abort", reason=PARENT_DID, more=more)
 
+    def exit_of_child(
+        self, ref: SessionRef, parent: Mapping[str, str], child: str, why: str | None
+    ) -> None:
+        """An exit of a child that a body began is one of its own session, as if it had called it.
+
+        Raises ControlRefused where that attempt runs no more.
+        """
+        by = Caller(ref.id, parent["address"], int(parent["fence"]), ())
+        beneath = Reason.model_validate_json(why) if why else None
+        reason = Reason(
+            code=ReasonCode.EXIT, text=f"child session {child} is exited", at=by.address,
+            beneath=beneath,
+        )  # fmt: skip
+        more: dict[str, JsonValue] = {"reason": reason.model_dump(mode="json", exclude_none=True)}
+        self._control(ref, "exit", reason="", by=by, more=more)
+
     def poke(self, ref: SessionRef, address: str, *, child: str) -> None:
         """Count what this step's child used, and see whether a wait for its end or stop is over."""
         arguments: dict[str, JsonValue] = {

@@ -230,6 +230,70 @@ def test_a_child_of_a_lost_attempt_ends_when_its_step_runs_anew(world: World) ->
     assert world.engine.store.members(parent, "live") == ["b~2"]
 
 
+def begun_by_a_doer(world: World) -> tuple[SessionRef, Grant, SessionRef]:
+    """A session whose doer runs, its attempt, and the session that the doer began."""
+    body = (Step(id="a", action=Action.AGENT), Step(id="b", action=Action.AGENT))
+    id_ = world.engine.start(Program(body=body), About(kind="loop", name="x")).session
+    ref = SessionRef(id_, id_)
+    grant = world.grant(ref, "a")
+    above: dict[str, JsonValue] = {"session": id_, "address": "a", "fence": grant.fence,
+             "base": world.engine.store.keys.base(ref)}  # fmt: skip
+    document = LoopDocument.model_validate(DOCUMENT)
+    child = world.engine.submit(document, root=id_, parent=above).session
+    return ref, grant, SessionRef(child, id_)
+
+
+def test_an_exit_of_what_a_doer_began_is_an_exit_of_its_session_too(world: World) -> None:
+    parent, doer, child = begun_by_a_doer(world)
+    world.engine.control(child.id, "exit", reason="redesign it")
+    assert world.engine.beat(parent, doer).word == "ok", "it has a moment to finish"
+    world.later(4_000)
+    assert world.engine.beat(parent, doer).word == "cancel"
+    world.engine.release(parent, doer, why="cancel")
+    view = world.engine.session(parent.id)
+    assert view.status == "exited"
+    assert view.reason is not None
+    assert (view.reason.code, view.reason.at) == ("exit", "a")
+    assert view.reason.root.text == "redesign it"
+
+
+@pytest.mark.parametrize("verb", ["stop", "abort"])
+def test_any_other_end_of_what_a_doer_began_is_the_doer_s_to_read(world: World, verb: Any) -> None:
+    parent, doer, child = begun_by_a_doer(world)
+    world.engine.control(child.id, verb)
+    world.later(4_000)
+    assert world.engine.beat(parent, doer).word == "ok"
+    assert world.engine.session(parent.id).status == "active"
+
+
+def test_an_exit_that_comes_after_its_doer_ends_nothing(world: World) -> None:
+    parent, doer, child = begun_by_a_doer(world)
+    world.settle(parent, doer)
+    world.engine.control(child.id, "exit")
+    world.later(4_000)
+    assert world.engine.session(parent.id).status == "active"
+
+
+def test_an_exit_of_a_subflow_is_no_exit_of_its_flow(world: World) -> None:
+    """Also where it comes before its step has begun to wait for it."""
+    after = Step(id="b", action=Action.AGENT)
+    kid = PARENT.body[0].model_copy(update={"critical": False})
+    id_ = world.engine.start(Program(body=(kid, after)), About(kind="loop", name="x")).session
+    ref = SessionRef(id_, id_)
+    work = world.engine.work(ref, world.grant(ref, "kid"))
+    above: dict[str, JsonValue] = {"session": id_, "address": "kid", "fence": work.grant.fence,
+             "base": world.engine.store.keys.base(ref)}  # fmt: skip
+    document = LoopDocument.model_validate(DOCUMENT)
+    child = world.engine.submit(
+        document, idempotency_key=f"{id_}:kid", root=id_, parent=above
+    ).session
+    world.engine.control(child, "exit")
+    ended = park(world.engine, work)
+    assert ended is not None
+    world.settle(ref, work.grant, ended)
+    assert world.engine.session(id_).status == "active"
+
+
 def using(cost_usd: float) -> Outcome:
     return Outcome(word="succeeded", usage=Usage(cost_usd=cost_usd, input_tokens=9))
 
