@@ -100,6 +100,7 @@ class Adopting:
                 ref, program.hash, cwd=fields.get("cwd", ""), place=fields["place"]
             ),
             "source": source.model_dump_json(),
+            "schema": str(program.schema_version),
             "afresh": afresh,
         }
         told: dict[str, JsonValue] = {

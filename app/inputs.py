@@ -22,7 +22,9 @@ from app.references import (
     TOLD,
     Reference,
     look_up,
+    names_of,
     of_outcome,
+    path_named,
     references_in,
     substitute,
 )
@@ -105,18 +107,21 @@ def _places(program: Program, grant: Grant, wanted: Iterable[Reference]) -> dict
     places: dict[str, str] = {}
     for reference in wanted:
         if reference.word not in RESERVED:
-            places[reference.word] = _place(program, grant, reference)
+            for name in names_of(reference):
+                places[name] = _place(program, grant, name)
     return places
 
 
-def _place(program: Program, grant: Grant, reference: Reference) -> str:
+def _place(program: Program, grant: Grant, named: str) -> str:
+    path = path_named(named)
+    name = named if path is None else path.rpartition("/")[2]
     block = block_of(grant.address.partition("#")[0])
     while True:
-        place = _within(block, reference.word)
-        if program.has(path_of(place)):
-            return _within(home_of(block, reference.word, grant.origins), reference.word)
+        found = path_of(_within(block, name))
+        if found == path or (path is None and program.has(found)):
+            return _within(home_of(block, name, grant.origins), name)
         if not block:
-            raise ReferenceUnresolved("${" + reference.word + "}", grant.address)
+            raise ReferenceUnresolved("${" + named + "}", grant.address)
         block = block_of(turn_of(block))
 
 
@@ -172,17 +177,24 @@ def _value(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
             known = {"iteration": iteration_of(address), "max": turn.max if turn else 0}
             return {**known, "same": turn.same if turn else 0}.get(reference.keys[0])
         case _:
-            return _of_node(program, reference, seen)
+            if reference.keys == TOLD:
+                return _told(program, names_of(reference), seen)
+            return _of_node(program, reference.word, reference.keys, seen)
 
 
-def _of_node(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
-    if reference.keys == TOLD:
-        text = _of_node(program, reference._replace(keys=("text",)), seen)
-        return NOT_RUN if text is None else text
-    found = seen.names[reference.word]
+def _told(program: Program, names: tuple[str, ...], seen: _Seen) -> JsonValue:
+    for name in reversed(names):
+        text = _of_node(program, name, ("text",), seen)
+        if text is not None:
+            return text
+    return NOT_RUN
+
+
+def _of_node(program: Program, name: str, keys: tuple[str, ...], seen: _Seen) -> JsonValue:
+    found = seen.names[name]
     if isinstance(program.node(path_of(found)), Loop):
-        return look_up(_loop_value(program, found, seen), reference.keys)
-    return of_outcome(seen.outcomes.get(found), reference.keys)
+        return look_up(_loop_value(program, found, seen), keys)
+    return of_outcome(seen.outcomes.get(found), keys)
 
 
 def _history(node: str, seen: _Seen) -> JsonValue:

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 #: Grows when a program says something that older workers cannot carry out.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 

@@ -7,6 +7,8 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${history.node}`: verdict and feedback of the node in the last three iterations, oldest first
 - `${item}`, `${index}`: of a for_each, what this item works on, and its number from 1
 - `${node:text!}`: the node's text, or where it did not run, that it did not
+- `${top/loop/node:text!}`: of the node at that path from the program's own block, whatever other
+  node has its name; `${top/a|top/loop/b:text!}`: of the last of several that ran
 - `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: how many of its last
   iterations came to the same
 """
@@ -14,7 +16,7 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -23,6 +25,8 @@ from pydantic import JsonValue
 TOLD = ("text!",)
 NOT_RUN = "(did not run)"
 RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
+#: What a path begins with; no node's name has a slash or a bar.
+_TOP, _OR = "top/", "|"
 _WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
 _ESCAPED = re.compile(r"^\$\$\{[^{}]*\}$")
 
@@ -41,6 +45,29 @@ def literal(text: str) -> str:
     ('$${x}', 'plain')
     """
     return "$" + text if _WHOLE.match(text) or _ESCAPED.match(text) else text
+
+
+def told_of(paths: Iterable[str]) -> str:
+    """The reference to the text of whichever of these nodes ran last, they being in that order.
+
+    >>> told_of(["plan", "loop/plan"])
+    '${top/plan|top/loop/plan:text!}'
+    """
+    return "${" + _OR.join(f"{_TOP}{path}" for path in paths) + f":{TOLD[0]}}}"
+
+
+def names_of(reference: Reference) -> tuple[str, ...]:
+    """The nodes that it names, the last to run last: names, or paths as `path_named` reads them."""
+    return tuple(reference.word.split(_OR))
+
+
+def path_named(name: str) -> str | None:
+    """The path in the program, where it is one.
+
+    >>> path_named("top/loop/plan"), path_named("plan")
+    ('loop/plan', None)
+    """
+    return name.removeprefix(_TOP) if name.startswith(_TOP) else None
 
 
 def parse(text: str) -> Reference | None:

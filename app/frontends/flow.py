@@ -46,6 +46,7 @@ ATTEMPTS = 5
 #: Steps that only add up or forget.
 QUICK_TIMEOUT_S = 60.0
 #: Who is spoken to by a step, where somebody is.
+_Tells = LlmStep | CommandStep | HumanStep
 _Speaks = LlmStep | CommandStep | Decision | HumanStep | ResetStep
 
 
@@ -80,13 +81,18 @@ class _Block:
     #: The agent step that stands before: what a check judges.
     work: str | None = None
     prefix: str = ""
-    in_loop: bool = False
+    #: What the paths of its nodes begin with.
+    path: str = ""
 
     def take_all(self, placed: tuple[Placed, ...]) -> None:
         for one in placed:
-            node = self._take(one)
-            if one.step.label is not None:
-                self.texts = self.texts.knowing(one.step.label, node)
+            step, first = one.step, len(self.nodes)
+            said = [self._take(one)]
+            if isinstance(step, _Tells) and step.continue_on_failure:
+                # Of what it was made into, all after what failed is passed over.
+                said = [node.id for node in self.nodes[first:]]
+            if step.label is not None:
+                self.texts = self.texts.knowing(step.label, *(self.path + id_ for id_ in said))
 
     def _take(self, one: Placed) -> str:
         """Add what a step comes to; the node that says what came of it."""
@@ -146,15 +152,19 @@ class _Block:
     def _if(self, one: Placed, step: IfStep) -> str:
         id_ = self._decide(one, step, on="yes", action=Action.DECIDE)
         outer, prefix, work = self.given, self.prefix, self.work
+        before, branches_after = self.texts, []
         branches: tuple[tuple[tuple[Placed, ...], Literal["accept", "retry"], str], ...] = (
             (one.body, "accept", "then"), (one.otherwise, "retry", "else"),
         )  # fmt: skip
         for body, verdict, word in branches:
             self.given = Given(node=id_, verdict=verdict)
             self.prefix = f"{id_}-{word}-"
+            self.texts = before
             self.take_all(body)
+            branches_after.append(self.texts)
             # A branch that was passed over did no work that a later check could judge.
             self.given, self.prefix, self.work = outer, prefix, work
+        self.texts = before.after(*branches_after)
         return id_
 
     def _break(self, one: Placed, step: BreakStep | ContinueStep) -> str:
@@ -194,9 +204,9 @@ class _Block:
         return id_
 
     def _loop(self, one: Placed, step: StartLoop) -> str:
-        inner = _Block(self.document, self.texts, in_loop=True)
-        inner.take_all(one.body)
         id_ = self._free(self._name(one))
+        inner = _Block(self.document, self.texts, path=f"{self.path}{id_}/")
+        inner.take_all(one.body)
         most = step.max_iterations
         self._add(
             one, Loop(id=id_, body=tuple(inner.nodes), max_iterations=most, result=inner.work)
@@ -265,7 +275,7 @@ class _Block:
 
     def _judged_before(self, checker: Checker, id_: str) -> dict[str, JsonValue]:
         """Of a rubric in a loop: what it made of the iteration before, on which work."""
-        if checker.rubric is None or not self.in_loop:
+        if checker.rubric is None or not self.path:
             return {}
         before: dict[str, JsonValue] = {
             "name": literal(str(checker.name)),

@@ -7,30 +7,40 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.references import literal
+from app.references import literal, told_of
 from leadhand.flow_structure import INPUT_REFERENCE, STEP_REFERENCE
 
 
 class Texts(NamedTuple):
-    """The run's inputs, and the node behind each label that can be seen."""
+    """The run's inputs, and the nodes behind each label that can be seen."""
 
     inputs: Mapping[str, str]
-    nodes: Mapping[str, str] = {}
+    #: Their paths, in the order in which they run: whichever ran last is meant.
+    nodes: Mapping[str, tuple[str, ...]] = {}
 
-    def knowing(self, label: str, node: str) -> Texts:
-        """The same with one more label."""
-        return self._replace(nodes={**self.nodes, label: node})
+    def knowing(self, label: str, *paths: str) -> Texts:
+        """The same after a step of that label, which ran if what follows does."""
+        return self._replace(nodes={**self.nodes, label: paths})
+
+    def after(self, *branches: Texts) -> Texts:
+        """The same after one of these has run: which one, only the run knows."""
+        nodes = dict(self.nodes)
+        for branch in branches:
+            for label, paths in branch.nodes.items():
+                if paths != self.nodes.get(label):
+                    nodes[label] = (*nodes.get(label, ()), *paths)
+        return self._replace(nodes=nodes)
 
     def line(self, text: str) -> str:
         """A text as a step's inputs have it: a reference, or a literal with its inputs filled in.
 
-        >>> texts = Texts({"what": "tests"}, {"plan": "plan"})
+        >>> texts = Texts({"what": "tests"}, {"plan": ("plan",)})
         >>> texts.line("${steps.plan}"), texts.line("write ${inputs.what}")
-        ('${plan:text!}', 'write tests')
+        ('${top/plan:text!}', 'write tests')
         """
         label = STEP_REFERENCE.match(text)
         if label is not None and label.group(1) in self.nodes:
-            return f"${{{self.nodes[label.group(1)]}:text!}}"
+            return told_of(self.nodes[label.group(1)])
         return literal(INPUT_REFERENCE.sub(lambda found: self.inputs[found.group(1)], text))
 
     def lines(self, texts: Iterable[str]) -> list[JsonValue]:

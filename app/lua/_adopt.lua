@@ -17,7 +17,7 @@ local function take_over(other)
   take_program(other.program, other.document, other.routes)
   redis.call('SREM', users .. old, A.session)
   if redis.call('SCARD', users .. old) == 0 then redis.call('DEL', GLOBAL .. 'program:' .. old) end
-  redis.call('HSET', K.session, 'program', other.program)
+  redis.call('HSET', K.session, 'program', other.program, 'schema', other.schema)
   emit('session.adopted', '', {program = other.program})
 end
 

@@ -266,7 +266,8 @@ class Drive:
         return {
             "program": program.hash, "document": program.model_dump_json(),
             "routes": {path: json.dumps(route) for path, route in routes.items()},
-            "signature": "", "source": "", "afresh": self.status == "failed",
+            "signature": "", "source": "", "schema": "1",
+            "afresh": self.status == "failed",
         }  # fmt: skip
 
     def poke(self, address: str) -> Answer:

@@ -19,6 +19,7 @@ from app.errors import (
 )
 from app.keys import SessionRef
 from app.outcomes import Outcome
+from app.program import SCHEMA_VERSION
 from app.records import Answer
 from app.settings import Settings
 from app.store import Store
@@ -113,6 +114,17 @@ def test_what_has_not_begun_is_what_the_file_says_now(flow: Flow) -> None:
     assert flow.do("d") == ["d"]
     assert flow.do("c") == ["c"]
     assert flow.world.engine.session(flow.ref.id).status == "completed"
+
+
+def test_what_is_taken_over_is_for_workers_that_can_read_it(flow: Flow) -> None:
+    flow.start(*STEPS)
+    store = flow.world.engine.store
+    store._redis.hset(store.keys.part(flow.ref, "session"), "schema", "1")
+    flow.do("a")
+    flow.stop()
+    flow.write(STEPS[0], llm("new b", label="b"))
+    flow.resume()
+    assert store.fields(flow.ref)["schema"] == str(SCHEMA_VERSION)
 
 
 def test_without_a_word_it_goes_on_by_what_it_was_started_with(flow: Flow) -> None:

@@ -128,7 +128,7 @@ def test_a_script_decides_where_there_is_a_command() -> None:
 def test_texts_stand_for_inputs_and_for_what_steps_came_to() -> None:
     lines = [{"role": "user", "content": ["on ${inputs.what}:", "${steps.plan}", "${x}"]}]
     found = nodes(llm(label="plan"), llm(messages=lines), inputs={"what": "${plan}"})
-    assert step(found["llm2"]).inputs["lines"] == ["on ${plan}:", "${plan:text!}", "$${x}"]
+    assert step(found["llm2"]).inputs["lines"] == ["on ${plan}:", "${top/plan:text!}", "$${x}"]
 
 
 def test_an_input_without_a_value_must_be_given() -> None:
@@ -156,7 +156,7 @@ def test_subflows_run_side_by_side_and_are_counted() -> None:
     assert not step(found["both-part"]).critical
     written = step(found["both-part"]).inputs["document"]
     assert isinstance(written, dict)
-    assert written["inputs"] == {"t": "${start:text!}"}
+    assert written["inputs"] == {"t": "${top/start:text!}"}
     assert (written["cwd"], written["agents"]) == ("/w", {"writer": "w"})
 
 

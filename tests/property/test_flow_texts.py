@@ -1,0 +1,100 @@
+"""What `${steps.LABEL}` is where several steps might be meant, on the real scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.keys import SessionRef
+from app.outcomes import Outcome
+from app.program import DECIDERS
+from app.reasons import Reason, ReasonCode
+from tests.flows import ask, flow, llm, loop
+from tests.property.driving import Bench
+from tests.property.world import World
+
+#: What is said where nothing is.
+NOT_RUN, FAILED = "(did not run)", "(failed)"
+
+
+class Talk:
+    """A flow that is carried out one step at a time; every agent says where it was asked."""
+
+    def __init__(self, bench: Bench, *steps: dict[str, Any], **more: Any) -> None:
+        self.world = World.of(bench)
+        id_ = self.world.engine.submit(flow(*steps, **more)).session
+        self.ref = SessionRef(id_, id_)
+        #: What each step was told, by its address.
+        self.told: dict[str, Any] = {}
+
+    def go(self, *answers: str, failing: str = "") -> dict[str, Any]:
+        """To the end; the answers are those of the decisions, in order."""
+        left = list(answers)
+        while ready := self.world.engine.store.members(self.ref, "live", 10):
+            (address,) = ready
+            grant = self.world.grant(self.ref, address)
+            work = self.world.engine.work(self.ref, grant)
+            self.told[address] = work.inputs.get("lines", work.inputs.get("arguments"))
+            outcome = Outcome(word="succeeded", text=f"of {address}")
+            if work.step.action in DECIDERS:
+                verdict = "accept" if left.pop(0) == "yes" else "retry"
+                outcome = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+            elif address == failing:
+                reason = Reason(code=ReasonCode.FAILED_STEP, text="it broke")
+                outcome = Outcome(word="failed", reason=reason, retryable=False)
+            self.world.settle(self.ref, grant, outcome)
+        assert not left
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        (llm(label="計画"), llm("${steps.計画}", label="レビュー")),
+        (llm(label="what now?"), llm("${steps.what now?}", label="what now!")),
+        (llm(label="llm1"), llm("${steps.llm1}")),
+        (llm(label="plan"), llm("${steps.plan}", label="plan")),
+    ],
+)
+def test_a_label_means_the_step_that_was_seen_whatever_else_is_called_so(
+    bench: Bench, outer: dict[str, Any], inner: dict[str, Any]
+) -> None:
+    talk = Talk(bench, outer, loop(inner, ask(), label="l"))
+    first, *_ = talk.world.engine.store.members(talk.ref, "live", 10)
+    told = talk.go("no", "yes")
+    said = [lines for address, lines in told.items() if address.endswith(f"/{first}")]
+    assert said == [[f"of {first}"]] * 2
+
+
+def test_a_step_that_comes_later_in_a_loop_is_not_the_one_before_the_loop(bench: Bench) -> None:
+    body = (llm("${steps.plan}", label="a"), llm(label="plan"), llm("${steps.plan}", label="b"))
+    told = Talk(bench, llm(label="plan"), loop(*body, ask(), label="l")).go("no", "yes")
+    for turn in ("l~1[1]", "l~1[2]"):
+        assert told[f"{turn}/a"] == ["of plan"]
+        assert told[f"{turn}/b"] == [f"of {turn}/plan"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [("yes no", "of work"), ("no no", "of work-2"), ("no yes", "of work-3")],
+)
+def test_of_branches_the_last_that_ran_is_meant(bench: Bench, answers: str, said: str) -> None:
+    either = {**ask("if"), "then": [llm(label="work")], "else": [llm(label="work")]}
+    again = {**ask("if"), "then": [llm(label="work")]}
+    talk = Talk(bench, either, again, llm("${steps.work}", label="tell"))
+    assert talk.go(*answers.split())["tell"] == [said]
+
+
+def test_a_step_that_was_passed_over_hides_no_earlier_one(bench: Bench) -> None:
+    again = {**ask("if"), "then": [llm("${steps.draft}", label="draft")]}
+    steps = (llm(label="draft"), again, llm("${steps.draft}", label="tell"))
+    assert Talk(bench, *steps).go("no")["tell"] == ["of draft"]
+    told = Talk(bench, *steps).go("yes")
+    assert (told["draft-2"], told["tell"]) == (["of draft"], ["of draft-2"])
+
+
+def test_what_ran_nowhere_says_so(bench: Bench) -> None:
+    either = {**ask("if"), "then": [llm(label="a")], "else": [llm(label="b")]}
+    tell = llm(messages=[{"role": "user", "content": ["${steps.a}", "${steps.b}"]}], label="tell")
+    assert Talk(bench, either, tell).go("no")["tell"] == [NOT_RUN, "of b"]
