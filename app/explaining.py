@@ -106,16 +106,26 @@ class Explainer:
                 workers=workers,
                 depth=self._depths([queue]).get(queue, 0) if record.state == "ready" else 0,
                 holders=self._holders(record.blocked) if record.blocked else (),
-                in_line=address in in_line,
+                slot_ms=self._store.fleet().slot(record.blocked or "") if record.paced else None,
+                before=self._before(ref, address, record) if record.paced else 0,
+                in_line=in_line.get(address, ""),
             )
             wait = wait_of(address, step.label or step.id, record, around)
             yield self._with_child(ref, wait, deeper)
 
-    def _in_line(self, ref: SessionRef, records: Mapping[str, StepRecord]) -> set[str]:
-        """The steps that wait for a slot of their session's window."""
+    def _in_line(self, ref: SessionRef, records: Mapping[str, StepRecord]) -> dict[str, str]:
+        """The steps that wait for a slot of their session's window, and for what that is."""
         if not any(record.state == "ready" for record in records.values()):
-            return set()
-        return {line.split("<", 2)[2] for line in self._store.members(ref, "waiting", 1000)}
+            return {}
+        lines = [line.split("<", 2) for line in self._store.members(ref, "waiting", 1000)]
+        return {address: name for name, _, address in lines}
+
+    def _before(self, ref: SessionRef, address: str, record: StepRecord) -> int:
+        """How many stand before a step in the line of what it waits for."""
+        tickets = self._store.fleet().tickets(record.blocked or "")
+        line = [ticket.partition("<")[2] for ticket in tickets]
+        member = f"{ref.member}{address}"
+        return line.index(member) if member in line else 0
 
     def _with_child(self, ref: SessionRef, wait: Wait, deeper: int) -> Wait:
         """A step that waits for a child, with what that waits for; as deep as somebody reads."""

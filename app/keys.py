@@ -16,8 +16,10 @@ running    zset    those of them that a worker holds
 parked     zset    those of them that wait for a person, a time or a child
 open       zset    turns that have not closed
 arrived    zset    ``join<node``: who has arrived at a join that is not yet complete
-hinted     zset    ``queue<address``: ready steps whose hint is out
-waiting    zset    ``queue<order<address``: ready steps that wait for a slot of the window
+hinted     zset    ``queue<address``: ready steps whose hint is out; ``key<address``: those that
+                   are offered, or wait in the line of a limited key
+waiting    zset    ``queue<order<address``, ``key<order<address``: ready steps that wait for a slot
+                   of either window
 out        hash    address -> outcome (JSON)
 ledger     list    one entry an iteration (JSON)
 events     stream  what happened, in order
@@ -42,12 +44,13 @@ leases       zset    ``session|root|address`` by when an attempt or a parked ste
 ready        zset    the same by when a ready step is hinted (again)
 holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key or
                      a conversation
-tickets      zset    ``lock<order<session|root|address``: who waits for it, in order
-called       hash    ``lock<member`` of who waits for it -> when its turn came
+tickets      zset    ``lock<order<session|root|address``: who waits for it, in order of priority (a
+                     digit) and of coming (14 digits)
+called       hash    ``lock<member`` of who waits for it -> when its turn came, or for a rate comes;
+                     below zero: when it was passed over
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
 limits       hash    key -> concurrency, per_minute (JSON); kept until somebody takes it away
-rates        hash    key -> when its next slot is; ``key<`` -> which pace of it holds: a number of
-                     its own each time that it is changed (they go with the limit)
+rates        hash    key -> when the next attempt with it may begin (goes with the limit)
 errands      zset    ``verb|session|root``: what one session's end owes another
 tokens       hash    API tokens by id: a secret's hash, scopes ..., sealed; until revoked or over
 token-uses   hash    when each was used last; goes with it

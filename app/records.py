@@ -126,8 +126,6 @@ class Answer(BaseModel):
     leases: tuple[str, ...] = ()
     ready: tuple[str, ...] = ()
     errands: tuple[str, ...] = ()
-    #: Whether a limit's pace is another one now.
-    paced: bool = False
     #: What an audit found.
     found: tuple[Found, ...] = ()
 
@@ -166,8 +164,8 @@ class StepRecord(BaseModel):
     answered_by: str | None = None
     #: The lock that it waits for.
     blocked: str | None = None
-    #: When its turn is where only so many may begin in a minute.
-    slot: float | None = None
+    #: Whether that has room, and only so many may begin with it in a minute.
+    paced: bool = False
     #: What its last attempt failed with, until the next one ends.
     failure: str | None = None
     cost_micros: int = 0

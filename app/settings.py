@@ -63,7 +63,7 @@ class Settings(BaseModel):
     lease_s: float = Field(default=30.0, ge=0.5, le=3600)
     #: Attempts that one worker makes side by side.
     concurrency: int = Field(default=4, ge=1, le=256)
-    #: How many hints one session may have out on one queue.
+    #: How many hints one session may have out on one queue, and steps in line for one limit.
     window: int = Field(default=16, ge=1, le=10_000)
     #: How long a session is kept after it ended or was stopped, unless its status says otherwise.
     retention_s: int = Field(default=30 * 24 * 3600, ge=60, le=RETENTION_MAX_S)

@@ -44,6 +44,12 @@ class FleetShelf:
         """Who waits for a lock, first come first, each as ``order<session|root|address``."""
         return self._below("tickets", lock)
 
+    def slot(self, lock: str) -> float | None:
+        """When the next attempt with a key may begin, as its limit of rate says (ms)."""
+        with self._away():
+            slot = cast("str | None", self._redis.hget(self._keys.everywhere("rates"), lock))
+        return None if slot is None else float(slot)
+
     def limits(self) -> dict[str, str]:
         """All limits that are set, by key (JSON)."""
         with self._away():

@@ -115,7 +115,7 @@ class Transitions:
         with suppress(StoreAway):
             for member in answer.called:
                 session, root, address = member.split("|", 2)
-                with suppress(SessionUnknown):
+                with suppress(SessionUnknown, ProgramNewer):
                     self.rehint(SessionRef(session, root), address, depth=0, called=True)
             for child in answer.abort:
                 self.errand(f"abort|{child}|{ref.root}|")

@@ -31,7 +31,11 @@ class Around(NamedTuple):
     workers: Sequence[WorkerView]
     depth: int = 0
     holders: Sequence[Holder] = ()
-    in_line: bool = False
+    #: When the next attempt may begin with what it waits for, and how many stand before it there.
+    slot_ms: float | None = None
+    before: int = 0
+    #: The queue or the limited key for which others of its session go first.
+    in_line: str = ""
 
 
 def wait_of(address: str, label: str, record: StepRecord, around: Around) -> Wait:
@@ -100,13 +104,13 @@ def _parked(record: StepRecord, around: Around, address: str) -> Wait:
 def _ready(record: StepRecord, around: Around) -> Wait:
     takers = [worker for worker in around.workers if around.queue in worker.queues]
     if record.blocked is not None:
-        return _locked(record, around)
+        return _paced(record, around) if record.paced else _locked(record, around)
     if record.due is not None and record.due > around.now_ms:
         return _early(record, around)
     if not takers:
         return _nobody(around)
     if around.in_line:
-        text = f"others of its session stand before it in {around.queue}"
+        text = f"others of its session stand before it in {around.in_line}"
         return Wait(why="window", text=text, queue=around.queue, next=["leadhand queues"])
     slots = sum(worker.concurrency for worker in takers)
     names = ", ".join(worker.name for worker in takers)
@@ -136,6 +140,21 @@ def _locked(record: StepRecord, around: Around) -> Wait:
     )
 
 
+def _paced(record: StepRecord, around: Around) -> Wait:
+    slot = None if around.slot_ms is None else round(around.slot_ms)
+    ahead = slot if slot is not None and slot > around.now_ms else None
+    text = "only so many of its kind may begin in a minute"
+    text += f"; the next one at {_at(ahead)}" if ahead else "; the next one is called"
+    text += f"; {around.before} before it in line" if around.before else ""
+    return Wait(
+        why="rate",
+        text=text,
+        lock=record.blocked,
+        until=None if around.before else _at(ahead),
+        next=["leadhand limit list"],
+    )
+
+
 def _held(holder: Holder) -> str:
     since = f" since {iso(holder.since_ms)}" if holder.since_ms else ""
     where = f" ({holder.address})" if holder.address else ""
@@ -144,9 +163,6 @@ def _held(holder: Holder) -> str:
 
 def _early(record: StepRecord, around: Around) -> Wait:
     until = _at(record.due)
-    if record.slot is not None:
-        text = f"only so many of its kind may begin in a minute; its turn is at {until}"
-        return Wait(why="rate", text=text, until=until, next=["leadhand limit list"])
     last = f": {record.failure}" if record.failure else ""
     text = f"attempt {record.attempt} failed{last}; the next one begins at {until}"
     return Wait(why="retry", text=text, until=until, next=[f"leadhand logs {around.session}"])

@@ -17,7 +17,7 @@ local S                       -- the session's own fields, read once
 local answer
 local released                -- addresses made ready by this transition, in order
 local rooms
-local freed                   -- queues in whose window a slot came free
+local freed                   -- queues and limited keys in whose window a slot came free
 -- What has not come to rest.
 local AT_WORK = {active = true, stopping = true, exiting = true, aborting = true}
 local keep_s                  -- set when the session ends: how long its keys are kept
@@ -47,7 +47,7 @@ function begin(keys, argv)
   end
   clock = string.format('%d', now)
   S, answer = {}, {hints = {}, grants = {}, abort = {}, called = {}}
-  released, rooms, freed, keep_s, reached = {}, {steps = {}, turns = {}}, {}, nil, nil
+  released, rooms, freed, keep_s, reached = {}, {steps = {}, turns = {}, limits = {}}, {}, nil, nil
   paths, routes, runs = {}, {}, {}
 end
 

@@ -2,21 +2,56 @@
 -- A folder is held by the turn around its doer until that closes, and shared by the sessions of one tree; a
 -- limited key and a conversation by an attempt while it runs.
 local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
-local has_folder, each_ticket, ticket_of, drop_tickets, call_next, give_up_turn, pace_field, drop_old_slot, paced
-local take_locks, free_locks, free_locks_of_turn, free_all_locks
+local is_limited, has_folder, each_ticket, ticket_of, drop_tickets, call_next, give_up_turn, called_until
+local take_locks, look_at_rates, free_locks, free_locks_of_turn, free_all_locks
 do   -- a script may have 200 locals: the others are seen here alone
 local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
+local LATE_MS = 3000          -- how late a slot of a rate may be taken, and is still that slot: sweeps are a second apart
 
+local function is_one_s(name)
+  return name:sub(1, 7) == 'folder:' or name:sub(1, 5) == 'talk:'
+end
+
+-- What a key is limited to; asked for again and again in one transition.
 local function limit_of(key)
-  local text = redis.call('HGET', G.limits, key)
-  return text and cjson.decode(text) or nil
+  if is_one_s(key) then return nil end
+  local known = rooms.limits[key]
+  if known == nil then
+    local text = redis.call('HGET', G.limits, key)
+    known = text and cjson.decode(text) or false
+    rooms.limits[key] = known
+  end
+  return known or nil
+end
+
+function is_limited(key)
+  return limit_of(key) ~= nil
 end
 
 -- How many may hold a lock now: one a folder or a conversation; a key as its limit says, any without one.
 local function room_of(name)
-  if name:sub(1, 7) == 'folder:' or name:sub(1, 5) == 'talk:' then return 1 end
+  if is_one_s(name) then return 1 end
   local limit = limit_of(name)
   return limit and limit.concurrency or math.huge
+end
+
+-- A limit of rate: a key has one slot a gap, each given to who begins with it, and to nobody before that. What
+-- nobody came for in time has passed: slots do not add up while there is no work, or no worker.
+-- Returns how many slots there are by now, and when the next of them is or was.
+local function slots_of(name)
+  local limit = limit_of(name)
+  if not (limit and limit.per_minute) then return math.huge, now end
+  local gap = 60000 / limit.per_minute
+  local slot = tonumber(redis.call('HGET', G.rates, name) or 0)
+  if slot > now + gap + 1 then return 1, now end   -- the clock has stepped back
+  if slot > now then return 0, slot end
+  if now - slot > LATE_MS then return 1, now end
+  return math.floor((now - slot) / gap) + 1, slot
+end
+
+local function take_slot(name)
+  local _, slot = slots_of(name)
+  redis.call('HSET', G.rates, name, string.format('%.3f', slot + 60000 / limit_of(name).per_minute))
 end
 
 -- The locks of a step: {name, room, owner}; owner is the turn around it for a folder, else the attempt.
@@ -31,8 +66,9 @@ local function locks_of(address, r)
   end
   for _, key in ipairs(r.limits or {}) do
     local limit = limit_of(key)
-    if limit and limit.concurrency then
-      table.insert(found, {name = key, room = limit.concurrency, owner = member(address)})
+    if limit and (limit.concurrency or limit.per_minute) then
+      table.insert(found, {name = key, room = limit.concurrency or math.huge, rate = limit.per_minute,
+        owner = member(address)})
     end
   end
   return found
@@ -95,8 +131,9 @@ local function called_as(lock, who)
   return lock .. '<' .. who
 end
 
-local function take_ticket(lock, who)
-  local order = string.format('%014d', redis.call('HINCRBY', G.epoch, 'tickets', 1))
+-- A line is in the order of priority, and in that of coming. A digit says which priority; 0 goes first.
+local function take_ticket(lock, who, priority)
+  local order = string.format('%d%014d', priority, redis.call('HINCRBY', G.epoch, 'tickets', 1))
   local line = lock .. '<' .. order .. '<' .. who
   redis.call('ZADD', G.tickets, 0, line)
   return line
@@ -107,8 +144,17 @@ local function drop_ticket(line)
   return redis.call('ZREM', G.tickets, line) == 1
 end
 
--- A ticket that was called keeps room for a while, and goes to the end where it is not used. One that
--- was not called waits for another of its locks too: to keep room for it could lock all out for ever.
+-- Who was called and did not come goes to the end of the line; its hint is out, so it is not called again
+-- before it has come, and nothing is kept for it until then.
+local function pass_over(line)
+  local lock, who = line:match('^(.-)<'), ticket_of(line)
+  drop_ticket(line)
+  redis.call('HSET', G.called, called_as(lock, who), -now)
+  return take_ticket(lock, who, line:match('^.-<(%d)'))
+end
+
+-- A ticket that was called keeps room for a while. One that was not called waits for another of its locks too: to
+-- keep room for it could lock all out for ever.
 local function its_turn(lock, free, who)
   local passed = {}
   each_ticket(lock.name, function(line)
@@ -121,10 +167,7 @@ local function its_turn(lock, free, who)
     end
     return free <= 0
   end)
-  for _, line in ipairs(passed) do
-    drop_ticket(line)
-    take_ticket(lock.name, ticket_of(line))
-  end
+  for _, line in ipairs(passed) do pass_over(line) end
   return free > 0
 end
 
@@ -138,34 +181,81 @@ function drop_tickets(address)
     end
   end
   redis.call('HDEL', G.waits, member(address))
-  step.waits, step.blocked, step.tickets = nil, nil, nil
+  step.waits, step.blocked, step.paced, step.tickets = nil, nil, nil, nil
 end
 
--- Whether all locks that a ticket's holder waits for have room.
-local function all_free(who)
+-- When a ticket's holder can have all locks that it waits for: now, or when the slot of a rate comes; nil where
+-- one of them has no room.
+local function free_at(who)
+  local at = now
   for _, name in ipairs(cjson.decode(redis.call('HGET', G.waits, who) or '[]')) do
-    if not has_room(name, who) then return false end
+    if not has_room(name, who) then return nil end
+    local _, slot = slots_of(name)
+    at = math.max(at, math.ceil(slot))
   end
+  return at
+end
+
+-- Who is called for a slot to come is looked at by then, and keeps it as others keep room. Returns whether
+-- something is kept for it: nothing is for who was passed over, before it has come.
+local function call(name, who, at)
+  local before = tonumber(redis.call('HGET', G.called, called_as(name, who)))
+  if before and before <= at then return before > 0 end
+  redis.call('HSET', G.called, called_as(name, who), at)
+  redis.call('ZADD', G.ready, at, who)
+  if at <= now then table.insert(answer.called, who) end
   return true
 end
 
-local function call(name, who)
-  if redis.call('HSETNX', G.called, called_as(name, who), now) == 0 then return end
-  redis.call('ZADD', G.ready, now, who)
-  table.insert(answer.called, who)
-end
-
--- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise.
+-- Who is next for what came free is hinted; the engine does it at once, the sweep otherwise. Of a key with a rate
+-- one is always called, for the next slot.
 function call_next(name)
   local low, high = range_of(name .. '<')
-  local free = room_of(name) - redis.call('ZLEXCOUNT', G.holds, low, high)
+  local slots, slot = slots_of(name)
+  local free = math.min(room_of(name) - redis.call('ZLEXCOUNT', G.holds, low, high), math.max(1, slots))
   if free <= 0 then return end
   each_ticket(name, function(line)
-    if not all_free(ticket_of(line)) then return false end
-    call(name, ticket_of(line))
-    free = free - 1
+    local who = ticket_of(line)
+    local at = free_at(who)
+    if at and at > math.max(now, math.ceil(slot)) then
+      redis.call('ZADD', G.ready, 'LT', at, who)   -- another key's rate keeps it, and it holds up nobody here
+    elseif at and call(name, who, at) then
+      free = free - 1
+    end
     return free <= 0
   end)
+end
+
+-- Whose step stays in the lines of keys with a rate: one is called for the next slot of each.
+function look_at_rates(names)
+  for _, name in ipairs(names) do
+    if slots_of(name) < math.huge then call_next(name) end
+  end
+end
+
+-- Until when something is kept for a step whose turn for a lock has come; nil where it has not. Who was told of
+-- its turn and lets it pass is passed over, and holds up nobody behind it any more.
+function called_until(address)
+  local step, kept = load('steps', address), nil
+  for _, name in ipairs(step.waits or {}) do
+    local at = tonumber(redis.call('HGET', G.called, called_as(name, member(address))) or 0)
+    if at > 0 and now - at > CALLED_MS and (step.hinted or 0) >= at then
+      each_ticket(name, function(line)
+        if ticket_of(line) ~= member(address) then return false end
+        step.tickets[name] = pass_over(line)
+        return true
+      end)
+      save('steps', address)
+      call_next(name)
+    elseif at > 0 and at <= now then
+      if now - at > CALLED_MS then   -- nobody swept meanwhile
+        at = now
+        redis.call('HSET', G.called, called_as(name, member(address)), at)
+      end
+      kept = math.max(kept or 0, at + CALLED_MS + 1)
+    end
+  end
+  return kept
 end
 
 -- Those of one tree who wait for a folder that is theirs now, wherever they stand in the line.
@@ -176,7 +266,7 @@ local function call_kin(name)
   each_ticket(name, function(line)
     local who = ticket_of(line)
     local _, theirs = tree_of(who)
-    if theirs == root and all_free(who) then call(name, who) end
+    if theirs == root and free_at(who) == now then call(name, who, now) end
   end)
 end
 
@@ -191,59 +281,22 @@ function give_up_turn(address)
   for _, name in ipairs(names) do call_next(name) end
 end
 
--- Which pace of a key holds now: a number of its own each time that its limit of rate is changed.
-function pace_field(key)
-  return key .. '<'
-end
-
-local function pace_of(key)
-  return tonumber(redis.call('HGET', G.rates, pace_field(key)) or 0)
-end
-
--- A slot of a pace that no longer holds is waited for no more.
-function drop_old_slot(address, r)
-  local step = load('steps', address)
-  local old = false
-  for _, key in ipairs(step.slot and r.limits or {}) do
-    old = old or pace_of(key) ~= ((step.paces or {})[key] or 0)
-  end
-  if not old then return end
-  step.slot, step.paces, step.due = nil, nil, nil
-  save('steps', address)
-end
-
--- Limits of rate: each beginning has a slot of its own, a gap after the one before it. Who comes early
--- is given the next one, in the order of coming, and waits for it alone. Returns that time, or nil.
-function paced(address, r)
-  drop_old_slot(address, r)
-  local step = load('steps', address)
-  if step.slot then return step.slot > now and step.slot or nil end
-  local slot, gaps, paces = now, {}, {}
-  for _, key in ipairs(r.limits or {}) do
-    local limit = limit_of(key)
-    if limit and limit.per_minute then
-      gaps[key], paces[key] = 60000 / limit.per_minute, pace_of(key)
-      slot = math.max(slot, tonumber(redis.call('HGET', G.rates, key) or 0))
-    end
-  end
-  for key, gap in pairs(gaps) do redis.call('HSET', G.rates, key, math.ceil(slot + gap)) end
-  if next(gaps) then step.slot, step.paces = slot, paces end
-  return slot > now and slot or nil
-end
-
--- Take all locks of a step, or a ticket for each and the name of the one that is not to be had.
+-- Take all locks of a step, or a ticket for each and the name of the one that is not to be had; and whether that
+-- has room, and only so many may begin with it in a minute.
 function take_locks(address, r)
-  local wanted, blocked = locks_of(address, r), nil
+  local wanted, blocked, paced = locks_of(address, r), nil, nil
   for _, lock in ipairs(wanted) do
     if not lent(lock, address) then
       local low, high = range_of(lock.name .. '<')
-      local held = redis.call('ZLEXCOUNT', G.holds, low, high)
+      local held = lock.room < math.huge and redis.call('ZLEXCOUNT', G.holds, low, high) or 0
+      local slots = slots_of(lock.name)
       if lock.turn and held > 0 then   -- what its tree holds is not waited for in the line
         lock.take = has_room(lock.name, member(address))
       else
-        lock.take = held < lock.room and its_turn(lock, lock.room - held, member(address))
+        lock.take = held < lock.room and slots > 0
+          and its_turn(lock, math.min(lock.room - held, slots), member(address))
       end
-      if not lock.take then blocked = lock.name end
+      if not lock.take then blocked, paced = lock.name, lock.rate and held < lock.room or nil end
     end
   end
   local step = load('steps', address)
@@ -252,7 +305,7 @@ function take_locks(address, r)
       step.waits, step.tickets = {}, {}
       for _, lock in ipairs(wanted) do
         if lock.take ~= nil then
-          step.tickets[lock.name] = take_ticket(lock.name, member(address))
+          step.tickets[lock.name] = take_ticket(lock.name, member(address), tonumber(S.priority) or 5)
           table.insert(step.waits, lock.name)
         end
       end
@@ -260,16 +313,20 @@ function take_locks(address, r)
     end
     -- Who was called and came too late is called again: its tree had the folder, and gave it up to another.
     for _, name in ipairs(step.waits) do redis.call('HDEL', G.called, called_as(name, member(address))) end
-    step.blocked = blocked
+    step.blocked, step.paced = blocked, paced
     save('steps', address)
-    return blocked
+    return blocked, paced
   end
   if step.waits then drop_tickets(address) end
   for _, lock in ipairs(wanted) do
-    if lock.take then
+    if lock.take and lock.room < math.huge then
       redis.call('ZADD', G.holds, 0, lock.name .. '<' .. lock.owner)
       redis.call('SADD', K.holding, lock.name .. '<' .. lock.owner)
       if lock.turn and has_kin() then call_kin(lock.name) end
+    end
+    if lock.take and lock.rate then
+      take_slot(lock.name)
+      call_next(lock.name)
     end
   end
 end

@@ -20,10 +20,22 @@ local function early(step)
   return step.due and step.due > now
 end
 
--- When a step that is early is looked at next: its pace may be another one before its slot comes.
-local SLOT_LOOK_MS = 300000
-local function look_at(step)
-  return step.slot and math.min(step.due, now + SLOT_LOOK_MS) or step.due
+-- A session has a window for each limited key too: so many of its steps are offered or wait for it in the line of
+-- all sessions, the others wait here. Returns the key whose window is full; nil where the step has its places,
+-- also those beyond a window where it `must`: it has a ticket.
+local function full_for(address, step, r, must)
+  if step.places then return nil end
+  local places = {}
+  for _, key in ipairs(r.limits or {}) do
+    if is_limited(key) then
+      if not must and window_full(key) then return key end
+      table.insert(places, key)
+    end
+  end
+  if #places == 0 then return nil end
+  for _, key in ipairs(places) do redis.call('ZADD', K.hinted, 0, key .. '<' .. address) end
+  step.places = places
+  save('steps', address)
 end
 
 -- A ready step of an active session gets a hint, or a place in the line for one, or its time to wait for.
@@ -31,10 +43,13 @@ local function offer(address)
   local step, r = load('steps', address), route(path_of(address))
   local queue = queue_of(r)
   if early(step) then
-    redis.call('ZADD', G.ready, look_at(step), member(address))
-  elseif window_full(queue) then
+    redis.call('ZADD', G.ready, step.due, member(address))
+    return
+  end
+  local full = full_for(address, step, r) or window_full(queue) and queue
+  if full then
     local order = string.format('%012d', redis.call('HINCRBY', K.session, 'order', 1))
-    redis.call('ZADD', K.waiting, 0, queue .. '<' .. order .. '<' .. address)
+    redis.call('ZADD', K.waiting, 0, full .. '<' .. order .. '<' .. address)
     redis.call('ZREM', G.ready, member(address))
   else
     hint(address, step, r, queue)
@@ -42,33 +57,37 @@ local function offer(address)
   end
 end
 
--- The step no longer waits to be claimed, and its slot of the window is free.
-local function withdraw(address)
-  local queue = queue_of(route(path_of(address)))
+-- The step no longer waits to be claimed, and its slot of the window is free; those of limited keys too, unless
+-- it stays in their lines.
+local function withdraw(address, stays)
+  local step, queue = load('steps', address), queue_of(route(path_of(address)))
   redis.call('ZREM', G.ready, member(address))
   if redis.call('ZREM', K.hinted, queue .. '<' .. address) == 1 then freed[queue] = true end
+  if stays or not step.places then return end
+  for _, key in ipairs(step.places) do
+    if redis.call('ZREM', K.hinted, key .. '<' .. address) == 1 then freed[key] = true end
+  end
+  step.places = nil
+  save('steps', address)
 end
 
 -- Who was cancelled since it came into the line, or failed and has a time to wait for, is passed over;
 -- so is whose hint is out: it came into the line twice.
-local function is_next(address, queue)
+local function is_next(address, name)
   local step = load('steps', address)
   return step.state == 'ready' and not early(step)
-    and not redis.call('ZSCORE', K.hinted, queue .. '<' .. address)
+    and not redis.call('ZSCORE', K.hinted, name .. '<' .. address)
 end
 
--- Free slots go to those next in line.
-local function top_up(queue)
-  local low, high = range_of(queue .. '<')
-  while not window_full(queue) do
+-- Free slots of a queue or a limited key go to those next in line; who needs one of another too may wait for that.
+local function top_up(name)
+  local low, high = range_of(name .. '<')
+  while not window_full(name) do
     local line = redis.call('ZRANGEBYLEX', K.waiting, low, high, 'LIMIT', 0, 1)[1]
     if not line then return end
     redis.call('ZREM', K.waiting, line)
     local address = line:match('<%d+<(.*)$')
-    if is_next(address, queue) then
-      hint(address, load('steps', address), route(path_of(address)), queue)
-      save('steps', address)
-    end
+    if is_next(address, name) then offer(address) end
   end
 end
 
@@ -110,7 +129,6 @@ local function grant(address, nonce)
   step.fence, step.attempt = (step.fence or 0) + 1, (step.attempt or 0) + 1
   step.since, step.due, step.hinted, step.hints = now, nil, nil, nil
   step.told, step.told_in, step.told_out = nil, nil, nil
-  step.slot, step.paces = nil, nil
   step.heard, step.deadline = nil, now + r.timeout_ms
   step.lease = math.min(now + A.lease_ms, step.deadline + GRACE_MS)
   save('steps', address)
@@ -149,7 +167,7 @@ end
 local function dispatch()
   end_if_spent()
   if S.status ~= 'active' then return end
-  for queue in pairs(freed) do top_up(queue) end
+  for name in pairs(freed) do top_up(name) end
   local take = A.take or {}
   for _, address in ipairs(released) do
     local step = load('steps', address)

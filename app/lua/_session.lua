@@ -51,8 +51,10 @@ end
 local function forget_hints()
   for _, address in ipairs(redis.call('ZRANGE', K.live, 0, -1)) do
     redis.call('ZREM', G.ready, member(address))
-    if load('steps', address).waits then
-      give_up_turn(address)
+    local step = load('steps', address)
+    if step.waits or step.places then
+      if step.waits then give_up_turn(address) end
+      step.places = nil
       save('steps', address)
     end
   end

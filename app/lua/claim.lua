@@ -18,27 +18,19 @@ elseif tonumber(redis.call('HGET', K.session, 'schema')) > A.schema then why = '
 elseif not turns_open(block_of(address)) then why = 'turn closed' end
 if why then answer.why = why return reply('refused') end
 
--- The step leaves `ready` for as long as it waits: its slot of the window goes to another.
-local function wait_until(at)
-  withdraw(address)
-  redis.call('ZADD', G.ready, at, member(address))
+local r = route(path_of(address))
+local lock, paced = take_locks(address, r)
+if lock then   -- it leaves `ready` for as long as it waits: its slot of the window goes to another
+  local LOOK_MS = 300000   -- whoever waits for a slot alone is called for it; this is for calls that were lost
+  withdraw(address, true)
+  full_for(address, step, r, true)
+  redis.call('ZADD', G.ready, now + (paced and LOOK_MS or RETRY_MS), member(address))
   step.hinted = nil
   save('steps', address)
+  look_at_rates(step.waits)
   dispatch()
   flush()
-end
-local r = route(path_of(address))
-local due = paced(address, r)
-if due then
-  step.due = due
-  wait_until(look_at(step))
-  answer.why = 'rate'
-  return reply('refused')
-end
-local lock = take_locks(address, r)
-if lock then
-  wait_until(now + RETRY_MS)
-  answer.why, answer.lock = 'lock', lock
+  answer.why, answer.lock = paced and 'rate' or 'lock', lock
   return reply('refused')
 end
 answer.grants = {grant(address, A.nonce)}

@@ -1,6 +1,6 @@
 -- Set a key's limit or take it away, unless it is no longer what its caller saw.
 -- KEYS: -, -, the base across sessions.   A: key, limit? (JSON; absent: away with it), seen? ('any', or JSON texts)
--- Returns: done (there was none) | replaced | changed; with `paced`: who waits for a slot of its old pace looks again
+-- Returns: done (there was none) | replaced | changed; those who may go on now are called
 local held = redis.call('HGET', G.limits, A.key)
 if A.seen then
   local as_seen = A.seen == 'any' and held
@@ -10,16 +10,12 @@ end
 local function per_minute(text)
   return text and cjson.decode(text).per_minute or 0
 end
-answer.paced = per_minute(held) ~= per_minute(A.limit)
+-- A slot of the old pace is none of the new one.
+if per_minute(held) ~= per_minute(A.limit) then redis.call('HDEL', G.rates, A.key) end
 if A.limit then
   redis.call('HSET', G.limits, A.key, A.limit)
 else
   redis.call('HDEL', G.limits, A.key)
 end
-if answer.paced then
-  redis.call('HDEL', G.rates, A.key, pace_field(A.key))   -- what was given out goes with its pace
-  if per_minute(A.limit) > 0 then
-    redis.call('HSET', G.rates, pace_field(A.key), redis.call('HINCRBY', G.epoch, 'paces', 1))
-  end
-end
+call_next(A.key)
 return reply(held and 'replaced' or 'done')

@@ -220,6 +220,28 @@ def test_a_lock_names_who_holds_it_since_when(case: Case):
     assert view.text.endswith(wait.text)
 
 
+def test_a_pace_tells_when_the_next_one_begins_and_who_stands_before(case: Case):
+    first = rate(case)
+    second = case.world.session("/three")
+    assert case.world.claim(second, DO).why == "rate"
+    (wait,) = case.engine.explain(first.id).waits
+    assert wait.until == "1970-01-01T00:17:40.000+00:00"
+    assert wait.text.endswith("; the next one at 1970-01-01T00:17:40.000+00:00")
+    (behind,) = case.engine.explain(second.id).waits
+    assert (behind.until, behind.text) == (None, f"{wait.text}; 1 before it in line")
+    case.world.now += 60_000
+    assert case.engine.explain(first.id).waits[0].text.endswith("; the next one is called")
+
+
+def test_who_waits_for_its_session_s_part_of_a_limited_key_is_told_so(case: Case):
+    case.engine.limit("key:k", concurrency=1)
+    ref = case.start(
+        Step(id="s", action=Action.AGENT, for_each=tuple(range(30)), limits=("key:k",))
+    )
+    told = {wait.text for wait in case.engine.explain(ref.id).waits if wait.why == "window"}
+    assert told == {"others of its session stand before it in key:k"}
+
+
 def test_a_child_tells_what_it_waits_for_itself(case: Case):
     parent, kid = family(case.world)
     view = case.engine.explain(parent.id)

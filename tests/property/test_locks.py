@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import redis
 
 from app.engine import About
-from app.errors import InvalidDocument, LimitChanged, LimitUnknown
+from app.errors import ControlRefused, InvalidDocument, LimitChanged, LimitUnknown
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Loop, OnFail, Program, Step
+from app.records import Grant
 from app.settings import Settings
+from app.steering import Control
 from tests.property.driving import Bench
+from tests.property.test_fsck import audit
 from tests.property.world import World
 
 DO = "loop~1[1]/do"
@@ -83,7 +89,7 @@ def test_a_pace_goes_with_its_limit(world: World, redis_client: redis.Redis) -> 
     world.engine.limit("key:k", per_minute=6)
     world.grant(world.session(), "loop~1[1]/do")
     assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
-    assert set(redis_client.hkeys("lh:rates")) == {"key:k", "key:k<"}
+    assert redis_client.hkeys("lh:rates") == ["key:k"]
     world.engine.unlimit("key:k")
     assert redis_client.hkeys("lh:rates") == []
     world.grant(world.session("/h"), "loop~1[1]/do")
@@ -270,13 +276,13 @@ def test_a_rate_is_waited_for_in_order_and_holds_nobody(world: World) -> None:
     assert (refs[1], "loop~1[1]/do") in world.hints
     assert (refs[2], "loop~1[1]/do") not in world.hints
     world.grant(refs[1], "loop~1[1]/do")
-    assert world.claim(refs[2], "loop~1[1]/do").why == "early"
+    assert world.claim(refs[2], "loop~1[1]/do").why == "rate"
     world.later(30_000)
     world.grant(refs[2], "loop~1[1]/do")
 
 
 def paced(world: World, *, per_minute: float = 1) -> list[SessionRef]:
-    """Sessions that wait for the 2nd, 3rd and 4th slot of a key."""
+    """Sessions that wait in the line of a key whose first slot was taken."""
     world.engine.limit("key:k", per_minute=per_minute)
     refs = [world.session(f"/f{n}") for n in range(4)]
     world.grant(refs[0], "loop~1[1]/do")
@@ -288,13 +294,14 @@ def paced(world: World, *, per_minute: float = 1) -> list[SessionRef]:
 def test_a_pace_that_is_raised_is_so_for_those_who_wait(world: World) -> None:
     refs = paced(world)
     world.engine.limit("key:k", per_minute=600)
-    assert {ref for ref, _ in world.hints} == set(refs)
-    world.grant(refs[0], "loop~1[1]/do")
-    assert world.claim(refs[1], "loop~1[1]/do").why == "rate"
-    assert world.claim(refs[2], "loop~1[1]/do").why == "rate"
-    world.later(200)
-    world.grant(refs[1], "loop~1[1]/do")
-    world.grant(refs[2], "loop~1[1]/do")
+    assert world.hints == [(refs[0], DO)]
+    world.grant(refs[0], DO)
+    assert world.claim(refs[2], DO).why == "rate"
+    world.later(1_000)
+    assert world.hints[1:] == [(refs[1], DO)]
+    world.grant(refs[1], DO)
+    assert world.hints[2:] == [(refs[2], DO)]  # whose slot has come meanwhile too
+    world.grant(refs[2], DO)
 
 
 @pytest.mark.parametrize("concurrency", [None, 9])
@@ -318,24 +325,276 @@ def test_a_slot_of_a_pace_that_came_back_meanwhile_is_none_of_it(world: World) -
     assert world.claim(world.session("/g"), "loop~1[1]/do").why == "rate"
 
 
-def test_a_pace_that_stays_keeps_the_slots_that_it_gave(world: World) -> None:
+def test_a_pace_that_stays_keeps_its_next_slot(world: World) -> None:
     refs = paced(world)
     world.engine.limit("key:k", per_minute=1, concurrency=9)
     assert world.hints == []
-    assert world.claim(refs[0], "loop~1[1]/do").why == "early"
+    assert world.claim(refs[0], "loop~1[1]/do").why == "rate"
     world.later(60_000)
     world.grant(refs[0], "loop~1[1]/do")
 
 
-def test_the_sweep_finds_who_waits_for_a_slot_of_an_old_pace(bench: Bench) -> None:
+def test_the_sweep_finds_who_waits_for_an_old_pace(bench: Bench) -> None:
     """Whoever changed it was lost before it told those who wait."""
     world = World.of(bench)
     refs = paced(world, per_minute=0.05)
     world.engine.store.limit("key:k", None)
-    world.later(300_000)
+    world.later(1_000)
     assert {ref for ref, _ in world.hints} == set(refs)
     for ref in refs:
         world.grant(ref, "loop~1[1]/do")
+
+
+def items(world: World, count: int, *, priority: int = 5) -> SessionRef:
+    """A session whose many steps, or one, share a limited key."""
+    step = Step(id="each", action=Action.AGENT, for_each=tuple(range(count)), limits=("key:k",))
+    about = About(kind="loop", name="x", priority=priority)
+    id_ = world.engine.start(Program(body=(step,)), about).session
+    return SessionRef(id_, id_)
+
+
+def taken(world: World) -> list[tuple[SessionRef, Grant]]:
+    """What workers that are free get of the hints that are out."""
+    granted = []
+    while world.hints:
+        ref, address = world.hints.pop(0)
+        answer = world.claim(ref, address)
+        if answer.word == "granted":
+            granted.append((ref, answer.grants[0]))
+    return granted
+
+
+def work_for(world: World, seconds: int) -> list[tuple[int, SessionRef]]:
+    """Who began when; each is done at once."""
+    begun = []
+    for _ in range(seconds):
+        for ref, grant in taken(world):
+            begun.append((world.now, ref))
+            world.settle(ref, grant)
+        world.later(1_000)
+    return begun
+
+
+@pytest.mark.parametrize("end", ["abort", "stop"])
+def test_who_is_ended_leaves_no_slot_taken(bench: Bench, end: Literal["abort", "stop"]) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", per_minute=6)
+    many = items(world, 100)
+    ((_, grant),) = taken(world)
+    world.engine.control(many.id, end)
+    world.engine.release(many, grant, why=end)
+    alone = items(world, 1)
+    began, asked = work_for(world, 12), world.now - 12_000
+    assert [ref for _, ref in began] == [alone]
+    assert began[0][0] - asked <= 10_000
+    assert world.engine.session(alone.id).status == "completed"
+
+
+def test_slots_do_not_add_up_while_nobody_works(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", per_minute=6)
+    items(world, 100)
+    for ref, grant in taken(world):
+        world.settle(ref, grant)
+    world.now += 3_600_000
+    assert [len(work_for(world, 60)) for _ in range(2)] == [6, 6]
+
+
+def test_slots_do_not_add_up_while_a_session_is_stopped(world: World) -> None:
+    world.engine.limit("key:k", per_minute=6)
+    many = items(world, 100)
+    for ref, grant in taken(world):
+        world.settle(ref, grant)
+    world.engine.control(many.id, "stop")
+    world.now += 3_600_000
+    world.engine.control(many.id, "resume")
+    assert [len(work_for(world, 60)) for _ in range(2)] == [6, 6]
+
+
+def test_a_quick_pace_is_kept_between_two_sweeps(world: World) -> None:
+    world.engine.limit("key:k", per_minute=600)
+    items(world, 100)
+    assert len(work_for(world, 10)) == 91  # the first at once, the last after nine seconds
+
+
+def behind_many(world: World) -> int:
+    """How many of 300 that came before it with the same limit begin before one that is alone."""
+    items(world, 300)
+    at_work = taken(world)
+    tickets, most = world.engine.store.fleet().tickets, Settings().window
+    assert len(tickets("key:k")) <= most
+    alone = items(world, 1)
+    at_work += taken(world)
+    before = 0
+    while at_work[0][0] != alone:
+        before += 1
+        world.settle(*at_work.pop(0))
+        world.later(1_000)
+        at_work += taken(world)
+        assert len(tickets("key:k")) <= most + 1
+    return before
+
+
+def test_a_small_session_is_not_behind_many_with_its_key(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", concurrency=2)
+    assert behind_many(world) <= Settings().window + 2
+
+
+def test_a_small_session_is_not_behind_many_with_its_rate(world: World) -> None:
+    world.engine.limit("key:k", per_minute=60)
+    assert behind_many(world) <= Settings().window + 2
+
+
+def test_who_has_priority_goes_first_in_the_line_of_a_limited_key(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", concurrency=1)
+    low, normal = items(world, 30, priority=9), items(world, 30)
+    at_work = taken(world)
+    high = items(world, 1, priority=0)
+    at_work += taken(world)
+    began = []
+    for _ in range(12):
+        began += [ref for ref, _ in at_work]
+        world.settle(*at_work.pop())
+        at_work += taken(world)
+    assert began[:3] == [low, high, normal]
+    assert set(began[3:]) == {normal}
+
+
+def test_waiting_costs_the_same_beyond_the_window(world: World, redis_client: redis.Redis) -> None:
+    world.engine.limit("key:k", concurrency=1)
+
+    def cost(count: int) -> int:
+        ref = items(world, count)
+        at_work = taken(world)
+
+        def three_looks() -> None:
+            for _ in range(3):
+                world.later(16_000)
+                taken(world)
+
+        commands = commands_of(redis_client, three_looks)
+        world.engine.control(ref.id, "abort")
+        for one, grant in at_work:
+            world.engine.release(one, grant, why="abort")
+        world.later(60_000)
+        return len(commands)
+
+    few = cost(Settings().window + 4)
+    assert cost(200) <= few * 1.02
+
+
+def test_a_limit_that_is_set_later_holds_a_session_to_its_window(bench: Bench) -> None:
+    world = World.of(bench)
+    many = items(world, 100)
+    world.engine.limit("key:k", concurrency=1)
+    at_work = taken(world)
+    assert len(at_work) == 1
+    assert len(world.engine.store.fleet().tickets("key:k")) <= 2 * Settings().window
+    world.engine.unlimit("key:k")
+    done = 0
+    while at_work:
+        world.settle(*at_work.pop(0))
+        at_work += taken(world)
+        done += 1
+    assert done == 100
+    assert world.engine.session(many.id).status == "completed"
+
+
+class Unrest:
+    """Sessions with one limit: hints are lost, sessions stopped, and the limit changed."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.rng = world, random.Random(seed)
+        widths, priorities = [1, 20, 40], [0, 5]
+        self.refs = [
+            items(world, self.rng.choice(widths), priority=self.rng.choice(priorities))
+            for _ in range(4)
+        ]
+        self.at_work: list[tuple[SessionRef, Grant]] = []
+
+    def work(self) -> None:
+        self.at_work += taken(self.world)
+        for ref, grant in self.rng.sample(self.at_work, k=-(-len(self.at_work) // 2)):
+            self.at_work.remove((ref, grant))
+            if self.rng.random() < 0.2:
+                self.world.engine.release(ref, grant, why="drain")
+            else:
+                self.world.settle(ref, grant)
+
+    def steer(self) -> None:
+        self.tell(self.rng.choice(self.refs), self.rng.choice(["stop", "resume"]))
+
+    def tell(self, ref: SessionRef, verb: Control) -> None:
+        with suppress(ControlRefused):
+            self.world.engine.control(ref.id, verb)
+
+    def limit(self) -> None:
+        most, pace = self.rng.choice([None, 1, 3]), self.rng.choice([30.0, 600.0])
+        self.world.engine.limit("key:k", concurrency=most, per_minute=pace)
+
+    def unlimit(self) -> None:
+        self.world.engine.unlimit("key:k")
+
+    def lose(self) -> None:
+        self.world.hints.clear()
+
+    def pause(self) -> None:
+        for ref, grant in self.at_work:
+            self.world.settle(ref, grant)
+        self.at_work.clear()
+        self.world.later(self.rng.choice([1_000, 40_000]))
+
+    def act(self) -> None:
+        acts = (self.work, self.work, self.steer, self.limit, self.unlimit, self.lose, self.pause)
+        self.rng.choice(acts)()
+
+    def all_done(self) -> bool:
+        for _ in range(20):
+            self.work()
+            self.world.later(1_000)
+        statuses = [self.world.engine.session(ref.id).status for ref in self.refs]
+        return set(statuses) <= {"completed", "aborted"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_waits_for_a_limit_for_ever_whatever_happens(world: World, seed: int) -> None:
+    unrest, engine = Unrest(world, seed), world.engine
+    for _ in range(8):
+        for _ in range(6):
+            unrest.act()
+        assert audit(engine.fsck).items == []
+    engine.limit("key:k", concurrency=2, per_minute=60)
+    unrest.pause()
+    unrest.tell(unrest.refs[0], "abort")
+    for ref in unrest.refs[1:]:
+        unrest.tell(ref, "resume")
+    assert any(unrest.all_done() for _ in range(15))
+    assert engine.store.fleet().tickets("key:k") == []
+    assert engine.store.fleet().holders("key:k") == []
+
+
+def test_who_cannot_come_idles_a_key_for_a_moment_only(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", concurrency=1)
+    ((ref, grant),) = [(one := items(world, 1), world.grant(one, "each~1#1"))]
+    gone, there = world.session("/gone"), world.session("/there")
+    assert world.claim(gone, DO).why == "lock"
+    assert world.claim(there, DO).why == "lock"
+    world.hints.clear()
+    world.settle(ref, grant)
+    assert world.hints == [(gone, DO)]
+    for _ in range(6):
+        world.later(1_000)
+    assert (there, DO) in world.hints
+    begun = world.grant(there, DO)
+    world.hints.clear()
+    later = world.session("/later")
+    assert world.claim(later, DO).why == "lock"
+    world.settle(there, begun)
+    assert (later, DO) in world.hints
+    world.grant(later, DO)
 
 
 def test_a_limit_taken_away_lets_all_go_on(world: World) -> None:
