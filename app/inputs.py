@@ -13,12 +13,16 @@ from pydantic import JsonValue
 
 from app.errors import ReferenceUnresolved
 from app.keys import SessionRef
+from app.known import KnownOf
+from app.last_said import last_said
 from app.origins import home_of, result_of_turn
 from app.program import Loop, Program, Step, block_of, iteration_of, path_of, turn_of
 from app.records import Grant, TurnRecord
 from app.references import (
+    FAILED,
     NOT_RUN,
     RESERVED,
+    SILENT,
     TOLD,
     Reference,
     look_up,
@@ -44,6 +48,8 @@ class _Seen(NamedTuple):
     turns: Mapping[str, TurnRecord]
     names: Mapping[str, str]
     grant: Grant
+    #: What was said last in loops.
+    said: Mapping[str, str | None]
 
 
 def resolved(
@@ -79,7 +85,7 @@ def _plain(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
 def _read(
     store: Store, ref: SessionRef, program: Program, grant: Grant, wanted: Iterable[Reference]
 ) -> _Seen:
-    """Three reads at most: newest runs, turns, outcomes."""
+    """Three reads at most: newest runs, turns, outcomes; and what was said last in loops."""
     wanted, address = list(wanted), grant.address
     names = _places(program, grant, wanted)
     again = [place for place in names.values() if _may_run_again(program, place)]
@@ -94,7 +100,11 @@ def _read(
     addresses += [a for a in (_result(program, loop, turns) for loop in loops) if a]
     addresses += _earlier(grant, wanted)
     found = store.values(ref, "out", addresses)
-    return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names, grant)
+    asked = {name for one in wanted if one.keys == TOLD for name in names_of(one)}
+    told = [a for name, a in names.items() if name in asked and a in turns]
+    known = KnownOf(store, ref)
+    said = {loop: last_said(program, loop, known) for loop in told}
+    return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names, grant, said)
 
 
 def _may_run_again(program: Program, place: str) -> bool:
@@ -184,9 +194,13 @@ def _value(program: Program, reference: Reference, seen: _Seen) -> JsonValue:
 
 def _told(program: Program, names: tuple[str, ...], seen: _Seen) -> JsonValue:
     for name in reversed(names):
+        found = seen.names[name]
+        if found in seen.said and seen.turns[found].verdict != "skipped":
+            return seen.said[found] or SILENT
         text = _of_node(program, name, ("text",), seen)
         if text is not None:
-            return text
+            failed = seen.outcomes.get(found, {}).get("word") == "failed"
+            return text or (FAILED if failed else "")
     return NOT_RUN
 
 

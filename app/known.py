@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
+
+from pydantic import JsonValue
 
 from app.keys import SessionRef
 from app.outcomes import Thread
@@ -20,6 +23,7 @@ class KnownOf:
         self.run = cache(self._run)
         self.step = cache(self._step)
         self.turn = cache(self._turn)
+        self.outcome = cache(self._outcome)
         self.thread = cache(self._thread)
 
     def _run(self, place: str) -> int:
@@ -31,7 +35,10 @@ class KnownOf:
     def _turn(self, id_: str) -> TurnRecord | None:
         return self._store.turns(self._ref, [id_]).get(id_)
 
-    def _thread(self, address: str) -> Thread | None:
+    def _outcome(self, address: str) -> Mapping[str, JsonValue]:
         kept = self._store.values(self._ref, "out", [address]).get(address)
-        thread = json.loads(kept).get("thread") if kept is not None else None
+        return json.loads(kept) if kept is not None else {}
+
+    def _thread(self, address: str) -> Thread | None:
+        thread = self._outcome(address).get("thread")
         return Thread.model_validate(thread) if thread else None

@@ -16,6 +16,8 @@ from app.filters import SessionFilter
 from app.flow_notes import changes
 from app.inventories import believed
 from app.keys import SessionRef
+from app.known import KnownOf
+from app.last_said import last_said
 from app.listing import Listing
 from app.origins import result_of_turn
 from app.pictures import (
@@ -99,8 +101,7 @@ class Reader:
         program = self._program(fields["program"])
         turns = self._newest_turns(ref, program)
         ledger = [LedgerEntry.model_validate_json(line) for line in self._lines(ref, "ledger")]
-        outcomes = self._store.values(ref, "out", _results_of(program, turns))
-        texts = {address: str(json.loads(o).get("text", "")) for address, o in outcomes.items()}
+        texts = self._texts_of_loops(ref, program, turns)
         warnings = self._lines(ref, "warnings")
         reason = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
         return result_of(session, fields, reason, program, turns, ledger, texts, warnings)
@@ -372,6 +373,21 @@ class Reader:
         return {ids.get(id_, ""): turn.model_copy(update={"run": int(id_.rpartition("~")[2] or 1)})
                 for id_, turn in turns.items()}  # fmt: skip
 
+    def _texts_of_loops(
+        self, ref: SessionRef, program: Program, turns: Mapping[str, TurnRecord]
+    ) -> dict[str, str]:
+        """What the outermost loops came to: in a flow it is what was said last."""
+        known, found = KnownOf(self._store, ref), dict[str, str]()
+        for node in program.body:
+            if isinstance(node, Loop) and node.id in turns:
+                run = f"{node.id}~{turns[node.id].run}"
+                at = result_of_turn(run, node.result, turns[node.id])
+                if node.origin is not None:
+                    found[node.id] = last_said(program, run, known) or ""
+                elif at is not None:
+                    found[node.id] = str(known.outcome(at).get("text", ""))
+        return found
+
     def _runs(self, ref: SessionRef, program: Program) -> dict[str, int]:
         names = [node.id for node in program.body]
         found = self._store.values(ref, "runs", names)
@@ -410,9 +426,3 @@ def _no_longer_kept(dropped: int, at: str) -> TranscriptEntry:
     return TranscriptEntry(
         seq=dropped, at=at, address="", label="transcript", role="note", text=text
     )
-
-
-def _results_of(program: Program, turns: Mapping[str, TurnRecord]) -> list[str]:
-    loops = [node for node in program.body if isinstance(node, Loop) and node.id in turns]
-    found = (result_of_turn(f"{n.id}~{turns[n.id].run}", n.result, turns[n.id]) for n in loops)
-    return [address for address in found if address is not None]

@@ -6,7 +6,7 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${previous.node.key}`: the node in the iteration before this one; None in the first
 - `${history.node}`: verdict and feedback of the node in the last three iterations, oldest first
 - `${item}`, `${index}`: of a for_each, what this item works on, and its number from 1
-- `${node:text!}`: the node's text, or where it did not run, that it did not
+- `${node:text!}`: the node's text, or where there is none, why not
 - `${top/loop/node:text!}`: of the node at that path from the program's own block, whatever other
   node has its name; `${top/a|top/loop/b:text!}`: of the last of several that ran
 - `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: how many of its last
@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-#: The keys that ask for a text which says so where there is none, and what it says.
+#: The keys that ask for a text which says so where there is none, and what it says: of what did not
+#: run, of a step that failed, and of a loop in which no agent spoke.
 TOLD = ("text!",)
-NOT_RUN = "(did not run)"
+NOT_RUN, FAILED, SILENT = "(did not run)", "(failed)", "(nothing was said)"
 RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
 #: What a path begins with; no node's name has a slash or a bar.
 _TOP, _OR = "top/", "|"

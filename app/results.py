@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from app.origins import result_of_turn
 from app.pictures import counters
 from app.program import Loop, Program
 from app.reasons import Reason, ReasonCode
@@ -25,7 +24,10 @@ def result_of(
     texts: Mapping[str, str],
     warnings: list[str],
 ) -> ResultView:
-    """The result of an ended session, with one part for each phase that ran."""
+    """The result of an ended session, with one part for each phase that ran.
+
+    `texts` are those of the outermost loops, by their names.
+    """
     status = fields["status"]
     phases = [
         _phase(node, turns[node.id], status, reason, ledger, texts)
@@ -72,7 +74,7 @@ def _phase(
         verdict=verdict,
         iterations=len(history),
         history=history,
-        result_text=texts.get(result_of_turn(f"{node.id}~{turn.run}", node.result, turn) or "", ""),
+        result_text=texts.get(node.id, ""),
         exit_reason=_exit_text(reason) if verdict == "exit" else "",
         reason=turn.reason,
         runs=turn.run,

@@ -15,7 +15,7 @@ from tests.property.driving import Bench
 from tests.property.world import World
 
 #: What is said where nothing is.
-NOT_RUN, FAILED = "(did not run)", "(failed)"
+NOT_RUN, FAILED, SILENT = "(did not run)", "(failed)", "(nothing was said)"
 
 
 class Talk:
@@ -37,7 +37,9 @@ class Talk:
             work = self.world.engine.work(self.ref, grant)
             self.told[address] = work.inputs.get("lines", work.inputs.get("arguments"))
             outcome = Outcome(word="succeeded", text=f"of {address}")
-            if work.step.action in DECIDERS:
+            if work.inputs.get("when") is False:
+                outcome = Outcome(word="skipped")
+            elif work.step.action in DECIDERS:
                 verdict = "accept" if left.pop(0) == "yes" else "retry"
                 outcome = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
             elif address == failing:
@@ -98,3 +100,32 @@ def test_what_ran_nowhere_says_so(bench: Bench) -> None:
     either = {**ask("if"), "then": [llm(label="a")], "else": [llm(label="b")]}
     tell = llm(messages=[{"role": "user", "content": ["${steps.a}", "${steps.b}"]}], label="tell")
     assert Talk(bench, either, tell).go("no")["tell"] == [NOT_RUN, "of b"]
+
+
+def test_a_loop_came_to_what_was_said_last_in_it(bench: Bench) -> None:
+    tell = llm("${steps.l}", label="tell")
+    after_break = loop(llm(label="review"), ask(), llm(label="mend"), label="l")
+    assert Talk(bench, after_break, tell).go("no", "yes")["tell"] == ["of l~1[2]/review"]
+    break_first = loop(ask(), llm(label="mend"), label="l")
+    talk = Talk(bench, break_first, tell)
+    assert talk.go("no", "no", "yes")["tell"] == ["of l~1[2]/mend"]
+    assert talk.world.engine.result(talk.ref.id).result_text == "of l~1[2]/mend"
+    passed = loop(llm(label="a"), ask(), {**ask("if"), "then": [llm(label="b")]}, label="l")
+    assert Talk(bench, passed, tell).go("no", "yes", "yes")["tell"] == ["of l~1[2]/a"]
+    inner = loop(loop(llm(label="a"), ask(), label="in"), ask(), label="l")
+    assert Talk(bench, inner, tell).go("no", "yes", "yes")["tell"] == ["of l~1[1]/in~1[2]/a"]
+
+
+def test_a_loop_in_which_nobody_spoke_says_so(bench: Bench) -> None:
+    silent = loop(ask(), llm(label="mend"), label="l")
+    assert Talk(bench, silent, llm("${steps.l}", label="tell")).go("yes")["tell"] == [SILENT]
+    maybe = {**ask("if"), "then": [silent]}
+    assert Talk(bench, maybe, llm("${steps.l}", label="tell")).go("no")["tell"] == [NOT_RUN]
+
+
+@pytest.mark.parametrize("failing", ["bad-1", "bad"])
+def test_a_step_that_failed_and_was_passed_over_says_so(bench: Bench, failing: str) -> None:
+    said = [{"role": "user", "content": [text]} for text in ("first", "second")]
+    bad = llm(messages=said, label="bad", continueOnFailure=True)
+    told = Talk(bench, bad, llm("${steps.bad}", label="tell")).go(failing=failing)
+    assert told["tell"] == [FAILED]
