@@ -310,6 +310,11 @@ function take_locks(address, r)
         end
       end
       redis.call('HSET', G.waits, member(address), cjson.encode(step.waits))
+      local low, high = range_of(blocked .. '<')
+      local held = redis.call('ZRANGEBYLEX', G.holds, low, high, 'LIMIT', 0, 1)[1]
+      local told = {lock = blocked, holder = held and tree_of(held:sub(#blocked + 2)) or nil}
+      if r.step then told.label, told.index, told.total = r.label, r.step[1], r.step[2] end
+      emit('step.blocked', address, told)
     end
     -- Who was called and came too late is called again: its tree had the folder, and gave it up to another.
     for _, name in ipairs(step.waits) do redis.call('HDEL', G.called, called_as(name, member(address))) end

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leadhand.cli.picture import (
+    WAITS,
     LoopLine,
     Picture,
     StepLine,
     loop_name,
     spot_of,
+    waits_for,
 )
 from leadhand.text import plain, reason_text
 from leadhand.views import Event
@@ -179,6 +181,8 @@ def _step_news(event: Event) -> str:
         return "timed out" if fields.get("why") == "timeout" else "lost its worker, will run again"
     if event.type == "step.retried":
         return f"failed, will be tried again: {reason_text(fields.get('reason'))}".rstrip(": ")
+    if event.type in WAITS:
+        return f"waits {waits_for(event)}".rstrip()
     if event.type == "step.released":
         return "handed back"
     return plain(event.type.partition(".")[2])

@@ -19,8 +19,14 @@ _STEP_WORDS = {
     "step.retried": "failed",
     "step.expired": "lost",
     "step.parked": "parked",
+    "step.blocked": "waiting",
     "step.cancelled": "cancelled",
 }
+#: Events that say what a flow calls the step.
+_NAMING = ("step.claimed", "step.blocked")
+#: Events of steps that wait for something in particular.
+WAITS = ("step.parked", "step.blocked")
+_PARKED_ON = {"human": "for a person", "wait": "for its time", "child": "for a session"}
 _ITERATION = re.compile(r"\[(\d+)\]$")
 
 
@@ -179,7 +185,7 @@ def _labelled(picture: Picture, loop: str, event: Event) -> Picture:
 def _step_named(picture: Picture, spot: Spot, event: Event) -> Picture:
     """With what a flow calls the step, and which of how many it is there."""
     label, index = event.fields.get("label"), _number(event.fields.get("index"))
-    if event.type != "step.claimed" or not isinstance(label, str) or not index:
+    if event.type not in _NAMING or not isinstance(label, str) or not index:
         return picture
     name = f"{index}/{_number(event.fields.get('total'))} {label}"
     steps = {**picture.steps, step_path(spot.loop, spot.step): name}
@@ -215,7 +221,21 @@ def _step_line(before: StepLine | None, event: Event) -> StepLine:
         return StepLine(word, event.at_ms, note=note)
     word = _STEP_WORDS.get(event.type, before.word if before else "waiting")
     attempt = _number(event.fields.get("attempt")) or (before.attempt if before else 1)
-    return StepLine(word, event.at_ms, attempt=attempt)
+    note = waits_for(event) if event.type in WAITS else ""
+    return StepLine(word, event.at_ms, attempt=attempt, note=note)
+
+
+def waits_for(event: Event) -> str:
+    """What a step waits for that is parked, or that stands in line for a lock."""
+    fields = event.fields
+    if event.type == "step.blocked":
+        held = fields.get("holder")
+        lock = plain(fields.get("lock") or "a lock")
+        return f"for {lock}" + (f", held by session {plain(held)}" if held else "")
+    child = fields.get("child")
+    if child:
+        return f"for session {plain(child)}"
+    return _PARKED_ON.get(str(fields.get("on")), "")
 
 
 def _turned(line: LoopLine, iteration: int) -> LoopLine:

@@ -23,6 +23,7 @@ _NEXT: dict[tuple[str, str], str] = {
     ("ready", "step.settled"): "over",
     ("ready", "step.claimed"): "running",
     ("ready", "step.cancelled"): "over",
+    ("ready", "step.blocked"): "ready",
     ("running", "step.settled"): "over",
     ("running", "step.cancelled"): "over",
     ("running", "step.parked"): "parked",

@@ -64,6 +64,8 @@ def test_what_stands_in_no_loop_holds_its_folder_until_the_session_s_end(bench: 
     assert world.claim(second, "a").why == "lock"
     (wait,) = world.engine.explain(second.id).waits
     assert f"held by session {first.id} since 1970-01-01" in wait.text
+    told = world.told(second, "step.blocked")
+    assert told == [("a", {"lock": "folder:here:/f", "holder": first.id})]
     last = world.grant(first, "b")
     world.hints.clear()
     world.settle(first, last)

@@ -6,6 +6,8 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import JsonValue
+
 from app.engine import About, Engine
 from app.keys import SessionRef
 from app.outcomes import Outcome
@@ -80,6 +82,11 @@ class World:
         answer = self.engine.settle(work, outcome, take=["n" + grant.nonce], worker="w")
         self.engine.publish(ref, answer.hints)
         return answer
+
+    def told(self, ref: SessionRef, kind: str) -> list[tuple[str | None, JsonValue]]:
+        """The session's events of this kind: where, and what each says."""
+        found = self.engine.reader.events(ref.id, after="0-0", limit=1000)
+        return [(event.address, event.fields) for event in found if event.type == kind]
 
     def turn(self, ref: SessionRef, iteration: int, verdict: str, *, check: str = "check") -> None:
         """Carry out a whole iteration."""

@@ -124,12 +124,49 @@ def test_a_reason_is_shown_down_to_its_root_cause() -> None:
     assert texts(reduce(after, events(run), Picture("s")))[0].endswith("(do failed: timeout)")
 
 
+def test_a_step_that_waits_says_for_what() -> None:
+    run = [
+        ("step.blocked", "ask",
+         {"lock": "folder:here:/f", "holder": "1a2b3c4d", "label": "Ask", "index": 1, "total": 2}),
+        ("step.blocked", "say", {"lock": "agent:claude"}),
+        ("step.parked", "may", {"on": "human"}),
+        ("step.parked", "sub", {"on": "child", "child": "00000a11"}),
+    ]  # fmt: skip
+    picture, said = Picture(session="s"), []
+    for event in events(run):
+        picture = after(picture, event)
+        said.append(sentence(picture, event))
+    assert said == [
+        "[0:00] 1/2 Ask: waits for folder:here:/f, held by session 1a2b3c4d",
+        "[0:01] say: waits for agent:claude",
+        "[0:02] may: waits for a person",
+        "[0:03] sub: waits for session 00000a11",
+    ]
+    assert "waiting    for folder:here:/f, held by session 1a2b3c4d" in texts(picture)[1]
+
+
 ADDRESSES = st.text(alphabet="ab~[]#/.12-", max_size=20) | st.none()
 FIELDS = st.dictionaries(
-    st.sampled_from(["status", "reason", "iteration", "max", "verdict", "text", "word", "attempt"]),
+    st.sampled_from(
+        [
+            "status",
+            "reason",
+            "iteration",
+            "max",
+            "verdict",
+            "text",
+            "word",
+            "attempt",
+            "on",
+            "lock",
+            "child",
+        ]
+    ),
     st.none() | st.integers(0, 9) | st.text(max_size=8) | st.just({"code": "lost"}),
 )
-KINDS = st.sampled_from([kind for kind, *_ in RUN] + ["step.retried", "step.parked", "flow.new"])
+KINDS = st.sampled_from(
+    [kind for kind, *_ in RUN] + ["step.retried", "step.parked", "step.blocked", "flow.new"]
+)
 
 
 @given(st.lists(st.tuples(KINDS, ADDRESSES, FIELDS), max_size=30))
