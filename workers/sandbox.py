@@ -31,7 +31,7 @@ _CHUNK = 64 * 1024
 _LAST_LOOK = 1024 * 1024
 
 End = Literal["timed_out", "cancelled"]
-Lack = Literal["folder", "program", "room"]
+Lack = Literal["folder", "program", "permission", "room"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ProcessResult:
     through_shell: bool = False
     #: Why it could not start at all.
     not_started: str | None = None
-    #: What it lacked: a folder or a program that is there and open to it, or room for arguments.
+    #: What it lacked: a folder or a program that is there, the right to run it, room for arguments.
     lacks: Lack | None = None
 
     @property
@@ -296,7 +296,8 @@ def _lack(word: str, rest: str) -> Lack | None:
         return None
     if step == "cwd":
         return "folder"
-    return "room" if int(number) == errno.E2BIG else "program"
+    lacks: dict[int, Lack] = {errno.E2BIG: "room", errno.EACCES: "permission"}
+    return lacks.get(int(number), "program")
 
 
 def _why_not(error: OSError | ValueError, command: Command) -> str:

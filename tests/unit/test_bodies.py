@@ -159,6 +159,7 @@ def test_a_json_answer_is_read(body) -> None:
     ("agent", "code", "why"),
     [
         (Agent(command=("no-such-agent",)), ReasonCode.FAILED_STEP, "set its command in agents"),
+        (Agent(command=(__file__,)), ReasonCode.FAILED_STEP, "Permission denied; make it exec"),
         (
             scripted("print('{}')", output="json", answer="x"),
             ReasonCode.INVALID_ANSWER,

@@ -131,6 +131,7 @@ def test_a_missing_working_folder_is_named(sandbox, tmp_path) -> None:
     )
     assert result.lacks == "folder"
     assert sandbox(("no-such-program-xyz",)).lacks == "program"
+    assert sandbox((__file__,)).lacks == "permission"
     assert sandbox(("echo", "a\0b")).lacks is None
 
 

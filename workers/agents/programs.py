@@ -76,6 +76,7 @@ def _unreadable(
 
 _WAYS_OUT = {
     "program": "; install it on the worker's PATH, or set its command in agents.toml",
+    "permission": "; make it executable there (chmod +x), or name what runs it before it",
     "room": ": without {prompt} in its command the prompt comes there",
 }
 
