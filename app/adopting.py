@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from app import decide
 from app.catalog import Catalog, hash_of
-from app.errors import ControlRefused
+from app.errors import ControlRefused, InvalidDocument
 from app.fitting import goes_on_as_it_stands, why_unfit
 from app.flow_sources import Source, run_of
 from app.frontends.flow_children import types_in
@@ -81,7 +81,9 @@ class Adopting:
             raise _refused(ref, status, "it was not made of a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
         written = self._catalog.document(began.flow)
-        program = self._submitting.compiled(_as_run(written, began, fields))
+        document = _as_run(written, began, fields)
+        _require_inputs(document)
+        program = self._submitting.compiled(document)
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._stands(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)
@@ -144,6 +146,14 @@ class Adopting:
 
 def _refused(ref: SessionRef, status: str, hint: str) -> ControlRefused:
     return ControlRefused(ref.id, "resume as new", status, hint)
+
+
+def _require_inputs(document: FlowDocument) -> None:
+    """A run is given its inputs at its start: what the file asks for since, the file must say."""
+    for name, text in document.inputs.items():
+        if text is None:
+            hint = "this run was begun without it; give it a default in the file, or run it anew"
+            raise InvalidDocument(f"inputs.{name}", None, hint)
 
 
 def _as_run(written: FlowDocument, began: Source, fields: dict[str, str]) -> FlowDocument:

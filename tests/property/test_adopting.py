@@ -489,8 +489,9 @@ def test_only_what_rests_and_has_a_file_can_go_on_by_it(flow: Flow) -> None:
     with pytest.raises(FlowDisabled):
         flow.resume()
     flow.write(llm("${inputs.what}", label="a"), inputs={"what": None})
-    with pytest.raises(InvalidDocument, match="what"):
+    with pytest.raises(InvalidDocument, match="what") as refused:
         flow.resume()
+    assert "give it a default in the file" in refused.value.hint
 
 
 def test_the_budget_is_what_the_file_says_now(flow: Flow) -> None:
