@@ -119,6 +119,19 @@ class NoBody(Body):
     """The body of a call that takes none: absent, or an empty object."""
 
 
+def _is_position(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _point(value: object) -> object:
+    """What can be no point at all: the arms of the union would complain each of its own."""
+    is_name = isinstance(value, str) and value.strip() and len(value) <= 1000
+    is_list = isinstance(value, list) and 1 <= len(value) <= 50 and all(map(_is_position, value))
+    if value is None or is_name or is_list or _is_position(value):
+        return value
+    raise ValueError("it is no point; give an address, a label, or positions from 0: 2, or [0, 1]")
+
+
 class Resume(Body):
     max_iterations: Annotated[int, Field(ge=1, le=10_000)] | None = None
     #: Limits that are to hold from now on; one that was passed has to be raised.
@@ -128,12 +141,13 @@ class Resume(Body):
     #: The last point that counts as done: an address, a label, or positions from 0 (`1[2]/0`).
     #: What comes after it runs anew; without it the session goes on where it was.
     #: An address, a label, or zero-based positions: one as a number, several as a list or `2/0`.
-    after: (
+    after: Annotated[
         Annotated[str, Field(min_length=1, max_length=1000)]
         | Annotated[int, Field(ge=0)]
         | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=50)]
-        | None
-    ) = None
+        | None,
+        BeforeValidator(_point),
+    ] = None
 
     @property
     def position(self) -> str | None:
