@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.complaints import in_our_words
 from leadhand.patterns import form_of
 from leadhand.problems import FieldProblem
 
@@ -30,7 +31,6 @@ _SECRET_VALUE = re.compile(
 )
 _IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
-_SUBJECT = re.compile(r"^(Input|String|Tuple|List|Dictionary) should")
 _KINDS = "'loop', 'workflow', 'flow'"
 _HINTS = {
     "missing": "add this field",
@@ -153,7 +153,7 @@ def _message(detail: ErrorDetails) -> str:
     form = form_of(detail.get("ctx", {}).get("pattern"))
     if form is not None:
         return f"it should be {form}"
-    return _SUBJECT.sub("it should", detail["msg"].removeprefix("Value error, "))
+    return in_our_words(detail["msg"].removeprefix("Value error, "))
 
 
 def _path(where: Sequence[int | str], given: JsonValue) -> str:

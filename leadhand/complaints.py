@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import ValidationError
 
 from leadhand.patterns import form_of
@@ -13,6 +15,8 @@ _HINTS = {
 }
 _OWN_WORDS = "Value error, "
 _LONGEST_VALUE = 80
+_SUBJECT = re.compile(r"^(Input|String|Tuple|List|Dictionary) should")
+_AFTER_VALIDATION = re.compile(r" after validation, not (more|\d+)$")
 
 
 def complaint(error: ValidationError) -> str:
@@ -39,6 +43,15 @@ def complaint(error: ValidationError) -> str:
     message = f"use {form}" if form is not None else message
     hint = _HINTS.get(field.rpartition(".")[2], message[:1].lower() + message[1:])
     return f"{field} is {_shown(first['input'])}: {hint}"
+
+
+def in_our_words(message: str) -> str:
+    """What pydantic says of a value, without the names of its kinds.
+
+    >>> in_our_words("Tuple should have at most 1000 items after validation, not 1001")
+    'it should have at most 1000 items'
+    """
+    return _AFTER_VALIDATION.sub("", _SUBJECT.sub("it should", message))
 
 
 def _field(loc: tuple[int | str, ...]) -> str:

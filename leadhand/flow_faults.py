@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.complaints import in_our_words
 from leadhand.flow_documents import (
     ANY_STRUCTURE,
     FieldFaulty,
@@ -26,6 +27,11 @@ from leadhand.patterns import form_of
 
 #: Where steps stand in lists.
 _LISTS = ("steps", "then", "else")
+
+#: What is said of the number of a list's items.
+_COUNTED = ("too_short", "too_long")
+#: What pydantic puts behind the name of a field whose very name is wrong.
+_KEY = "[key]"
 
 #: How often more is put aside before nothing is left to look at.
 _ROUNDS = 5
@@ -80,7 +86,11 @@ def _fault(first: ErrorDetails, given: JsonValue) -> tuple[str, str]:
 
 def faults_of(error: ValidationError, given: JsonValue) -> list[tuple[str, str]]:
     """All that is wrong, in the order in which it stands."""
-    return [_fault(one, given) for one in error.errors(include_url=False)]
+    wrong = [(_real(one["loc"], given), one) for one in error.errors(include_url=False)]
+    # A list is counted without those of its items that cannot be read.
+    parts = {place[:end] for place, _ in wrong for end in range(len(place))}
+    told = [one for place, one in wrong if place not in parts or one["type"] not in _COUNTED]
+    return [_fault(one, given) for one in told]
 
 
 def path_of(where: Sequence[int | str], given: JsonValue) -> str:
@@ -142,7 +152,7 @@ def _real(where: Sequence[int | str], given: JsonValue) -> Path:
     for before, part in zip((None, *where), where, strict=False):
         if isinstance(part, int):
             here = here[part] if isinstance(here, list) and part < len(here) else None
-        elif _is_type(part, before, here):
+        elif _is_type(part, before, here) or part == _KEY:
             continue
         else:
             here = here.get(part) if isinstance(here, dict) else None
@@ -235,7 +245,7 @@ def _sentence(error: ErrorDetails) -> str:
     if kind in _SENTENCES:
         return _SENTENCES[kind]
     form = _KINDS.get(kind) or form_of(error.get("ctx", {}).get("pattern"))
-    way_out = f"give {form}" if form else error["msg"].replace("Input should", "it should")
+    way_out = f"give {form}" if form else in_our_words(error["msg"])
     return f"it is {_shown(error['input'])}; {way_out}"
 
 

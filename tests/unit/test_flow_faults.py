@@ -58,6 +58,20 @@ def test_each_fault_says_the_way_out() -> None:
     assert told["steps[1].messages"] == "it is empty; give at least one"
 
 
+def test_a_list_is_not_said_to_be_empty_for_what_is_wrong_within_it() -> None:
+    wrong = llm(messages=[{"role": "assistant", "content": [7]}])
+    assert paths(wrong) == ["steps[0].messages[0].role", "steps[0].messages[0].content[0]"]
+    assert paths(llm(messages=[{"role": "user", "content": []}])) == [
+        "steps[0].messages[0].content"
+    ]
+
+
+def test_limits_are_told_in_plain_words() -> None:
+    ((path, told),) = found(*[{"type": "wait", "seconds": 1}] * 1001)
+    assert (path, told.endswith("; it should have at most 1000 items")) == ("steps", True)
+    assert dict(found(llm(), inputs={"a-b": "x"})).keys() == {"inputs.a-b"}
+
+
 def test_a_step_that_cannot_be_read_keeps_its_label_and_what_is_in_it() -> None:
     broken = {"type": "llm", "label": "a"}
     assert paths(broken, llm("${steps.a}")) == [
