@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
-from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -17,7 +16,7 @@ from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
 from leadhand.etags import etag
 from leadhand.flow_documents import FlowRun
 from leadhand.limits import LimitView
-from leadhand.paths import session_path
+from leadhand.paths import flow_path, session_path
 from leadhand.tokens import NewToken, Quotas, TokenView
 from leadhand.transport import Answer, Call, Param
 from leadhand.views import (
@@ -207,7 +206,7 @@ def flows() -> Ask[list[FlowView]]:
 
 
 def flow(name: str) -> Ask[FlowView]:
-    return _reads(FlowView, Call("GET", f"{FLOWS}/{quote(name, safe='')}"))
+    return _reads(FlowView, Call("GET", flow_path(name)))
 
 
 def run_flow(
@@ -215,7 +214,7 @@ def run_flow(
 ) -> Ask[SessionView]:
     key = idempotency_key or uuid.uuid4().hex
     fields = run.model_dump(mode="json", exclude_unset=True) if isinstance(run, FlowRun) else run
-    path = f"{FLOWS}/{quote(name, safe='')}/runs"
+    path = flow_path(name, "runs")
     content = _JSON.dump_json(dict(fields))
     return _reads(
         SessionView, Call("POST", path, headers={"Idempotency-Key": key}, content=content)

@@ -7,13 +7,13 @@ import sys
 import click
 
 
-@click.command("answer")
+@click.command("answer", context_settings={"ignore_unknown_options": True})
 @click.argument("session")
 @click.argument("said", metavar="[STEP] TEXT", nargs=-1, required=True)
 def answer_command(*, session: str, said: tuple[str, ...]) -> int:
     """Answer what SESSION asks of a person.
 
-    `-` as the TEXT reads standard input.
+    `-` as the TEXT reads standard input; any other TEXT may begin with `-` too.
 
     STEP is the label, the address or the position of the step that asks, and is needed only where
     several wait: `leadhand explain` lists them.

@@ -39,8 +39,10 @@ def flow_command() -> None:
 def flow_run_command(*, name: str, detach: bool, as_json: bool, **given: Any) -> int:
     """Run the flow NAME to its end."""
     from leadhand.cli.connecting import connected
+    from leadhand.paths import flow_path
 
     run = _run(**given)
+    flow_path(name)  # What no flow can be called needs no service to say so.
     with connected() as client:
         session = client.run_flow(name, run)
         if detach:
@@ -110,10 +112,15 @@ def _run(
 
 
 def _pairs(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
+    seen = set[str]()
     for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key:
             raise click.ClickException(f"{option} is {text!r}; give it as KEY=TEXT")
+        if key in seen:
+            who = "all" if key == "*" else repr(key)
+            raise click.ClickException(f"{option} says twice what {who} is; leave one out")
+        seen.add(key)
         yield key, value
 
 

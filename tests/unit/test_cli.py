@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from leadhand.cli import cli
+from leadhand.cli.answer import answer_command
 from leadhand.cli.codes import worst
 from leadhand.cli.edge import run
 from tests.scripted_api import TOKEN, Script, scripted_api
@@ -118,6 +119,10 @@ def test_help_needs_nothing_that_is_slow_to_import() -> None:
         ("worker", "LEADHAND_REDIS_URL is not set"),
         ("api", "LEADHAND_REDIS_URL is not set"),
         ("ls --limit 0", "0 is not in the range"),
+        ("flow run ../x", "no flow is called '../x': a name is 1 to 64 letters"),
+        ("flow run x --input a=1 --input a=2", "--input says twice what 'a' is; leave one out"),
+        ("flow run x --agent a --agent b", "--agent says twice what all is; leave one out"),
+        ("answer 1 a b - c", "at most a STEP before it"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_exit_code_1(
@@ -129,6 +134,12 @@ def test_bad_input_gets_one_sentence_and_exit_code_1(
     assert out == ""
     assert err.startswith("leadhand: ")
     assert err.count("\n") == 1
+
+
+def test_an_answer_may_begin_like_an_option() -> None:
+    for text in ("- a bullet", "--force it", "-5", "-"):
+        given = answer_command.make_context("answer", ["1a2b3c4d", "ask", text])
+        assert given.params["said"] == ("ask", text)
 
 
 def test_a_url_that_is_none_is_named(leadhand: Leadhand, monkeypatch) -> None:
