@@ -43,7 +43,7 @@ from app.retry import quoted_error
 from app.settings import Settings
 from app.signing import fetched_order
 from app.steering import Control, Seen, Steering
-from app.store import Store
+from app.store import Given, Store
 from app.submitting import About, Submitting
 from app.tokens import Tokens
 from app.transcript import UNANSWERED, question_of, records_of
@@ -60,6 +60,7 @@ __all__ = [
     "Facts",
     "Seen",
     "SeenLimit",
+    "Settling",
     "Work",
 ]
 
@@ -86,6 +87,16 @@ class Work(NamedTuple):
         real = Path(self.facts.cwd).resolve()
         held = lock_name(f"folder:{self.facts.place}:{real}")
         return real if held != self.facts.folder else None
+
+
+class Settling(NamedTuple):
+    """An attempt that is to be settled, as `Engine.settle` is told of it."""
+
+    work: Work
+    outcome: Outcome
+    take: Sequence[str]
+    patch: str | None = None
+    changed: bool = False
 
 
 class Left(NamedTuple):
@@ -202,6 +213,10 @@ class Engine:
         cwd = Path(facts.cwd, beneath) if facts.cwd else None
         return Work(ref, grant, step, inputs, facts, cwd)
 
+    def step(self, ref: SessionRef, address: str) -> Step:
+        """What the session's program says of a step."""
+        return self.program(self.registry.facts(ref).program).step(address)
+
     def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
         """The same without its inputs, for a step whose inputs cannot be read."""
         facts = self.registry.facts(ref)
@@ -257,16 +272,42 @@ class Engine:
         The answer is settled, again (it is tried anew), repeated or superseded; its hints are the
         caller's to dispatch.
         """
+        given = self._settling(Settling(work, outcome, take, patch, changed), worker)
+        answer = self.transitions.run(
+            "settle",
+            work.ref,
+            given.arguments,
+            outcome=given.outcome,
+            ledger=given.ledger,
+            said=given.said,
+        )
+        self.transitions.after(work.ref, answer)
+        return answer
+
+    def settle_all(self, each: Sequence[Settling], *, worker: str) -> list[Answer]:
+        """Settle attempts of one session in one round trip, each as `settle` does.
+
+        Where an error is raised any of them may be settled: settle each again by itself.
+        """
+        ref = each[0].work.ref
+        given = [self._settling(one, worker) for one in each]
+        answers = self.transitions.run_all("settle", ref, given)
+        for answer in answers:
+            self.transitions.after(ref, answer)
+        return answers
+
+    def _settling(self, one: Settling, worker: str) -> Given:
+        work = one.work
         ref, grant = work.ref, work.grant
         program = self.program(work.facts.program)
-        expand, outcome = expansion(program, grant.address, writable(outcome))
+        expand, outcome = expansion(program, grant.address, writable(one.outcome))
         arguments = self._holder(grant) | _said(outcome)
         arguments |= {
             "worker": worker,
-            "take": list(take),
+            "take": list(one.take),
             "expand": expand or None,
-            "patch": patch,
-            "changed": changed or None,
+            "patch": one.patch,
+            "changed": one.changed or None,
             "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
         }
         entry = entry_of(work.step, grant, ref.id, work.inputs, outcome)
@@ -274,16 +315,12 @@ class Engine:
             arguments["ledger"] = turn_of(block_of(grant.address))
             standing = standing_of(work.inputs, outcome)
             arguments |= standing._asdict() if standing is not None else {}
-        answer = self.transitions.run(
-            "settle",
-            ref,
+        return Given(
             arguments,
             outcome=outcome.model_dump_json(exclude_none=True),
             ledger=entry or "",
             said=records_of(work.step, grant.address, outcome, attempt=grant.attempt),
         )
-        self.transitions.after(ref, answer)
-        return answer
 
     def release(
         self,

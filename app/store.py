@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from pydantic import JsonValue
 from redis import Redis, exceptions
@@ -62,6 +62,15 @@ def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
     )
 
 
+class Given(NamedTuple):
+    """What a transition of a session is given."""
+
+    arguments: Mapping[str, JsonValue]
+    outcome: str = ""
+    ledger: str = ""
+    said: Sequence[str] = ()
+
+
 class Store:
     """Sessions in Redis. Every transition is atomic and bears repetition."""
 
@@ -109,13 +118,28 @@ class Store:
         said: Sequence[str] = (),
     ) -> Answer:
         """Run a transition on one session."""
+        values = self._values(ref, program, Given(arguments, outcome, ledger, said))
+        with self._away():
+            return Answer.model_validate_json(self._scripts.call(verb, values))
+
+    def run_all(
+        self, verb: Verb, ref: SessionRef, program: str, each: Sequence[Given]
+    ) -> list[Answer]:
+        """Run a transition several times in one round trip, each time as one of its own.
+
+        Where an error is raised any of them may have been made: run each again by itself.
+        """
+        calls = [self._values(ref, program, given) for given in each]
+        with self._away():
+            return [Answer.model_validate_json(a) for a in self._scripts.call_all(verb, calls)]
+
+    def _values(self, ref: SessionRef, program: str, given: Given) -> Sequence[str]:
         keys = (self.keys.base(ref), self.keys.program(program), self.keys.everywhere(""))
         now = self._clock() if self._clock else 0
-        given = {k: v for k, v in arguments.items() if v is not None}
-        given |= {"member": ref.member, "session": ref.id}
-        with self._away():
-            args = (*keys, str(now), json.dumps(given, allow_nan=False), outcome, ledger, *said)
-            return Answer.model_validate_json(self._scripts.call(verb, args))
+        told = {k: v for k, v in given.arguments.items() if v is not None}
+        told |= {"member": ref.member, "session": ref.id}
+        text = json.dumps(told, allow_nan=False)
+        return (*keys, str(now), text, given.outcome, given.ledger, *given.said)
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int, room: bool = False) -> Answer:
         """Look for what is past its time: recent (somebody just did), or due with the lists.

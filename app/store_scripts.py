@@ -49,9 +49,17 @@ class Scripts:
 
     def call(self, name: Verb, values: Sequence[str]) -> bytes:
         """What the transition answers to three keys and its arguments."""
-        count = b"*%d\r\n" % (_HEAD + len(values))
-        rest = b"".join(map(_part, values))
+        count, rest = _rest(values)
         return self._on_a_connection(lambda c: self._answer(c, name, count, rest))
+
+    def call_all(self, name: Verb, calls: Sequence[Sequence[str]]) -> list[bytes]:
+        """What the same transition answers to each of several, sent at once.
+
+        Each is one of its own: where an error is raised, any of them may have been made.
+        """
+        rests = map(_rest, calls)
+        commands = [b"".join([count, self._way.heads[name], rest]) for count, rest in rests]
+        return self._on_a_connection(lambda c: _all_said(c, commands))
 
     def fields(self, key: str, names: Sequence[str]) -> list[bytes | None]:
         """Some fields of a hash, as HMGET gives them."""
@@ -99,9 +107,13 @@ def _cut(connection: ConnectionInterface) -> None:
 
 
 def _said(connection: ConnectionInterface, command: bytes) -> bytes:
-    connection.send_packed_command([command])  # type: ignore[no-untyped-call]
-    answer: bytes = connection.read_response(disable_decoding=True)
+    (answer,) = _all_said(connection, [command])
     return answer
+
+
+def _all_said(connection: ConnectionInterface, commands: Sequence[bytes]) -> list[bytes]:
+    connection.send_packed_command([b"".join(commands)])  # type: ignore[no-untyped-call]
+    return [connection.read_response(disable_decoding=True) for _ in commands]
 
 
 class _Functions:
@@ -109,13 +121,13 @@ class _Functions:
 
     def __init__(self, read: Reader) -> None:
         self._library = library(read)
-        self._heads = {verb: _head("FCALL", self._library.function(verb)) for verb in VERBS}
+        self.heads = {verb: _head("FCALL", self._library.function(verb)) for verb in VERBS}
 
     def answer(
         self, connection: ConnectionInterface, name: Verb, count: bytes, rest: bytes
     ) -> bytes | None:
         """What the function answers; None where the server takes no functions from us."""
-        command = b"".join([count, self._heads[name], rest])
+        command = b"".join([count, self.heads[name], rest])
         try:
             try:
                 return _said(connection, command)
@@ -154,7 +166,7 @@ class _Texts:
 
     def __init__(self, read: Reader) -> None:
         self._texts = {verb: script(verb, read) for verb in VERBS}
-        self._heads = {
+        self.heads = {
             verb: _head("EVALSHA", sha1(text.encode()).hexdigest())  # noqa: S324 - as Redis names it
             for verb, text in self._texts.items()
         }
@@ -162,12 +174,17 @@ class _Texts:
     def answer(
         self, connection: ConnectionInterface, name: Verb, count: bytes, rest: bytes
     ) -> bytes:
-        command = b"".join([count, self._heads[name], rest])
+        command = b"".join([count, self.heads[name], rest])
         try:
             return _said(connection, command)
         except NoScriptError:
             _said(connection, _command("SCRIPT", "LOAD", self._texts[name]))
             return _said(connection, command)
+
+
+def _rest(values: Sequence[str]) -> tuple[bytes, bytes]:
+    """What comes before a call's head, and what comes after it."""
+    return b"*%d\r\n" % (_HEAD + len(values)), b"".join(map(_part, values))
 
 
 def _head(command: str, name: str) -> bytes:

@@ -14,7 +14,7 @@ from app.keys import SessionRef
 from app.program import Program
 from app.records import Answer, Hint
 from app.registry import Registry
-from app.store import Store
+from app.store import Given, Store
 from app.store_library import Verb
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,10 @@ class Transitions:
         return self._store.run(
             verb, ref, program, arguments, outcome=outcome, ledger=ledger, said=said
         )
+
+    def run_all(self, verb: Verb, ref: SessionRef, each: Sequence[Given]) -> list[Answer]:
+        """Run a transition several times in one round trip, as Store.run_all does."""
+        return self._store.run_all(verb, ref, self._registry.facts(ref).program, each)
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""

@@ -1,10 +1,11 @@
 """Calls functions of one folder that are declared quick, one after the other, in one process.
 
 `python -P -m leadhand.call_many FD [TOOLS]`: FD is a socket, TOOLS as of `leadhand.call`. Each
-line that comes is a JSON object of a name, its context and its environment; each answer is a line
-too: a word as `leadhand.call` writes it, the value, what was printed, and whether the process goes
-on. It ends when a file of the folders that was imported has changed (the word is then `stale`, and
-nothing was called), and after a call that left a thread or a process behind.
+line that comes is a JSON object of a name, its context, its environment, and the time of the
+monotonic clock by which it is to be begun or else answered `late` (null: whenever). Each answer is
+a line too: a word as `leadhand.call` writes it, the value, what was printed, and whether the
+process goes on. It ends when a file of the folders that was imported has changed (the word is then
+`stale`, and nothing was called), and after a call that left a thread or a process behind.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,9 @@ def main(number: int, tools: str = "") -> int:
     with socket.socket(fileno=number) as link, link.makefile("rb") as asked:
         for line in asked:
             asks = json.loads(line)
+            if asks["by"] is not None and time.monotonic() > asks["by"]:
+                link.sendall(b'["late", null, "", true]\n')
+                continue
             if any(_stamp(file) != stamp for file, stamp in seen.items()) or (
                 tools and _moved(asks["name"], tools, seen)
             ):

@@ -51,6 +51,11 @@ def begin(settings: Settings, service: str) -> Callable[[], None]:
     return provider.shutdown
 
 
+def is_on() -> bool:
+    """Whether this process traces."""
+    return _On.now
+
+
 @contextmanager
 def step(session: str, address: str, *, attempt: int) -> Iterator[None]:
     """A span for one attempt at a step."""

@@ -6,15 +6,19 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from pydantic import ValidationError
+
 from app import capabilities
-from app.engine import Engine, Work
+from app.engine import Engine, Settling, Work
 from app.errors import (
+    LeadhandError,
     ProgramNewer,
     ProgramStale,
     ReferenceUnresolved,
@@ -34,13 +38,15 @@ from tasks import tracing
 from workers import environment
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
+from workers.checkers.checks import quick_call
 from workers.hush import secrets_of
 from workers.lease import Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
+from workers.roots import outside
 from workers.shelf import Shelf
 from workers.spills import folder_of
-from workers.warm import Warm
+from workers.warm import Call, Calls, Row, Warm
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +70,22 @@ class _Settled(NamedTuple):
     answer: Answer
     #: When the call was first sent: what it granted is leased from then.
     sent: float
+
+
+class _Held(NamedTuple):
+    """An outcome that is settled with those of its row."""
+
+    lease: Lease
+    work: Work
+    outcome: Outcome
+    nonces: Sequence[str]
+
+
+class _Abreast(NamedTuple):
+    """Quick checks that were granted side by side: called in one row, and settled together."""
+
+    row: Row
+    works: Mapping[str, Work]
 
 
 class Attempts:
@@ -124,22 +146,111 @@ class Attempts:
         begun, steps = time.monotonic(), 0
         todo, hints = deque([first]), list[Hint]()
         while todo:
-            lease = todo.popleft()
-            steps += 1
+            leases = self._side_by_side(ref, todo)
+            steps += len(leases)
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
-            settled = self._in_turn(ref, lease, take)
-            if settled is not None:
+            for settled in self._carried_out(ref, leases, take):
                 hints += settled.answer.hints
                 todo.extend(self._kept(ref, settled))
         return hints
+
+    def _side_by_side(self, ref: SessionRef, todo: deque[Lease]) -> list[Lease]:
+        """What is next, with all that follows and can be called in one row with it."""
+        leases = [todo.popleft()]
+        if not todo or tracing.is_on() or not self._is_quick_check(ref, leases[0]):
+            return leases
+        while todo and self._is_quick_check(ref, todo[0]):
+            leases.append(todo.popleft())
+        return leases
+
+    def _is_quick_check(self, ref: SessionRef, lease: Lease) -> bool:
+        try:
+            step = self._engine.step(ref, lease.grant.address)
+        except LeadhandError:  # whoever carries it out says so
+            return False
+        return step.quick and step.action is Action.CHECK and step.when is None
+
+    def _carried_out(
+        self, ref: SessionRef, leases: Sequence[Lease], take: int
+    ) -> Iterator[_Settled]:
+        if len(leases) > 1:
+            yield from self._abreast(ref, leases, take)
+            return
+        came = self._in_turn(ref, leases[0], take)
+        if isinstance(came, _Settled):
+            yield came
+
+    def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[_Settled]:
+        """Checks side by side, in fewer round trips: all are asked for before the first answers.
+
+        Each has its own lease, outcome and settle all the same, and none waits for one that is
+        slow: what is done by then is settled first.
+        """
+        held: list[_Held] = []
+        try:
+            with self._warm.row() as row:
+                abreast = self._asked(ref, leases, row)
+                for lease in leases:
+                    if held and not row.soon():
+                        yield from self._settled_together(ref, held)
+                        held.clear()
+                    came = self._in_turn(ref, lease, take, abreast)
+                    if isinstance(came, _Held):
+                        held.append(came)
+                    elif came is not None:
+                        yield came
+            yield from self._settled_together(ref, held)
+        finally:
+            for lease in leases:
+                self._heart.let_go(lease)
+
+    def _asked(self, ref: SessionRef, leases: Sequence[Lease], row: Row) -> _Abreast:
+        """Ask for as many of them as can be read at once; the others are called by themselves."""
+        works: dict[str, Work] = {}
+        calls: list[Call] = []
+        for lease in leases:
+            try:
+                work = self._engine.work(ref, lease.grant)
+                call = quick_call(self._task(work, lease))
+            except (LeadhandError, ValidationError):  # whoever carries it out says so
+                break
+            if call is None or (calls and call.where != calls[0].where):
+                break
+            works[lease.grant.address] = work
+            calls.append(call)
+        row.send(calls)
+        return _Abreast(row, works)
+
+    def _settled_together(self, ref: SessionRef, held: Sequence[_Held]) -> Iterator[_Settled]:
+        """Settle in one round trip, or each by itself where that is not to be had."""
+        sent = time.monotonic()
+        answers: Sequence[Answer] = ()
+        if len(held) > 1 and all(one.lease.ours for one in held):
+            each = [Settling(one.work, one.outcome, one.nonces) for one in held]
+            with suppress(Exception):  # each by itself says what is wrong with it
+                answers = self._engine.settle_all(each, worker=self._worker)
+        if answers:
+            for one, answer in zip(held, answers, strict=True):
+                _tell_of_its_end(one.work, one.outcome, answer.word)
+                yield _Settled(answer, sent)
+            return
+        for one in held:
+            settled = self._whatever_breaks(ref, one.lease, partial(self._settle_held, one))
+            if isinstance(settled, _Settled):
+                yield settled
+
+    def _settle_held(self, one: _Held) -> _Settled | None:
+        return self._settle(one.work, one.outcome, one.lease, one.nonces)
 
     def _kept(self, ref: SessionRef, settled: _Settled) -> list[Lease]:
         """What a settle granted, kept from now on: one may wait for the one before it."""
         grants = settled.answer.grants
         return [self._heart.keep(ref, grant, sent=settled.sent) for grant in grants]
 
-    def _in_turn(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
+    def _in_turn(
+        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None = None
+    ) -> _Settled | _Held | None:
         """Carry out one granted step, unless it had to wait too long and was handed back."""
         address, number = lease.grant.address, lease.grant.attempt
         try:
@@ -151,17 +262,21 @@ class Attempts:
             ):
                 if lease.ended.is_set():  # it was told to end while it waited for the one before it
                     return self._hand_back(ref, lease.grant, lease, None) if lease.ours else None
-                return self._whatever_breaks(ref, lease, take)
+                carry_out = partial(self._carry_out, ref, lease, take, abreast)
+                return self._whatever_breaks(ref, lease, carry_out)
         finally:
-            self._heart.let_go(lease)
+            if abreast is None:
+                self._heart.let_go(lease)
 
-    def _whatever_breaks(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
+    def _whatever_breaks(
+        self, ref: SessionRef, lease: Lease, carry_out: Callable[[], _Settled | _Held | None]
+    ) -> _Settled | _Held | None:
         """Carry the step out; what breaks that should not is told as its failure.
 
         Nobody would record anything else of it: it would be lost, again and again.
         """
         try:
-            return self._carry_out(ref, lease, take)
+            return carry_out()
         except (StoreAway, SessionUnknown, ProgramNewer, ProgramStale):
             raise
         except Exception as error:
@@ -171,10 +286,13 @@ class Attempts:
             why = redacted(cut(f"our fault: {type(error).__name__}: {error}", WHY_LIMIT))
             return self._refuse(ref, lease.grant, why, lease)
 
-    def _carry_out(self, ref: SessionRef, lease: Lease, take: int) -> _Settled | None:
+    def _carry_out(
+        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None
+    ) -> _Settled | _Held | None:
         """The body and its settle; None where the step is no longer ours."""
         try:
-            work = _patiently(lambda: self._engine.work(ref, lease.grant), lease)
+            work = abreast.works.get(lease.grant.address) if abreast is not None else None
+            work = work or _patiently(lambda: self._engine.work(ref, lease.grant), lease)
         except ReferenceUnresolved as error:
             return self._settle_unread(ref, lease.grant, str(error), lease)
         except SpecForeign as error:
@@ -186,17 +304,20 @@ class Attempts:
             return moved
         _tell_of_its_begin(work)
         look = self._look(work, lease)
-        outcome = self._outcome(work, lease)
+        outcome = self._outcome(work, lease, self._warm if abreast is None else abreast.row)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
         if _was_ended(outcome, lease):
             return self._hand_back(ref, lease.grant, lease, outcome.usage, look)
-        return self._settle(work, outcome, lease, take, look)
+        nonces = [next(self._nonces) for _ in range(take)]
+        if abreast is not None:
+            return _Held(lease, work, outcome, nonces)
+        return self._settle(work, outcome, lease, nonces, look)
 
     def _look(self, work: Work, lease: Lease) -> Look | None:
         """How the folder is that a doer is about to work in."""
-        if not is_looked_at(work) or self._outside(work) is not None:
+        if not is_looked_at(work) or outside(work, self._engine.settings) is not None:
             return None
         left = _patiently(lambda: self._engine.left(work.ref), lease)
         return None if left is None else look_at(work, left, Path(self._engine.settings.spill))
@@ -213,32 +334,14 @@ class Attempts:
         log.info("step waits for its folder's own lock", extra={"folder": str(folder)})
         return _Settled(answer.model_copy(update={"hints": ()}), sent)
 
-    def _outcome(self, work: Work, lease: Lease) -> Outcome | None:
+    def _outcome(self, work: Work, lease: Lease, warm: Calls) -> Outcome | None:
         """What came of the body; None where the step waits for something and is parked."""
         if _passed_over(work):
             return Outcome(word="skipped")
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
             return _patiently(lambda: park(self._engine, work, self._secrets()), lease)
-        outside = self._outside(work)
-        return outside or run_body(self._task(work, lease), lease.ended)
-
-    def _outside(self, work: Work) -> Outcome | None:
-        """A failure where the working folder is not beneath a root of this worker's.
-
-        A step's own must be there, beneath the session's, wherever links may lead.
-        """
-        roots, own = self._engine.settings.roots, work.inputs.get("working_folder")
-        if work.cwd is None or not (roots or own):
-            return None
-        folder = work.cwd.resolve()
-        if own and not folder.is_relative_to(Path(str(work.facts.cwd)).resolve()):
-            return _no_folder(f"{own!r} leads out of the working folder of the run")
-        if own and not folder.is_dir():
-            return _no_folder(f"{own!r} is no folder in {work.facts.cwd!r}; make it there first")
-        if not roots or any(folder.is_relative_to(root.resolve()) for root in roots):
-            return None
-        place = self._engine.settings.place
-        return _no_folder(f"{str(work.cwd)!r} is beneath no root of place {place!r}")
+        nowhere = outside(work, self._engine.settings)
+        return nowhere or run_body(self._task(work, lease, warm), lease.ended)
 
     def _hand_back(
         self,
@@ -257,7 +360,7 @@ class Attempts:
         )
         return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
 
-    def _task(self, work: Work, lease: Lease) -> BodyTask:
+    def _task(self, work: Work, lease: Lease, warm: Calls | None = None) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
         caller = capabilities.Caller(
             work.ref.id, grant.address, grant.fence, capabilities.BODY_SCOPES
@@ -277,7 +380,7 @@ class Attempts:
             inherited=self._inherited,
             agents=self._agents(),
             default_agent=settings.default_agent,
-            warm=self._warm,
+            warm=warm,
             shelf=self._shelf,
             conversation=work.step.conversation,
             thread=grant.thread,
@@ -287,18 +390,22 @@ class Attempts:
         )
 
     def _settle(
-        self, work: Work, outcome: Outcome, lease: Lease, take: int, look: Look | None = None
+        self,
+        work: Work,
+        outcome: Outcome,
+        lease: Lease,
+        take: Sequence[str],
+        look: Look | None = None,
     ) -> _Settled | None:
         """Settle once the store can be had, or give up what is ours no more."""
         if look is not None:
             outcome = look.seen(outcome, self._secrets())
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
-        nonces = [next(self._nonces) for _ in range(take)]
         sent = time.monotonic()
 
         def settle() -> Answer:
             return self._engine.settle(
-                work, outcome, take=nonces, worker=self._worker, patch=patch, changed=changed
+                work, outcome, take=take, worker=self._worker, patch=patch, changed=changed
             )
 
         answer = _patiently(settle, lease)
@@ -325,7 +432,7 @@ class Attempts:
         work = self._engine.bare_work(ref, grant)
         reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
         outcome = Outcome(word="failed", text=why, reason=reason, retryable=False)
-        return self._settle(work, outcome, lease, 0)
+        return self._settle(work, outcome, lease, ())
 
 
 def _nonces() -> Iterator[str]:
@@ -365,12 +472,6 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
     reason = outcome.reason
     cancelled = reason is not None and reason.code is ReasonCode.CANCELLED
     return cancelled and lease.why is not None
-
-
-def _no_folder(text: str) -> Outcome:
-    """The step cannot work where it is to work; trying again does not help."""
-    reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
-    return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
 
 def _passed_over(work: Work) -> bool:

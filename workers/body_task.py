@@ -15,7 +15,7 @@ from workers import environment
 from workers.agents.book import AgentBook
 from workers.sandbox import Command
 from workers.shelf import Shelf
-from workers.warm import Warm
+from workers.warm import Calls
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class BodyTask:
     #: What the worker itself was given, a part of which is handed on.
     inherited: Mapping[str, str] = field(default_factory=environment.inherited)
     #: Where functions that are declared quick are called; without it they are called like others.
-    warm: Warm | None = None
+    warm: Calls | None = None
     #: The tools of this worker.
     shelf: Shelf = field(default_factory=Shelf)
 

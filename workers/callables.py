@@ -18,7 +18,7 @@ from workers import environment
 from workers.body_task import BodyTask
 from workers.capture import Captured
 from workers.sandbox import ProcessResult, run
-from workers.warm import Answered, Asked, Warm
+from workers.warm import Answered, Call, Calls, Where
 
 _RETURNED = "returned.json"
 #: Bytes of JSON that a function may return.
@@ -58,11 +58,10 @@ def call(
     tools it is one of those: the context is all that it is told.
     """
     shelf = os.pathsep.join(map(str, tools))
-    about = {"session": task.session, "step": task.address, "cwd": str(task.folder)}
-    told = dict(context) if shelf else {**context, **about}
     if quick and task.warm is not None:
-        asked = Asked(name, told, {}, shelf)
-        return _called_warm(task, task.warm, asked, timeout_s=timeout_s, cancel=cancel)
+        ours = call_of(task, name, context, shelf)
+        return _called_warm(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+    told = _told_to(task, context, shelf)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
@@ -78,6 +77,20 @@ def call(
     return _told(result, word, value)
 
 
+def call_of(task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = "") -> Call:
+    """How a function that is declared quick is called in a process that stays."""
+    env = task.command(name).env
+    ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
+    shared = {key: value for key, value in env.items() if key not in ours}
+    return Call(name, _told_to(task, context, shelf), ours, Where(task.folder, shared, shelf))
+
+
+def _told_to(task: BodyTask, context: Mapping[str, JsonValue], shelf: str) -> dict[str, JsonValue]:
+    """What the function is given: a tool its arguments alone."""
+    about = {"session": task.session, "step": task.address, "cwd": str(task.folder)}
+    return dict(context) if shelf else {**context, **about}
+
+
 def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
     if word == "missing":
         return Called(result, missing=str(value))
@@ -88,23 +101,12 @@ def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
     return Called(result, value=value)
 
 
-def _called_warm(
-    task: BodyTask,
-    warm: Warm,
-    asked: Asked,
-    *,
-    timeout_s: float,
-    cancel: threading.Event,
-) -> Called:
+def _called_warm(warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event) -> Called:
     """The same in a process that stays."""
-    env = task.command(asked.name).env
-    ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
-    theirs = {key: value for key, value in env.items() if key not in ours}
     began = time.time_ns() // 1_000_000
     why: str | None = None
     try:
-        ours_too = asked._replace(env=ours)
-        answer = warm.call(task.folder, theirs, ours_too, timeout_s=timeout_s, cancel=cancel)
+        answer = warm.call(ours, timeout_s=timeout_s, cancel=cancel)
     except OSError as error:
         answer, why = Answered(end="gone"), str(error)
     result = ProcessResult(

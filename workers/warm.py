@@ -16,11 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -32,6 +33,14 @@ from workers.strays import MARK, kill_strays
 KEPT = 4
 CALLS = 5000
 AGE_S = 600.0
+#: What stands in a row is begun within so many seconds, or asked anew: whoever has a step in hand
+#: without beginning it hands it back after `workers.lease.WAIT_S`, and then it must not run.
+BEGIN_S = 0.5
+#: Seconds in which the answers of a row follow one another, as long as its calls are quick indeed.
+SOON_S = 0.02
+#: Bytes that are sent at once to a process that does not read: more would not fit into the socket,
+#: and if it were to answer meanwhile, each would wait for the other for ever.
+ROW_BYTES = 32 * 1024
 #: How often it is looked whether a call is to end.
 _POLL_S = 0.05
 #: How much of an answer is read at once; a buffer that is larger is costly to have.
@@ -42,14 +51,22 @@ _ANSWER_BYTES = 16 * 1024 * 1024
 End = Literal["timed_out", "cancelled", "gone"]
 
 
-class Asked(NamedTuple):
+class Where(NamedTuple):
+    """What all calls of one process share."""
+
+    folder: Path
+    env: Mapping[str, str]
+    #: Of tools, the folders that their modules are looked for in.
+    tools: str = ""
+
+
+class Call(NamedTuple):
     """One call: the function, its context, and what its environment says of the step."""
 
     name: str
     context: Mapping[str, JsonValue]
     env: Mapping[str, str]
-    #: Of a tool, the folders that its module is looked for in.
-    tools: str = ""
+    where: Where
 
 
 class Answered(NamedTuple):
@@ -61,6 +78,13 @@ class Answered(NamedTuple):
     end: End | None = None
 
 
+class Calls(Protocol):
+    """Calls functions in processes that stay."""
+
+    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> Answered:
+        """What the function answered. Raises OSError where no process can be started."""
+
+
 class Warm:
     """The warm processes of one worker process."""
 
@@ -68,17 +92,44 @@ class Warm:
         self._idle: list[_Process] = []
         self._lock = threading.Lock()
 
-    def call(
-        self, folder: Path, env: Mapping[str, str], asked: Asked, *, timeout_s: float,
-        cancel: threading.Event,
-    ) -> Answered:  # fmt: skip
-        """Call the function in the folder. Raises OSError where no process can be started."""
+    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> Answered:
+        """Call the function in its folder. Raises OSError where no process can be started."""
         deadline = time.monotonic() + timeout_s
         while True:
-            with self._process(folder, env, asked.tools) as process:
-                answer = process.ask(asked, deadline, cancel)
+            with self._process(call.where) as process:
+                process.send([_line(call)])
+                answer = process.hear(deadline, cancel)
             if answer.word != "stale":
                 return answer
+
+    @contextmanager
+    def row(self) -> Iterator[Row]:
+        """For calls that are sent at once; what was not begun by the end never runs."""
+        row = Row(self)
+        try:
+            yield row
+        finally:
+            row.close()
+
+    def idle(self, where: Where) -> _Process | None:
+        """One that stands there and nobody else asks, until it is put back."""
+        with self._lock:
+            for process in reversed(self._idle):
+                if process.where == where:
+                    self._idle.remove(process)
+                    return process
+        return None
+
+    def put_back(self, process: _Process) -> None:
+        """Let others ask it, or end it where it is of no more use."""
+        if not process.goes_on or process.is_old:
+            return process.end()
+        with self._lock:
+            self._idle.append(process)
+            surplus = self._idle.pop(0) if len(self._idle) > KEPT else None
+        if surplus is not None:
+            surplus.end()
+        return None
 
     def close(self) -> None:
         """End those that wait."""
@@ -88,32 +139,65 @@ class Warm:
             process.end()
 
     @contextmanager
-    def _process(self, folder: Path, env: Mapping[str, str], tools: str) -> Iterator[_Process]:
-        process = self._taken(folder, env, tools) or _Process(folder, env, tools)
+    def _process(self, where: Where) -> Iterator[_Process]:
+        process = self.idle(where) or _Process(where)
         try:
             yield process
         except BaseException:
             process.end()
             raise
-        self._put_back(process)
+        self.put_back(process)
 
-    def _taken(self, folder: Path, env: Mapping[str, str], tools: str) -> _Process | None:
-        with self._lock:
-            for process in reversed(self._idle):
-                if (process.folder, process.env, process.tools) == (folder, env, tools):
-                    self._idle.remove(process)
-                    return process
-        return None
 
-    def _put_back(self, process: _Process) -> None:
-        if not process.goes_on:
-            return process.end()
-        with self._lock:
-            self._idle.append(process)
-            surplus = self._idle.pop(0) if len(self._idle) > KEPT else None
-        if surplus is not None:
-            surplus.end()
-        return None
+class Row:
+    """Calls that one process is sent at once: it begins them in turn, and answers in that order.
+
+    What cannot be had from it is called by itself.
+    """
+
+    def __init__(self, warm: Warm) -> None:
+        self._warm = warm
+        self._process: _Process | None = None
+        self._left = deque[Call]()
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Ask for calls of one process, if it stands there: to start one takes as long as many."""
+        by = time.monotonic() + BEGIN_S
+        lines = [_line(call, by=by) for call in calls]
+        if len(calls) < 2 or sum(map(len, lines)) > ROW_BYTES:
+            return
+        self._process = self._warm.idle(calls[0].where)
+        if self._process is not None:
+            self._process.send(lines)
+            self._left.extend(calls)
+
+    def soon(self) -> bool:
+        """Whether the next answer is there within a moment."""
+        process = self._at_work()
+        return process is not None and process.answers(SOON_S)
+
+    def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> Answered:
+        """As `Warm.call`."""
+        deadline = time.monotonic() + timeout_s
+        while call in self._left and (process := self._at_work()):
+            own = self._left.popleft() == call
+            answer = process.hear(deadline, cancel)
+            if own and answer.word not in ("stale", "late"):
+                return answer
+        return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
+
+    def close(self) -> None:
+        """Hear those out whom nobody asked about; one that takes longer ends with its process."""
+        while process := self._at_work():
+            self._left.popleft()
+            process.hear(time.monotonic() + SOON_S, threading.Event())
+        if self._process is not None:
+            self._warm.put_back(self._process)
+
+    def _at_work(self) -> _Process | None:
+        """The process, as long as it has answers to give."""
+        process = self._process
+        return process if process is not None and process.goes_on and self._left else None
 
 
 @dataclass
@@ -126,22 +210,29 @@ class _Link:
 class _Process:
     """One process under a launcher, which ends its whole tree when the lifeline is cut."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str], tools: str) -> None:
-        self.folder, self.env, self.tools = folder, env, tools
+    def __init__(self, where: Where) -> None:
+        self.where = where
         self.goes_on = True
         self._mark = secrets.token_hex(8)
-        self._link = _started(folder, {**env, MARK: self._mark}, tools)
+        self._link = _started(where, self._mark)
+        self._heard = b""
         self._readable = select.poll()
         self._readable.register(self._link.socket, select.POLLIN)
         self._calls, self._until = 0, time.monotonic() + AGE_S
 
-    def ask(self, asked: Asked, deadline: float, cancel: threading.Event) -> Answered:
-        """The answer; a process that did not give one is of no use any more."""
-        self._calls += 1
-        self.goes_on = False
-        line = json.dumps({"name": asked.name, "context": asked.context, "env": dict(asked.env)})
+    def send(self, lines: Sequence[bytes]) -> None:
+        """Ask for calls."""
+        self._calls += len(lines)
         with contextlib.suppress(OSError):
-            self._link.socket.sendall(line.encode() + b"\n")
+            self._link.socket.sendall(b"".join(lines))
+
+    def answers(self, seconds: float) -> bool:
+        """Whether an answer, or its end, comes in this time."""
+        return b"\n" in self._heard or bool(self._readable.poll(seconds * 1000))
+
+    def hear(self, deadline: float, cancel: threading.Event) -> Answered:
+        """The next answer; a process that did not give one is of no use any more."""
+        self.goes_on = False
         answer = self._read(deadline, cancel)
         if isinstance(answer, str):
             return Answered(end=answer)
@@ -149,9 +240,13 @@ class _Process:
             word, value, printed, goes_on = json.loads(answer)
         except ValueError:
             return Answered(end="gone")
-        young = self._calls < CALLS and time.monotonic() < self._until
-        self.goes_on = bool(goes_on) and young
+        self.goes_on = bool(goes_on)
         return Answered(str(word), value, str(printed))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it was asked often enough, or stood long enough."""
+        return self._calls >= CALLS or time.monotonic() >= self._until
 
     def end(self) -> None:
         """Have its tree ended, and wait until it is."""
@@ -167,8 +262,8 @@ class _Process:
 
     def _read(self, deadline: float, cancel: threading.Event) -> bytes | End:
         """One line, or why there is none."""
-        parts: list[bytes] = []
-        while True:
+        parts, self._heard = [self._heard], b""
+        while b"\n" not in parts[-1]:
             if cancel.is_set():
                 return "cancelled"
             left = deadline - time.monotonic()
@@ -179,8 +274,8 @@ class _Process:
                 parts.append(chunk)
                 if not chunk or sum(map(len, parts)) > _ANSWER_BYTES:
                     return "gone"
-                if chunk.endswith(b"\n"):
-                    return b"".join(parts)
+        end, _, self._heard = parts.pop().partition(b"\n")
+        return b"".join([*parts, end])
 
     def _chunk(self) -> bytes:
         with contextlib.suppress(OSError):
@@ -188,17 +283,23 @@ class _Process:
         return b""
 
 
-def _started(folder: Path, env: Mapping[str, str], tools: str) -> _Link:
+def _line(call: Call, *, by: float | None = None) -> bytes:
+    """The call as it is sent; what is not begun by that time is answered `late`."""
+    told = {"name": call.name, "context": call.context, "env": dict(call.env), "by": by}
+    return json.dumps(told).encode() + b"\n"
+
+
+def _started(where: Where, mark: str) -> _Link:
     ours, theirs = socket.socketpair()
     lifeline, our_end = os.pipe()
     status = os.open(os.devnull, os.O_WRONLY)
     try:
-        told = [str(lifeline), str(status), str(GRACE_S), str(folder)]
+        told = [str(lifeline), str(status), str(GRACE_S), str(where.folder)]
         command = [sys.executable, "-P", "-m", "leadhand.call_many", str(theirs.fileno())]
-        command += [tools] if tools else []
+        command += [where.tools] if where.tools else []
         process = subprocess.Popen(  # noqa: S603 - calling what the user names is its purpose
             [sys.executable, "-I", "-S", launch.__file__, *told, *command],
-            env=dict(env),
+            env={**where.env, MARK: mark},
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -54,4 +54,4 @@ def test_a_loop_of_quick_checks_is_one_message(store_url: str, tmp_path: Path) -
     (tmp_path / "checks.py").write_text(programs.CHECKS)
     spent = stretch(store_url, tmp_path, sessions=1, program=programs.loop(quick=True))
     assert spent.hints * 15 <= 1
-    assert spent.round_trips <= 1.7
+    assert spent.round_trips <= 1.1

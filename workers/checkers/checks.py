@@ -13,13 +13,14 @@ from leadhand.verdicts import parse_verdict
 from workers.agents.asking import agent_named, ask
 from workers.agents.prompts import checker_prompt
 from workers.body_task import BodyTask
-from workers.callables import Called, call
+from workers.callables import Called, call, call_of
 from workers.checkers.agents import judged
 from workers.checkers.rubrics import by_rubric
 from workers.checkers.sentences import early_end, not_started, verdict_of
 from workers.endings import ended
 from workers.inputs import CheckInputs
 from workers.sandbox import run
+from workers.warm import Call
 
 
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
@@ -64,12 +65,22 @@ def _by_agent(
     return answer.told(judged(name, answer, timeout_s))
 
 
+def quick_call(task: BodyTask) -> Call | None:
+    """What a check that is quick asks of a process that stays; None of any other."""
+    given = CheckInputs.model_validate(task.inputs)
+    name = given.checker.callable
+    return call_of(task, name, _context(given)) if name and given.checker.quick else None
+
+
+def _context(given: CheckInputs) -> dict[str, JsonValue]:
+    return given.model_dump(mode="json", exclude={"checker", "doer"})
+
+
 def _by_callable(
     task: BodyTask, given: CheckInputs, name: str, timeout_s: float, cancel: threading.Event
 ) -> Outcome:
-    context: dict[str, JsonValue] = given.model_dump(mode="json", exclude={"checker", "doer"})
     quick = given.checker.quick
-    called = call(task, name, context, timeout_s=timeout_s, cancel=cancel, quick=quick)
+    called = call(task, name, _context(given), timeout_s=timeout_s, cancel=cancel, quick=quick)
     who = f"Checker {name!r}"
     early = early_end(called.result, who=who, timeout_s=timeout_s)
     if early is not None:
