@@ -115,7 +115,7 @@ class Outcome(BaseModel):
     digest: str | None = None
     #: Where the difference that a doer's work made is kept.
     diff: str | None = None
-    #: What an agent was told, cut.
+    #: What an agent was told; cut, unless later turns of its conversation are told it again.
     prompt: str | None = None
 
 

@@ -105,6 +105,23 @@ def test_a_conversation_goes_on_from_what_its_outcomes_keep(world) -> None:
     )  # fmt: skip
 
 
+def test_a_long_turn_of_a_conversation_is_kept_whole(world) -> None:
+    task, said = "x" * 70_000, "y" * 70_000
+    kept = world.ask(Say(said), conversation="m|main", inputs={"task": task})
+    assert (kept.prompt, kept.text) == (f"{task}\n", said)
+    alone = world.ask(Say(said), inputs={"task": task})
+    assert alone.prompt is not None
+    assert max(len(alone.prompt), len(alone.text)) <= 64_000
+
+
+def test_a_turn_that_is_too_long_to_be_kept_is_refused(world) -> None:
+    lines = ["x" * 200_000] * 6
+    outcome = world.ask(conversation="m|main", inputs={"lines": lines})
+    assert (outcome.word, outcome.retryable, world.server.asked) == ("failed", False, [])
+    assert outcome.reason is not None
+    assert "1,200,006 characters at once; its conversation keeps 1,000,000" in outcome.reason.text
+
+
 @pytest.mark.parametrize(
     ("reply", "busy", "again", "why"),
     [

@@ -25,6 +25,8 @@ class Answer:
     thread: Thread | None = None
     #: Whether it would fail in the same way again.
     final: bool = False
+    #: Whether later turns of the conversation are told what its outcome keeps.
+    is_remembered: bool = False
 
     def going_on(self, thread: Thread | None) -> Answer:
         """The same, with where its conversation goes on."""
@@ -39,6 +41,6 @@ class Answer:
         said = {
             "usage": self.usage,
             "thread": self.thread if self.failure is None else None,
-            "prompt": cut(self.prompt, TEXT_LIMIT),
+            "prompt": self.prompt if self.is_remembered else cut(self.prompt, TEXT_LIMIT),
         }
         return stamped(outcome.model_copy(update=said), self.result)

@@ -34,7 +34,7 @@ def ask(
     timeout_s: float,
     cancel: threading.Event,
 ) -> Answer:
-    """The agent's answer. Raises AgentUnknown, AgentUnusable and ModelUnwanted."""
+    """The agent's answer. Raises AgentUnknown, AgentUnusable, ModelUnwanted, PromptTooLong."""
     agent = task.agents.agent(name)
     if model is not None and not agent.takes_model:
         raise ModelUnwanted(name, model)

@@ -6,6 +6,7 @@ LeadhandError
 ├── AgentUnnamed            nobody said who works, and there is no default
 ├── AgentUnusable           something that the agent needs is not here
 ├── ModelUnwanted           the agent's entry does not say how to name a model
+├── PromptTooLong           it is longer than a conversation keeps
 └── AnswerUnreadable        the output is not of the form that the entry names
 """
 
@@ -78,6 +79,22 @@ class ModelUnwanted(LeadhandError):
         return (
             f"agent {self.agent!r} cannot be given model {self.model!r}; write model_args for it"
             ' in agents.toml (model_args = ["--model", "{model}"]), or name no model'
+        )
+
+
+class PromptTooLong(LeadhandError):
+    """It is longer than a conversation keeps, and later turns would be told a part of it."""
+
+    def __init__(self, agent: str, size: int, limit: int) -> None:
+        super().__init__(agent, size, limit)
+        self.agent = agent
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"agent {self.agent!r} is to be told {self.size:,} characters at once; its conversation"
+            f" keeps {self.limit:,} of a turn, so tell it less, or in several messages"
         )
 
 

@@ -20,6 +20,8 @@ from workers.lines import Lines
 SEARCHED_BYTES = 16 * 1024 * 1024
 #: Characters of one text that a session keeps.
 TEXT_LIMIT = 64_000
+#: The same where it is told again in each later turn of a conversation.
+TURN_LIMIT = 1_000_000
 #: However long it asks to wait for, it is asked again by then.
 WAIT_LIMIT_S = 3600.0
 #: Characters of a conversation's id that are believed to be one.
@@ -30,9 +32,15 @@ class Hearing:
     """Takes the bytes of one run; bears whatever they are."""
 
     def __init__(
-        self, agent: Agent, *, before: Usage | None, on_spent: Callable[[Usage], None]
+        self,
+        agent: Agent,
+        *,
+        before: Usage | None,
+        on_spent: Callable[[Usage], None],
+        limit: int = TEXT_LIMIT,
     ) -> None:
         self._agent = agent
+        self._limit = limit
         self._meter = Meter(agent, before=before)
         self._on_spent = on_spent
         self._lines = Lines(self._take_line)
@@ -56,10 +64,10 @@ class Hearing:
         if self._failed is not None:
             raise AnswerUnreadable(f"it reports an error: {cut(self._failed, 2_000)}")
         if self._agent.output == "text":
-            return cut(output.text.strip(), TEXT_LIMIT)
+            return cut(output.text.strip(), self._limit)
         if self._answer is None:
             raise AnswerUnreadable(self._nothing(output))
-        return cut(self._answer.strip(), TEXT_LIMIT)
+        return cut(self._answer.strip(), self._limit)
 
     @property
     def failure(self) -> str | None:

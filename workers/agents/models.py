@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 
 from app.outcomes import Thread
 from workers.agents.answers import Answer
 from workers.agents.entries import Agent, Told
-from workers.agents.hearing import Hearing
+from workers.agents.errors import PromptTooLong
+from workers.agents.hearing import TEXT_LIMIT, TURN_LIMIT, Hearing
 from workers.agents.programs import answered
 from workers.agents.question import Question
 
@@ -32,11 +34,16 @@ _CHAT = Agent(
 
 
 def ask_model(question: Question, cancel: threading.Event) -> Answer:
-    """The model's answer to the conversation so far and this prompt."""
+    """The model's answer to the conversation so far and this prompt. Raises PromptTooLong."""
     task, agent, begun = question.task, question.agent, question.begun
     assert agent.model is not None
     reads = _CHAT.model_copy(update={"prices": agent.prices, "busy_tries": agent.busy_tries})
-    hearing = Hearing(reads, before=None, on_spent=task.on_spent)
+    # A turn is named by the step that spoke it, whose outcome keeps what was said.
+    here = question.goes_on(Thread(conversation="", id=task.address, after=begun.id))
+    if here is not None and len(question.prompt) > TURN_LIMIT:
+        raise PromptTooLong(question.name, len(question.prompt), TURN_LIMIT)
+    limit = TEXT_LIMIT if here is None else TURN_LIMIT
+    hearing = Hearing(reads, before=None, on_spent=task.on_spent, limit=limit)
     earlier = task.earlier(begun.id) if begun.id is not None else []
     messages = [{"role": role, "content": text} for role, text in earlier]
     asked = {
@@ -52,6 +59,4 @@ def ask_model(question: Question, cancel: threading.Event) -> Answer:
         on_output=hearing.write,
     )
     answer = answered(question, command, hearing, cancel)
-    # A turn is named by the step that spoke it, whose outcome keeps what was said.
-    here = Thread(conversation="", id=task.address, after=begun.id)
-    return answer.going_on(question.goes_on(here))
+    return replace(answer.going_on(here), is_remembered=here is not None)
