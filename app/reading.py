@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -13,6 +14,7 @@ from app.catalog import Catalog
 from app.cursors import address_of, encoded, number_of
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
+from app.flow_nearest import nearest_of
 from app.flow_notes import changes
 from app.inventories import believed
 from app.keys import SessionRef
@@ -104,7 +106,10 @@ class Reader:
         texts = self._texts_of_loops(ref, program, turns)
         warnings = self._lines(ref, "warnings")
         reason = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
-        return result_of(session, fields, reason, program, turns, ledger, texts, warnings)
+        nearest = partial(nearest_of, known=KnownOf(self._store, ref))
+        return result_of(
+            session, fields, reason, program, turns, ledger, texts, warnings, nearest=nearest
+        )
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
         """All steps that ever became ready, by address; each comes once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from app.pictures import counters
@@ -23,14 +23,17 @@ def result_of(
     ledger: Sequence[LedgerEntry],
     texts: Mapping[str, str],
     warnings: list[str],
+    *,
+    nearest: Callable[[Loop, TurnRecord], LedgerEntry | None] = lambda _loop, _turn: None,
 ) -> ResultView:
     """The result of an ended session, with one part for each phase that ran.
 
-    `texts` are those of the outermost loops, by their names.
+    `texts` are those of the outermost loops, by their names. `nearest` tells of a loop that has
+    no judge, and was not accepted, how near it came.
     """
     status = fields["status"]
     phases = [
-        _phase(node, turns[node.id], status, reason, ledger, texts)
+        _phase(node, turns[node.id], status, reason, ledger, texts, nearest)
         for node in program.body
         if isinstance(node, Loop) and node.id in turns and turns[node.id].verdict != "skipped"
     ]
@@ -63,11 +66,12 @@ def _phase(
     reason: Reason | None,
     ledger: Sequence[LedgerEntry],
     texts: Mapping[str, str],
+    nearest: Callable[[Loop, TurnRecord], LedgerEntry | None],
 ) -> PhaseView:
     history = [entry for entry in ledger if entry.loop == node.id]
     verdict = _loop_verdict(turn, status)
     passed = verdict == "accept"
-    best = None if passed else best_of(history)
+    best = None if passed else best_of(history) or nearest(node, turn)
     return PhaseView(
         name=node.label or node.id,
         passed=passed,

@@ -70,6 +70,7 @@ def flow_summary(result: ResultView) -> Iterator[str]:
     )
     yield f"session {result.session_id}: {result.status}" + (f": {why}" if why else "")
     yield from _warnings(result)
+    yield from _nearest(result)
     yield from next_steps(result)
 
 
