@@ -29,6 +29,7 @@ from leadhand.flow_files import FlowInvalid, is_name, read_command, read_flow, r
 from leadhand.flow_structure import Brought
 
 T = TypeVar("T")
+_ANOTHER = "a flow of another folder that runs with it has another one of that name"
 _PLAIN = re.compile(r"^[^/\0]{1,200}$")
 
 
@@ -44,7 +45,10 @@ class CatalogFlow(NamedTuple):
 
 
 class Catalog:
-    """The flows of some folders; where two have the same name, the first folder's is meant."""
+    """The flows of some folders; where two have the same name, the first folder's is meant.
+
+    A flow that runs others means those of its own folder first.
+    """
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         self.folders = folders
@@ -93,8 +97,8 @@ class Catalog:
     def completed(self, document: FlowDocument, *, folder: Path | None = None) -> FlowDocument:
         """The document with the files and flows that it names and does not bring.
 
-        What a flow of a folder names lies with it. Raises InvalidDocument for what is not there or
-        is broken, and for flows in a circle.
+        The files that a flow of a folder names lie with it. Raises InvalidDocument for what is not
+        there or is broken, and for flows in a circle.
         """
         whole, faults = self.gathered(document, folder=folder)
         for fault in faults:
@@ -120,9 +124,12 @@ class Catalog:
         ]
         return document.model_copy(update=parts), [*gathered.faults, *said]
 
-    def definition(self, name: str) -> tuple[FlowDefinition, Path]:
-        """What the flow's own file says, and its folder. Raises FlowUnknown, FlowInvalid."""
-        file = self._file(name)
+    def definition(self, name: str, folder: Path | None) -> tuple[FlowDefinition, Path]:
+        """What the flow's file says, and where it lies: in that folder, else in the first.
+
+        Raises FlowUnknown, FlowInvalid.
+        """
+        file = self._file(name, folder)
         return self._flows(file), file.parent
 
     def command(self, name: str, folder: Path | None) -> Messages | None:
@@ -139,9 +146,10 @@ class Catalog:
         """Where files of a flow are looked for: with it; of a flow on no disk, everywhere."""
         return self.folders if folder is None else (folder,)
 
-    def _file(self, name: str) -> Path:
+    def _file(self, name: str, first: Path | None = None) -> Path:
+        folders = self.folders if first is None else (first, *self.folders)
         # A name with a path in it is no name of a file here.
-        found = (folder / f"{name}.json" for folder in self.folders if _PLAIN.match(name))
+        found = (folder / f"{name}.json" for folder in folders if _PLAIN.match(name))
         for file in found:
             if file.exists() or file.is_symlink():
                 return file
@@ -174,7 +182,7 @@ class _Gathered:
                 self._markdown(one.step.markdown_file, f"{at}.markdownFile", folder)
             if isinstance(one.step, SubflowStep):
                 for name in one.step.flow_names:
-                    self._subflow(name, path, f"{at}.flowNames")
+                    self._subflow(name, path, f"{at}.flowNames", folder)
 
     def _command(self, name: str, at: str, folder: Path | None) -> None:
         if name in self._brought.commands:
@@ -205,29 +213,31 @@ class _Gathered:
     def _keep(self, kept: dict[str, Messages], name: str, found: Messages | None, at: str) -> None:
         """Flows of one run have one file of each name: another one of it would not be told."""
         if found is not None and kept.setdefault(name, found) != found:
-            hint = "a flow of another folder that runs with it has another one of that name"
-            self.faults.append(InvalidDocument(at, name, f"{hint}; rename one of both"))
+            self.faults.append(InvalidDocument(at, name, f"{_ANOTHER}; rename one of both"))
 
-    def _subflow(self, name: str, path: tuple[str, ...], at: str) -> None:
+    def _subflow(self, name: str, path: tuple[str, ...], at: str, folder: Path | None) -> None:
         if name in path:
             circle = " -> ".join((*path, name))
             hint = f"flows run each other in a circle: {circle}; break it"
             self.faults.append(InvalidDocument(at, name, hint))
             return
-        if name not in self.flows:
+        if name not in self._brought.flows:
             try:
-                self.flows[name], self._folders[name] = self._read(name, at)
+                found, lies_in = self._read(name, at, folder)
             except InvalidDocument as error:
                 self.faults.append(error)
                 return
+            if self._folders.setdefault(name, lies_in) != lies_in:
+                self.faults.append(InvalidDocument(at, name, f"{_ANOTHER}; rename one of both"))
+                return
+            self.flows[name] = found
         if name not in self._taken:
-            folder = self._folders.get(name)
-            self.take(self.flows[name], (*path, name), f"{name}: ", folder)
+            self.take(self.flows[name], (*path, name), f"{name}: ", self._folders.get(name))
             self._taken.add(name)
 
-    def _read(self, name: str, at: str) -> tuple[FlowDefinition, Path]:
+    def _read(self, name: str, at: str, folder: Path | None) -> tuple[FlowDefinition, Path]:
         try:
-            return self._catalog.definition(name)
+            return self._catalog.definition(name, folder)
         except FlowUnknown:
             hint = "there is no such flow; `leadhand flows` lists those that are"
             raise InvalidDocument(at, name, hint) from None

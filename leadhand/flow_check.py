@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from leadhand.flow_documents import FlowDefinition, Messages
@@ -10,14 +11,19 @@ from leadhand.flow_faults import Found, all_faults
 from leadhand.flow_files import FlowInvalid, json_in, read_command, read_flow, read_markdown
 from leadhand.flow_structure import Brought, Placed, arranged, faults_of_files
 
+_ANOTHER = "a flow of another folder that runs with it has another one of that name; rename one"
 
-def faults_in_file(file: Path) -> Found:
-    """All that is wrong with it. Raises FlowInvalid where it cannot be read at all."""
+
+def faults_in_file(file: Path, others: Sequence[Path] = ()) -> Found:
+    """All that is wrong with it. Raises FlowInvalid where it cannot be read at all.
+
+    The flows that it runs lie in its own folder, or in one of the others.
+    """
     found = all_faults(FlowDefinition, json_in(file))
     if found.flow is None:
         return found
-    beside = _Beside(file.parent)
-    faults = list(beside.faults_of(found.flow, (file.stem,), ""))
+    beside = _Beside([folder.absolute() for folder in others])
+    faults = list(beside.faults_of(found.flow, file.parent.absolute(), (file.stem,), ""))
     said = (
         (fault.path, fault.message)
         for flow in (found.flow, *beside.flows.values())
@@ -27,17 +33,18 @@ def faults_in_file(file: Path) -> Found:
 
 
 class _Beside:
-    """The files that a flow names, as they lie beside it."""
+    """The files that a flow names, as they lie beside it, and the flows of other folders."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, others: Sequence[Path]) -> None:
+        self._others = others
         self.commands: dict[str, Messages] = {}
         self.markdown: dict[str, Messages] = {}
         #: Its subflows, and theirs.
         self.flows: dict[str, FlowDefinition] = {}
+        self._files: dict[str, Path] = {}
 
     def faults_of(
-        self, flow: FlowDefinition, path: tuple[str, ...], where: str
+        self, flow: FlowDefinition, folder: Path, path: tuple[str, ...], where: str
     ) -> Iterator[tuple[str, str]]:
         """Read what its steps need; what is wrong with that. `path` are the flows around."""
         for one in _within(arranged(flow.steps)):
@@ -45,48 +52,56 @@ class _Beside:
             if step.type == "command":
                 name, at = step.command_name, f"{at}.commandName"
                 missing = f"there is no commands/{name}.json or .md beside the folder; write it"
-                yield from self._take(self.commands, read_command, name, at, missing)
+                read = partial(read_command, folder, name)
+                yield from self._take(self.commands, read, name, at, missing)
             elif step.type == "llm" and step.markdown_file is not None:
                 name, at = step.markdown_file, f"{at}.markdownFile"
                 missing = f"there is no file {name} in the folder of the flow; write it"
-                yield from self._take(self.markdown, read_markdown, name, at, missing)
+                read = partial(read_markdown, folder, name)
+                yield from self._take(self.markdown, read, name, at, missing)
             elif step.type == "subflow":
                 for name in step.flow_names:
-                    yield from self._flow(name, path, f"{at}.flowNames")
+                    yield from self._flow(name, folder, path, f"{at}.flowNames")
 
     def _take(
         self,
         into: dict[str, Messages],
-        read: Callable[[Path, str], Messages | None],
+        read: Callable[[], Messages | None],
         name: str,
         at: str,
         missing: str,
     ) -> Iterator[tuple[str, str]]:
         try:
-            found = read(self._folder, name)
+            found = read()
         except FlowInvalid as error:
             yield at, str(error)
         else:
             if found is None:
                 yield at, missing
-            else:
-                into[name] = found
+            elif into.setdefault(name, found) != found:
+                yield at, _ANOTHER
 
-    def _flow(self, name: str, path: tuple[str, ...], at: str) -> Iterator[tuple[str, str]]:
+    def _flow(
+        self, name: str, folder: Path, path: tuple[str, ...], at: str
+    ) -> Iterator[tuple[str, str]]:
         if name in path:
             circle = " -> ".join((*path, name))
             yield at, f"flows run each other in a circle: {circle}; break it"
+            return
+        files = (one / f"{name}.json" for one in (folder, *self._others))
+        file = next((file for file in files if file.exists()), None)
+        if file is None:
+            yield at, f"there is no flow {name!r} beside it; write {name}.json"
+        elif self._files.setdefault(name, file) != file:
+            yield at, _ANOTHER
         elif name not in self.flows:
-            file = self._folder / f"{name}.json"
-            if not file.exists():
-                yield at, f"there is no flow {name!r} beside it; write {file.name}"
-                return
             try:
                 self.flows[name] = read_flow(file)
             except FlowInvalid as error:
                 yield at, f"it is disabled: {error}"
                 return
-            yield from self.faults_of(self.flows[name], (*path, name), f"{name}: ")
+            flow = self.flows[name]
+            yield from self.faults_of(flow, file.parent, (*path, name), f"{name}: ")
 
 
 def _within(placed: tuple[Placed, ...]) -> Iterator[Placed]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
     from leadhand.flow_files import FlowInvalid
 
     try:
-        found = faults_in_file(file)
+        found = faults_in_file(file, _folders())
     except FlowInvalid as error:
         found = Found([(error.path, error.message)], None)
     if as_json:
@@ -81,6 +82,14 @@ def flow_check_command(*, file: Path, as_json: bool) -> int:
     steps = len(found.flow.steps) if found.flow is not None else 0
     click.echo(f"{file}: {plural(steps, 'step')}, nothing is wrong")
     return 0
+
+
+def _folders() -> list[Path]:
+    """Where flows lie that others may run, if somebody says so."""
+    from leadhand.settings import environment
+
+    said = environment().get("LEADHAND_FLOWS", "")
+    return [Path(folder) for folder in said.split(os.pathsep) if folder]
 
 
 def _run(

@@ -12,6 +12,7 @@ import pytest
 from app.catalog import Catalog, hash_of
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
 from app.frontends.flow import compile_flow
+from leadhand.flow_check import faults_in_file
 from tests.flows import flow, llm
 
 
@@ -216,6 +217,25 @@ def test_what_a_flow_needs_lies_with_it(folder: Path, tmp_path: Path) -> None:
     assert "rename one of both" in str(catalog.flow("both").error)
     (tmp_path / "other/commands/c.md").unlink()
     assert "beside the flows" in str(catalog.flow("x").error)
+
+
+def test_a_flow_runs_those_of_its_own_folder_first(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other/flows"
+    other.mkdir(parents=True)
+    for at, said in (folder, "first"), (other, "second"):
+        write(at, "child", llm(said))
+    write(folder, "only", runs("child"))
+    write(other, "parent", runs("child"))
+    write(other, "cross", runs("only"))
+    write(other, "both", runs("child"), runs("only"))
+    catalog = Catalog((folder, other))
+    assert "second" in str(catalog.document("parent").flows["child"])
+    assert "first" in str(catalog.document("cross").flows["child"])
+    assert "rename one of both" in str(catalog.flow("both").error)
+    told = {name: faults_in_file(other / f"{name}.json", [folder, other]).faults
+            for name in ("parent", "cross", "both")}  # fmt: skip
+    assert [*told["parent"], *told["cross"]] == []
+    assert [path for path, _ in told["both"]] == ["only: steps[0].flowNames"]
 
 
 def test_a_document_is_completed_with_what_it_does_not_bring(folder: Path) -> None:
