@@ -7,20 +7,17 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from app import capabilities
-from app.engine import Engine, Settling, Work
+from app.engine import Engine, Work
 from app.errors import (
     LeadhandError,
-    ProgramNewer,
-    ProgramStale,
     ReferenceUnresolved,
     SessionUnknown,
     SpecForeign,
@@ -28,12 +25,10 @@ from app.errors import (
 )
 from app.keys import SessionRef
 from app.logs import about
-from app.outcomes import Outcome, Usage
+from app.outcomes import Outcome
 from app.program import Action, iteration_of
-from app.reasons import Reason, ReasonCode
-from app.records import Answer, Grant, Hint
-from app.redaction import redacted
-from app.texts import cut
+from app.reasons import ReasonCode
+from app.records import Answer, Hint
 from tasks import tracing
 from workers import environment
 from workers.agents.book import AgentBook
@@ -44,6 +39,7 @@ from workers.lease import Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
 from workers.roots import outside
+from workers.settling import Held, Settled, Settler, patiently
 from workers.shelf import Shelf
 from workers.spills import folder_of
 from workers.warm import Call, Calls, Row, Warm
@@ -56,29 +52,8 @@ STRETCH_S = 1.0
 #: How many quick steps one worker process has in hand. Those that wait for the one before them are
 #: held meanwhile, and handed back where that one is slow.
 TAKE = 4
-#: Seconds between tries while the store is away.
-AGAIN_S = 0.5
-#: Characters of what an exception says that its step's reason quotes.
-WHY_LIMIT = 1_000
-
-T = TypeVar("T")
 
 _FALSY = (None, False, "", 0, "false", "no", "0")
-
-
-class _Settled(NamedTuple):
-    answer: Answer
-    #: When the call was first sent: what it granted is leased from then.
-    sent: float
-
-
-class _Held(NamedTuple):
-    """An outcome that is settled with those of its row."""
-
-    lease: Lease
-    work: Work
-    outcome: Outcome
-    nonces: Sequence[str]
 
 
 class _Abreast(NamedTuple):
@@ -109,6 +84,7 @@ class Attempts:
         self._warm = Warm()
         self._inherited = dict(environment.inherited())
         self._shelf = Shelf(engine.settings.tools)
+        self._settler = Settler(engine, worker=worker, secrets=self._secrets)
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Try for a step; carry it out, and the quick ones that follow. None: not to be had."""
@@ -173,34 +149,34 @@ class Attempts:
 
     def _carried_out(
         self, ref: SessionRef, leases: Sequence[Lease], take: int
-    ) -> Iterator[_Settled]:
+    ) -> Iterator[Settled]:
         if len(leases) > 1:
             yield from self._abreast(ref, leases, take)
             return
         came = self._in_turn(ref, leases[0], take)
-        if isinstance(came, _Settled):
+        if isinstance(came, Settled):
             yield came
 
-    def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[_Settled]:
+    def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[Settled]:
         """Checks side by side, in fewer round trips: all are asked for before the first answers.
 
         Each has its own lease, outcome and settle all the same, and none waits for one that is
         slow: what is done by then is settled first.
         """
-        held: list[_Held] = []
+        held: list[Held] = []
         try:
             with self._warm.row() as row:
                 abreast = self._asked(ref, leases, row)
                 for lease in leases:
                     if held and not row.soon():
-                        yield from self._settled_together(ref, held)
+                        yield from self._settler.settle_all(held)
                         held.clear()
                     came = self._in_turn(ref, lease, take, abreast)
-                    if isinstance(came, _Held):
+                    if isinstance(came, Held):
                         held.append(came)
                     elif came is not None:
                         yield came
-            yield from self._settled_together(ref, held)
+            yield from self._settler.settle_all(held)
         finally:
             for lease in leases:
                 self._heart.let_go(lease)
@@ -222,35 +198,14 @@ class Attempts:
         row.send(calls)
         return _Abreast(row, works)
 
-    def _settled_together(self, ref: SessionRef, held: Sequence[_Held]) -> Iterator[_Settled]:
-        """Settle in one round trip, or each by itself where that is not to be had."""
-        sent = time.monotonic()
-        answers: Sequence[Answer] = ()
-        if len(held) > 1 and all(one.lease.ours for one in held):
-            each = [Settling(one.work, one.outcome, one.nonces) for one in held]
-            with suppress(Exception):  # each by itself says what is wrong with it
-                answers = self._engine.settle_all(each, worker=self._worker)
-        if answers:
-            for one, answer in zip(held, answers, strict=True):
-                _tell_of_its_end(one.work, one.outcome, answer.word)
-                yield _Settled(answer, sent)
-            return
-        for one in held:
-            settled = self._whatever_breaks(ref, one.lease, partial(self._settle_held, one))
-            if isinstance(settled, _Settled):
-                yield settled
-
-    def _settle_held(self, one: _Held) -> _Settled | None:
-        return self._settle(one.work, one.outcome, one.lease, one.nonces)
-
-    def _kept(self, ref: SessionRef, settled: _Settled) -> list[Lease]:
+    def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
         """What a settle granted, kept from now on: one may wait for the one before it."""
         grants = settled.answer.grants
         return [self._heart.keep(ref, grant, sent=settled.sent) for grant in grants]
 
     def _in_turn(
         self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None = None
-    ) -> _Settled | _Held | None:
+    ) -> Settled | Held | None:
         """Carry out one granted step, unless it had to wait too long and was handed back."""
         address, number = lease.grant.address, lease.grant.attempt
         try:
@@ -261,42 +216,24 @@ class Attempts:
                 tracing.step(ref.id, address, attempt=number),
             ):
                 if lease.ended.is_set():  # it was told to end while it waited for the one before it
-                    return self._hand_back(ref, lease.grant, lease, None) if lease.ours else None
+                    return self._settler.hand_back(lease) if lease.ours else None
                 carry_out = partial(self._carry_out, ref, lease, take, abreast)
-                return self._whatever_breaks(ref, lease, carry_out)
+                return self._settler.whatever_breaks(lease, carry_out)
         finally:
             if abreast is None:
                 self._heart.let_go(lease)
 
-    def _whatever_breaks(
-        self, ref: SessionRef, lease: Lease, carry_out: Callable[[], _Settled | _Held | None]
-    ) -> _Settled | _Held | None:
-        """Carry the step out; what breaks that should not is told as its failure.
-
-        Nobody would record anything else of it: it would be lost, again and again.
-        """
-        try:
-            return carry_out()
-        except (StoreAway, SessionUnknown, ProgramNewer, ProgramStale):
-            raise
-        except Exception as error:
-            if not lease.ours:
-                raise
-            log.exception("attempt broke")
-            why = redacted(cut(f"our fault: {type(error).__name__}: {error}", WHY_LIMIT))
-            return self._refuse(ref, lease.grant, why, lease)
-
     def _carry_out(
         self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None
-    ) -> _Settled | _Held | None:
+    ) -> Settled | Held | None:
         """The body and its settle; None where the step is no longer ours."""
         try:
             work = abreast.works.get(lease.grant.address) if abreast is not None else None
-            work = work or _patiently(lambda: self._engine.work(ref, lease.grant), lease)
+            work = work or patiently(lambda: self._engine.work(ref, lease.grant), lease)
         except ReferenceUnresolved as error:
-            return self._settle_unread(ref, lease.grant, str(error), lease)
+            return self._settler.unread(lease, str(error))
         except SpecForeign as error:
-            return self._refuse(ref, lease.grant, str(error), lease)
+            return self._settler.refuse(lease, str(error))
         if work is None:
             return None
         moved = self._waits_for_another_lock(work, lease)
@@ -309,56 +246,39 @@ class Attempts:
             return None
         lease.came_to = outcome.usage
         if _was_ended(outcome, lease):
-            return self._hand_back(ref, lease.grant, lease, outcome.usage, look)
+            return self._settler.hand_back(lease, outcome.usage, look)
         nonces = [next(self._nonces) for _ in range(take)]
         if abreast is not None:
-            return _Held(lease, work, outcome, nonces)
-        return self._settle(work, outcome, lease, nonces, look)
+            return Held(lease, work, outcome, nonces)
+        return self._settler.settle(Held(lease, work, outcome, nonces), look)
 
     def _look(self, work: Work, lease: Lease) -> Look | None:
         """How the folder is that a doer is about to work in."""
         if not is_looked_at(work) or outside(work, self._engine.settings) is not None:
             return None
-        left = _patiently(lambda: self._engine.left(work.ref), lease)
+        left = patiently(lambda: self._engine.left(work.ref), lease)
         return None if left is None else look_at(work, left, Path(self._engine.settings.spill))
 
-    def _waits_for_another_lock(self, work: Work, lease: Lease) -> _Settled | None:
+    def _waits_for_another_lock(self, work: Work, lease: Lease) -> Settled | None:
         """Two names of one folder are one lock: the attempt, handed back to wait for that one."""
         folder = work.locks_another
         if folder is None:
             return None
         sent = time.monotonic()
-        answer = _patiently(lambda: self._engine.move_lock(work, folder), lease)
+        answer = patiently(lambda: self._engine.move_lock(work, folder), lease)
         if answer is None or answer.word == "kept":
             return None
         log.info("step waits for its folder's own lock", extra={"folder": str(folder)})
-        return _Settled(answer.model_copy(update={"hints": ()}), sent)
+        return Settled(answer.model_copy(update={"hints": ()}), sent)
 
     def _outcome(self, work: Work, lease: Lease, warm: Calls) -> Outcome | None:
         """What came of the body; None where the step waits for something and is parked."""
         if _passed_over(work):
             return Outcome(word="skipped")
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
-            return _patiently(lambda: park(self._engine, work, self._secrets()), lease)
+            return patiently(lambda: park(self._engine, work, self._secrets()), lease)
         nowhere = outside(work, self._engine.settings)
         return nowhere or run_body(self._task(work, lease, warm), lease.ended)
-
-    def _hand_back(
-        self,
-        ref: SessionRef,
-        grant: Grant,
-        lease: Lease,
-        usage: Usage | None,
-        look: Look | None = None,
-    ) -> _Settled | None:
-        why = str(lease.why)
-        digest = look.digest() if look is not None and lease.ours else None
-        log.info("step handed back", extra={"why": why})
-        sent = time.monotonic()
-        answer = _patiently(
-            lambda: self._engine.release(ref, grant, why=why, usage=usage, digest=digest), lease
-        )
-        return None if answer is None else _Settled(answer.model_copy(update={"hints": ()}), sent)
 
     def _task(self, work: Work, lease: Lease, warm: Calls | None = None) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
@@ -389,50 +309,8 @@ class Attempts:
             on_spent=lease.spent,
         )
 
-    def _settle(
-        self,
-        work: Work,
-        outcome: Outcome,
-        lease: Lease,
-        take: Sequence[str],
-        look: Look | None = None,
-    ) -> _Settled | None:
-        """Settle once the store can be had, or give up what is ours no more."""
-        if look is not None:
-            outcome = look.seen(outcome, self._secrets())
-        patch, changed = (look.patch, look.changed) if look is not None else (None, False)
-        sent = time.monotonic()
-
-        def settle() -> Answer:
-            return self._engine.settle(
-                work, outcome, take=take, worker=self._worker, patch=patch, changed=changed
-            )
-
-        answer = _patiently(settle, lease)
-        if answer is None:
-            log.warning("outcome given up", extra={"word": outcome.word})
-        else:
-            _tell_of_its_end(work, outcome, answer.word)
-        return None if answer is None else _Settled(answer, sent)
-
     def _secrets(self) -> frozenset[str]:
         return secrets_of(self._agents(), self._inherited)
-
-    def _refuse(self, ref: SessionRef, grant: Grant, why: str, lease: Lease) -> _Settled | None:
-        """Fail a step that nobody signed, and one whose outcome cannot be told."""
-        log.error("step refused", extra={"why": why})
-        sent = time.monotonic()
-        usage = lease.came_to or lease.used
-        answer = _patiently(lambda: self._engine.refuse(ref, grant, why=why, usage=usage), lease)
-        return None if answer is None else _Settled(answer, sent)
-
-    def _settle_unread(
-        self, ref: SessionRef, grant: Grant, why: str, lease: Lease
-    ) -> _Settled | None:
-        work = self._engine.bare_work(ref, grant)
-        reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
-        outcome = Outcome(word="failed", text=why, reason=reason, retryable=False)
-        return self._settle(work, outcome, lease, ())
 
 
 def _nonces() -> Iterator[str]:
@@ -441,27 +319,9 @@ def _nonces() -> Iterator[str]:
     return (f"{mine}-{number}" for number in count(1))
 
 
-def _patiently(call: Callable[[], T], lease: Lease) -> T | None:
-    """Call until the store answers; None once the attempt is somebody else's."""
-    while lease.ours:
-        try:
-            return call()
-        except StoreAway:
-            # The heart notices when the lease is over; an ended body may still be settled.
-            time.sleep(AGAIN_S)
-    return None
-
-
 def _tell_of_its_begin(work: Work) -> None:
     if not work.step.quick:
         log.info("step begun", extra={"action": work.step.action.value})
-
-
-def _tell_of_its_end(work: Work, outcome: Outcome, answer: str) -> None:
-    """Of a quick step that did well its session's events tell; a line takes as long as it does."""
-    if not work.step.quick or outcome.word == "failed":
-        told = {"word": outcome.word, "verdict": outcome.verdict, "answer": answer}
-        log.info("step settled", extra=told)
 
 
 def _was_ended(outcome: Outcome, lease: Lease) -> bool:
