@@ -193,7 +193,7 @@ FAULTS = [
     Fault(
         "a retry has no deadline",
         "_ready",
-        "    redis.call('ZADD', G.ready, look_at(step), member(address))\n",
+        "    redis.call('ZADD', G.ready, step.due, member(address))\n",
         "",
     ),
     Fault(
@@ -222,8 +222,8 @@ FAULTS = [
     Fault(
         "another program is taken over and forgotten",
         "_adopt",
-        "  redis.call('HSET', K.session, 'program', other.program)\n",
-        "",
+        "'program', other.program, 'schema', other.schema)\n",
+        "'schema', other.schema)\n",
         "test_a_step_before_the_one_that_stopped_is_the_next_to_run",
     ),
     Fault(
@@ -1154,7 +1154,7 @@ FAULTS = [
     Fault(
         "who came into the line twice is granted though it is hinted",
         "_ready",
-        "    and not redis.call('ZSCORE', K.hinted, queue .. '<' .. address)\n",
+        "    and not redis.call('ZSCORE', K.hinted, name .. '<' .. address)\n",
         "",
         found_by="test_a_settler_is_not_granted_what_stands_in_line_and_is_hinted",
     ),
