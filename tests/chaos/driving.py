@@ -13,13 +13,13 @@ from typing import Any
 
 from app.engine import About
 from app.errors import ControlRefused as Refused
-from app.errors import StoreAway
+from app.errors import ParentRests, StoreAway
 from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action
 from app.records import StepRecord
 from leadhand.client import Client
-from leadhand.documents import Budget
+from leadhand.documents import Budget, LoopDocument
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
 from tests.chaos.load import Wanted
 from tests.chaos.stack import Stack
@@ -86,6 +86,8 @@ class Driver:
         time.sleep(max(0.0, self._began + share * self._over_s - time.monotonic()))
         try:
             one.session = self._submit(one)
+            if one.wanted.spawns is not None:
+                self._spawn(one.wanted.spawns, SessionRef(one.session, one.session))
             if one.wanted.steer is not None:
                 time.sleep(one.wanted.steer_after_s)
                 self._steer(one, one.session)
@@ -133,6 +135,22 @@ class Driver:
                 if "no worker is there" not in str(refused) or time.monotonic() > give_up:
                     raise
                 time.sleep(0.5)
+
+    def _spawn(self, document: dict[str, Any], ref: SessionRef) -> None:
+        """Start a session below whatever step of it works; it may end before that."""
+        engine, child = self._stack.engine, LoopDocument.model_validate(document)
+        give_up = time.monotonic() + 20
+        while time.monotonic() < give_up:
+            running = [one for one in self._steps(ref).items() if one[1].state == "running"]
+            for address, step in running:
+                with suppress(StoreAway, ParentRests):
+                    engine.submit(
+                        child, idempotency_key=f"{ref.id}:{address}:{step.fence}", root=ref.root,
+                        parent={"session": ref.id, "address": address, "fence": step.fence,
+                                "base": engine.store.keys.base(ref)},
+                    )  # fmt: skip
+                    return
+            time.sleep(0.2)
 
     # Steering
 

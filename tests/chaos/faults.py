@@ -15,6 +15,7 @@ import psutil
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.chaos.load import BRIEF_S
 from tests.chaos.stack import Member, Stack
 from tests.wire import Wire
 
@@ -25,7 +26,9 @@ KINDS = {
     "kill all workers": 1,
     "kill an API": 2,
     "kill all APIs": 1,
+    "turn everything off": 1,
     "kill Redis": 3,
+    "fill Redis": 2,
     "freeze a pool process": 3,
     "freeze a worker": 2,
     "freeze an API": 1,
@@ -41,6 +44,10 @@ KINDS = {
     "shuffle messages": 2,
     "send old messages": 2,
 }
+#: What short runs do without: it takes as long as they do.
+LONG = "turn everything off"
+#: By then nobody has looked at a step since its lease, its time and the grace behind it were over.
+_OFF_S = BRIEF_S + 10 + 3
 _NO_POOL = "Could not start worker processes"
 
 
@@ -57,15 +64,21 @@ class Fault(NamedTuple):
 
 def schedule(rng: Random, *, seconds: float, every_s: float, lease_s: float) -> list[Fault]:
     """Faults for so long, one about each `every_s`; all kinds come before chance decides."""
-    kinds, weights = list(KINDS), list(KINDS.values())
+    is_short = seconds / every_s < len(KINDS)
+    kinds = [kind for kind in KINDS if not (is_short and kind == LONG)]
+    weights = [KINDS[kind] for kind in kinds]
     first = rng.sample(kinds, len(kinds))
-    drawn = iter(first) if seconds / every_s >= len(kinds) else iter(())
+    drawn = iter(()) if is_short else iter(first)
     faults, at = [], 2.0
     while at < seconds:
         kind = next(drawn, None) or rng.choices(kinds, weights)[0]
         lasts = rng.uniform(0.2, 4.0)
         if kind.startswith(("freeze a ", "cut off")):
             lasts = lease_s + rng.uniform(1.0, 4.0)
+        if kind == LONG:
+            lasts += lease_s + _OFF_S
+        if kind == "fill Redis":
+            lasts += 2.0
         faults.append(Fault(round(at, 1), kind, rng.randrange(1000), round(lasts, 1)))
         at += every_s * rng.uniform(0.5, 1.5)
     return faults
@@ -89,6 +102,7 @@ class Breaker:
         self._order = itertools.count()
         self._todo: list[tuple[float, int, Callable[[], None]]] = []
         self._old: list[tuple[str, str]] = []
+        self._off_until_s = 0.0
         self.done: list[Done] = []
         self.deserted: list[str] = []
         for fault in faults:
@@ -126,6 +140,10 @@ class Breaker:
                 return self._hurt_redis(verb, fault)
             case "kill" | "drain" if rest != "a pool process":
                 return self._kill(fault, signal.SIGKILL if verb == "kill" else signal.SIGTERM)
+            case "turn":
+                return self._turn_off(fault)
+            case "fill":
+                return self._fill(fault)
             case "kill" | "freeze":
                 return self._hurt_process(verb, fault)
             case "reset" | "hold" | "black-hole" | "cut":
@@ -148,6 +166,32 @@ class Breaker:
         self._after(fault.lasts_s, server.start)
         return f"down for {fault.lasts_s} s"
 
+    def _fill(self, fault: Fault) -> str:
+        """Nothing may be written that takes room, as where the memory that it may have is used."""
+        with self._stack.server.client() as store:
+            store.config_set("maxmemory", 1)
+        self._after(fault.lasts_s, self._make_room)
+        return f"for {fault.lasts_s} s"
+
+    def _make_room(self) -> None:
+        """One that was started anew meanwhile has room; one that is held up hears of it later."""
+        try:
+            with self._stack.server.client() as store:
+                store.config_set("maxmemory", 0)
+        except RedisError:
+            self._after(0.5, self._make_room)
+
+    def _turn_off(self, fault: Fault) -> str:
+        """Nobody is there, also who was to come back sooner; only Redis stays."""
+        self._off_until_s = self.now_s + fault.lasts_s
+        up = [member for member in self._stack.members if member.up]
+        for member in up:
+            member.signal(signal.SIGKILL)
+            if not member.wanted_down:
+                member.wanted_down = True
+                self._after(fault.lasts_s, lambda member=member: self._start(member))  # type: ignore[misc]
+        return f"{_names(up)}, back in {fault.lasts_s} s" if up else "nothing, none was up"
+
     def _kill(self, fault: Fault, number: int) -> str:
         members = self._stack.apis if "API" in fault.kind else self._stack.workers
         up = [member for member in members if member.up and not member.wanted_down]
@@ -159,7 +203,9 @@ class Breaker:
         return f"{_names(hit)}, back in {fault.lasts_s} s" if hit else "nothing, none was up"
 
     def _start(self, member: Member) -> None:
-        if member.up:  # it drains still
+        if self.now_s < self._off_until_s:
+            self._later(self._off_until_s, lambda: self._start(member))
+        elif member.up:  # it drains still
             self._after(0.5, lambda: self._start(member))
         else:
             member.start()

@@ -15,6 +15,10 @@ from tests.chaos.flow_load import Command, Flows
 
 Steer = Literal["stop", "stop twice", "back", "raise", "abort", "exit", "race"]
 
+#: How long a brief step may take: whoever looks at it later than that finds its time over.
+BRIEF_S = 12
+#: The key of which only so many attempts may begin in a minute.
+PACED, PER_MINUTE = "key:paced", 120
 #: The bodies change nothing, so the loops are told not to mind.
 _STUBBORN = {"no_progress": 0} if "no_progress" in LoopDocument.model_fields else {}
 
@@ -36,6 +40,8 @@ class Wanted:
     steer_after_s: float = 0.0
     #: Whether its folder is a git repository.
     git: bool = False
+    #: What its doer starts while it works, as a session below it.
+    spawns: dict[str, Any] | None = None
 
 
 class Load:
@@ -53,7 +59,8 @@ class Load:
         self._kinds: list[Callable[[], tuple[End, dict[str, Any] | Program]]] = [
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
             self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
-            self._flow, self._flow, self._flow, self._flow,
+            self._flow, self._flow, self._flow, self._flow, self._brief, self._paced,
+            self._spawning,
         ]  # fmt: skip
         self._flows = Flows(rng, command, longest_s=longest_s)
         #: The kinds of flows that are still to come.
@@ -72,13 +79,14 @@ class Load:
         own = f"session {number}" if rng.random() < 0.8 else f"shared {rng.randrange(2)}"
         self._cwd = self._folder / self._place / own
         self._kind = ""
+        self._spawns: dict[str, Any] | None = None
         end, made = make()
         is_flow = isinstance(made, dict) and made["kind"] == "flow"
         fields = {"document": made} if isinstance(made, dict) else {"program": made}
         return Wanted(
             number, self._kind or make.__name__.strip("_"), self._cwd, self._place, end,
             steer=self._steer(is_flow=is_flow), steer_after_s=rng.uniform(0, 8),
-            git=is_flow or rng.random() < 0.5, **fields,
+            git=is_flow or rng.random() < 0.5, spawns=self._spawns, **fields,
         )  # fmt: skip
 
     def _steer(self, *, is_flow: bool) -> Steer | None:
@@ -228,6 +236,33 @@ class Load:
         )  # fmt: skip
         quick = [_tool(f"q{number}", quick=True) for number in range(4)]
         return End(iterations=0), _program(slow, *quick, self._do("after"))
+
+    def _brief(self) -> tuple[End, Program]:
+        """Steps that have little time and one try: none of them takes it, so none may time out."""
+        inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._command("work", 0.5)}}
+        brief = [
+            Step(id=f"b{number}", action=Action.AGENT, timeout_s=BRIEF_S, inputs=inputs)
+            for number in range(self._rng.randint(4, 8))
+        ]
+        return End(iterations=0), _program(*brief)
+
+    def _paced(self) -> tuple[End, Program]:
+        inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._command("work", 0)}}
+        each = Step(
+            id="each", action=Action.AGENT, timeout_s=120, inputs=inputs, limits=(PACED,),
+            for_each=tuple(range(self._rng.choice((1, 6, 20)))),
+        )  # fmt: skip
+        return End(iterations=0), _program(each, self._do("after"))
+
+    def _spawning(self) -> tuple[End, Program]:
+        """What its doer starts goes on beside it, and ends with it at last."""
+        self._spawns = {
+            "kind": "loop", "task": "work", "doer": {"command": self._work()},
+            "checkers": self._checkers({1: 1}), **_STUBBORN,
+        }  # fmt: skip
+        return End(iterations=0), _program(
+            self._do("before"), self._do("spawns"), self._do("after")
+        )
 
     def _spent(self) -> tuple[End, dict[str, Any]]:
         """A loop that is never accepted, or two, and the limit that ends it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from redis import Redis
@@ -41,6 +42,8 @@ _KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", 
          "store", "program:", "users:", "token-uses", "owned:")  # fmt: skip
 #: Messages are hints: what of them is left over is no fault.
 _OF_THE_BROKER = ("message_stray", "queue_unconsumed")
+#: How late a slot of a pace may be taken, and is still that slot.
+LATE_MS = 3000
 _EMPTY = ("leases", "ready", "holds", "tickets", "called", "waits", "hooks")
 
 
@@ -210,6 +213,22 @@ def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
     )  # fmt: skip
     if said != body.good:
         yield f"{address}: recorded as {outcome.word} {outcome.verdict}, its body says {body.good}"
+
+
+def of_pace(records: Collection[Record], key: str, per_minute: float) -> Iterator[Broken]:
+    """That no more began with a limited key than its pace allows, at any time."""
+    begun = sorted(
+        event.at_ms
+        for record in records
+        for event in record.events
+        if event.type == "step.claimed" and key in record.program.step(str(event.address)).limits
+    )
+    gap = 60_000 / per_minute
+    for first, last in combinations(range(len(begun)), 2):
+        took = begun[last] - begun[first]
+        if last - first > (took + LATE_MS) / gap + 1:
+            yield Broken("a pace is kept", key, f"{last - first + 1} began within {took} ms")
+            return
 
 
 def of_client(driven: Driven, record: Record, bodies: Sequence[Body]) -> Iterator[Broken]:

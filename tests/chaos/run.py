@@ -17,8 +17,16 @@ from leadhand.documents import LoopDocument
 from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule
 from tests.chaos.flow_load import AGENT
-from tests.chaos.load import Load, Wanted
-from tests.chaos.promises import Broken, of_answers, of_audit, of_client, of_session, of_store
+from tests.chaos.load import PACED, PER_MINUTE, Load, Wanted
+from tests.chaos.promises import (
+    Broken,
+    of_answers,
+    of_audit,
+    of_client,
+    of_pace,
+    of_session,
+    of_store,
+)
 from tests.chaos.records import Record, account_of, with_children
 from tests.chaos.stack import Stack
 from tests.processes import words
@@ -78,6 +86,7 @@ def run(plan: Plan, folder: Path, say: Say) -> Found:
     with stack.running():
         say(f"the fleet is up in {folder}")
         stack.engine.limit("key:scarce", concurrency=2)
+        stack.engine.limit(PACED, per_minute=PER_MINUTE)
         driver = Driver(stack, plan.load(stack), over_s=plan.minutes * 60 * 0.7)
         breaker = Breaker(stack, plan.faults, say)
         driver.start()
@@ -119,6 +128,7 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     for record in records.values():
         below = [body for child in _below(record, records) for body in account.get(child, [])]
         yield from of_session(record, account.get(record.ref.id, []), below)
+    yield from of_pace(records.values(), PACED, PER_MINUTE)
     for one in driver.driven:
         yield from of_answers(one, records)
         if one.session in records:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.faults import KINDS
+from tests.chaos.faults import KINDS, LONG
 from tests.chaos.run import Plan, run, told_of
 
 pytestmark = pytest.mark.chaos
@@ -26,3 +26,5 @@ def test_the_same_seed_breaks_the_same_things():
     assert plan.faults == Plan(seed=7, minutes=5).faults
     assert plan.faults != Plan(seed=8, minutes=5).faults
     assert {fault.kind for fault in plan.faults} == set(KINDS)
+    short = [Plan(seed=seed, minutes=0.25, every_s=1.8) for seed in range(50)]
+    assert {fault.kind for plan in short for fault in plan.faults} == set(KINDS) - {LONG}

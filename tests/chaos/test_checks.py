@@ -11,9 +11,10 @@ from app.keys import SessionRef
 from app.outcomes import Outcome, Thread, Usage
 from app.program import Action
 from app.views import Event
-from tests.chaos.promises import of_session
+from tests.chaos.promises import of_pace, of_session
 from tests.chaos.records import Body, Record, record_of
 from tests.flows import ask, flow, llm, loop
+from tests.property.test_locks import items, work_for
 from tests.property.world import World
 from workers.looking import packed
 
@@ -149,6 +150,17 @@ SPENT = "what is spent is counted once"
 )  # fmt: skip
 def test_a_broken_promise_is_named(found: Found, breaks: Breaks, promise: str) -> None:
     assert promise in {broken.promise for broken in of_session(*breaks(*found))}
+
+
+def test_a_pace_that_is_passed_is_named(store_url: str) -> None:
+    world = World(store_url)
+    world.engine.limit("key:k", per_minute=60)
+    ref = items(world, 12)
+    work_for(world, 15)
+    records = [record_of(world.engine, ref)]
+    assert records[0].status == "completed"
+    assert not list(of_pace(records, "key:k", 60))
+    assert [broken.promise for broken in of_pace(records, "key:k", 30)] == ["a pace is kept"]
 
 
 def _claims(event: Event, address: str) -> bool:
