@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
-from app.frontends.flow_children import faults_in_files, steps_of
+from app.frontends.flow_children import faults_in_files, faults_of_subflows, steps_of
 from app.views import FlowInput, FlowView
 from leadhand.flow_documents import (
     CommandStep,
@@ -25,7 +25,14 @@ from leadhand.flow_documents import (
     Messages,
     SubflowStep,
 )
-from leadhand.flow_files import FlowInvalid, is_name, read_command, read_flow, read_markdown
+from leadhand.flow_files import (
+    NO_NAME,
+    FlowInvalid,
+    is_name,
+    read_command,
+    read_flow,
+    read_markdown,
+)
 from leadhand.flow_structure import Brought
 
 T = TypeVar("T")
@@ -75,11 +82,11 @@ class Catalog:
         file = self._file(name)
         try:
             if not is_name(name):
-                raise FlowInvalid(
-                    file.name, "", "a flow is called by letters, digits, . _ -, and not 'validate'"
-                )
+                raise FlowInvalid(file.name, "", NO_NAME)
             definition = self._flows(file)
             whole = self.completed(_document(name, definition), folder=file.parent)
+            for fault in faults_of_subflows(whole):
+                raise fault
         except FlowInvalid as error:
             return CatalogFlow(name, file, error=str(error))
         except InvalidDocument as error:

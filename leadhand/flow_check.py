@@ -8,8 +8,16 @@ from pathlib import Path
 
 from leadhand.flow_documents import FlowDefinition, Messages
 from leadhand.flow_faults import Found, all_faults
-from leadhand.flow_files import FlowInvalid, json_in, read_command, read_flow, read_markdown
-from leadhand.flow_structure import Brought, Placed, arranged, faults_of_files
+from leadhand.flow_files import (
+    NO_NAME,
+    FlowInvalid,
+    is_name,
+    json_in,
+    read_command,
+    read_flow,
+    read_markdown,
+)
+from leadhand.flow_structure import Brought, Placed, arranged, faults_of_files, faults_of_inputs
 
 _ANOTHER = "a flow of another folder that runs with it has another one of that name; rename one"
 
@@ -29,7 +37,14 @@ def faults_in_file(file: Path, others: Sequence[Path] = ()) -> Found:
         for flow in (found.flow, *beside.flows.values())
         for fault in faults_of_files(flow, Brought(beside.commands, beside.markdown))
     )
-    return Found(list(dict.fromkeys([*found.faults, *faults, *said])), found.flow)
+    given = (
+        (f"{where}{fault.path}", fault.message)
+        for where, flow in (("", found.flow), *((f"{n}: ", f) for n, f in beside.flows.items()))
+        for fault in faults_of_inputs(flow, beside.flows)
+    )
+    named = [] if is_name(file.stem) else [("", f"{NO_NAME}; rename the file")]
+    told = dict.fromkeys([*found.faults, *faults, *said, *given, *named])
+    return Found(list(told), found.flow)
 
 
 class _Beside:

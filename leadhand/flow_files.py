@@ -60,6 +60,10 @@ _MARK = "\N{BYTE ORDER MARK}"
 _STRING: TypeAdapter[str] = TypeAdapter(str)
 
 
+#: What to say of one that cannot.
+NO_NAME = f"a flow is called by letters, digits, . _ -, and not {RESERVED!r}"
+
+
 def is_name(stem: str) -> bool:
     """Whether a file of this stem can be a flow."""
     return _STEM.match(stem) is not None and stem != RESERVED

@@ -77,6 +77,35 @@ def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
     yield from (fault for fault in found if fault not in known)
 
 
+def faults_of_inputs(flow: FlowDefinition, flows: Mapping[str, FlowDefinition]) -> Iterator[Fault]:
+    """What its steps give to the flows that they run and those have not, and what is not given."""
+    for one in _all(arranged(flow.steps)):
+        if one.step.type != "subflow":
+            continue
+        for name in one.step.flow_names:
+            if name in flows:
+                yield from _faults_given(one.path, one.step.inputs, name, flows[name].inputs)
+
+
+def _faults_given(
+    path: str, given: Mapping[str, str], name: str, inputs: Mapping[str, str | None]
+) -> Iterator[Fault]:
+    known = ", ".join(sorted(inputs)) or "none"
+    for key, text in given.items():
+        if key not in inputs:
+            yield Fault(f"{path}.inputs.{key}", f"{name!r} has the inputs: {known}", text)
+    for key, default in inputs.items():
+        if default is None and key not in given:
+            yield Fault(f"{path}.inputs.{key}", f"{name!r} must be given it; add it")
+
+
+def _all(placed: tuple[Placed, ...]) -> Iterator[Placed]:
+    for one in placed:
+        yield one
+        yield from _all(one.body)
+        yield from _all(one.otherwise)
+
+
 @dataclass
 class _Open:
     """A flat loop that waits for its end."""

@@ -23,7 +23,13 @@ from leadhand.flow_documents import (
     SubflowStep,
     ToolStep,
 )
-from leadhand.flow_structure import Brought, Placed, arranged, faults_of_files
+from leadhand.flow_structure import (
+    Brought,
+    Placed,
+    arranged,
+    faults_of_files,
+    faults_of_inputs,
+)
 
 
 class Asked(NamedTuple):
@@ -125,28 +131,12 @@ def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
     """Where a step runs a flow that is not there, or does not give it its inputs."""
     for path, flow in parts_of(document):
         for one in steps_of(flow):
-            if isinstance(one.step, SubflowStep):
-                yield from _faults_of_subflow(f"{path}{one.path}", one.step, document.flows)
-
-
-def _faults_of_subflow(
-    path: str, step: SubflowStep, flows: Mapping[str, FlowDefinition]
-) -> Iterator[InvalidDocument]:
-    for name in step.flow_names:
-        flow = flows.get(name)
-        if flow is None:
-            hint = "there is no such flow; `leadhand flows` lists those that are"
-            yield InvalidDocument(f"{path}.flowNames", name, hint)
-            continue
-        known = ", ".join(sorted(flow.inputs)) or "none"
-        for key, text in step.inputs.items():
-            if key not in flow.inputs:
-                hint = f"{name!r} has the inputs: {known}"
-                yield InvalidDocument(f"{path}.inputs.{key}", text, hint)
-        for key, default in flow.inputs.items():
-            if default is None and key not in step.inputs:
-                hint = f"{name!r} must be given it; add it"
-                yield InvalidDocument(f"{path}.inputs.{key}", None, hint)
+            for name in one.step.flow_names if isinstance(one.step, SubflowStep) else ():
+                if name not in document.flows:
+                    hint = "there is no such flow; `leadhand flows` lists those that are"
+                    yield InvalidDocument(f"{path}{one.path}.flowNames", name, hint)
+        for fault in faults_of_inputs(flow, document.flows):
+            yield InvalidDocument(f"{path}{fault.path}", fault.text, fault.message)
 
 
 def child_document(

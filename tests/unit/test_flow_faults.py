@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from app.catalog import Catalog
 from leadhand.flow_check import faults_in_file
 from leadhand.flow_documents import FlowDefinition, FlowDocument
 from leadhand.flow_faults import all_faults
@@ -184,6 +185,33 @@ def test_a_file_is_checked_with_those_beside_it(tmp_path: Path) -> None:
     (flows / "x.json").write_text("{")
     with pytest.raises(FlowInvalid, match="no JSON"):
         faults_in_file(flows / "x.json")
+
+
+def test_subflows_are_given_what_they_need_and_no_more(tmp_path: Path) -> None:
+    def runs(name: str, **inputs: str) -> dict[str, Any]:
+        return {"type": "subflow", "flowNames": [name], "inputs": inputs}
+
+    given: dict[str, Any] = {"a": None, "b": "x"}
+    for name, said in {
+        "inner": {"steps": [llm()], "inputs": given},
+        "outer": {"steps": [runs("inner")]},
+        "x": {"steps": [runs("outer"), loop(runs("inner", a="1", c="2"), ask())]},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(said))
+    told = ["outer: steps[0].inputs.a: 'inner' must be given it; add it",
+            "steps[1].steps[0].inputs.c: 'inner' has the inputs: a, b"]  # fmt: skip
+    found = faults_in_file(tmp_path / "x.json").faults
+    assert sorted(f"{path}: {message}" for path, message in found) == told
+    flow = Catalog((tmp_path,)).flow("outer")
+    assert (flow.disabled, "must be given it" in str(flow.error)) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["my flow", "validate", "-x"])
+def test_a_file_that_no_flow_can_be_called_after_is_told(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.json"
+    file.write_text(json.dumps({"steps": [llm()]}))
+    ((path, message),) = faults_in_file(file).faults
+    assert (path, message.startswith("a flow is called by letters")) == ("", True)
 
 
 @pytest.mark.parametrize(
