@@ -143,7 +143,12 @@ def _loop(loop: Loop) -> Route:
         "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
         "label": loop.label or loop.id,
         **({"no_progress": loop.no_progress} if loop.no_progress else {}),
+        **({} if any(_judges(node) for node in loop.body) else {"breaks": True}),
     }
+
+
+def _judges(node: Node) -> bool:
+    return isinstance(node, Step) and node.action is Action.JUDGE
 
 
 def _step(step: Step) -> Route:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+#: Characters of one reason: what an agent said may stand in it, and what to do about that.
+_REASON = 400
+
 
 def plain(value: object, *, most: int = 160) -> str:
     r"""One line, bounded, without control characters.
@@ -23,10 +26,10 @@ def reason_text(reason: object) -> str:
     """
     links = []
     while isinstance(reason, Mapping):
-        links.append(plain(reason.get("text") or reason.get("code") or ""))
+        links.append(plain(reason.get("text") or reason.get("code") or "", most=_REASON))
         reason = reason.get("beneath")
     if isinstance(reason, str):
-        links.append(plain(reason))
+        links.append(plain(reason, most=_REASON))
     return ": ".join(dict.fromkeys(link for link in links if link))
 
 

@@ -96,7 +96,7 @@ def _word(task: BodyTask, is_so: bool, *, text: str) -> Outcome:
 
 
 def _invalid(who: str, found: Undecided, said: str, result: ProcessResult) -> Outcome:
-    text = f"{who} decided nothing ({found.code}): {found.text}; it said {_shown(said)}"
+    text = f"{who} decided nothing ({found.code}): it said {_shown(said)}; {found.text}"
     return failed(ReasonCode.INVALID_ANSWER, text, result=result, retryable=True)
 
 

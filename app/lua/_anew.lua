@@ -101,8 +101,7 @@ local function close_if_over(inside)
   local id = turn_of(inside)
   local turn = load('turns', id)
   if turn.state ~= 'open' or iteration_of(inside) <= turn.max then return end
-  close_turn(id, 'max_iterations', {code = 'max_iterations', at = id,
-    text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')})
+  close_turn(id, 'max_iterations')
 end
 
 -- What was said after the point is undone: each conversation goes on where it stood there.

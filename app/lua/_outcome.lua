@@ -61,7 +61,8 @@ local function release_after(address, step, r, word, verdict, reason)
   end
   if word == 'failed' and r.action ~= 'check' then
     local ended = r.action == 'child' and reason and reason.text   -- who was aborted has not failed
-    warn(r.label .. (ended and ' was passed over: ' .. ended or ' failed and was passed over'))
+    local how = ended and ' was passed over' or ' failed and was passed over'
+    warn_of(address, r, how, ended or address == A.address and A.failure or reason and reason.text)
   end
   if r.ends == 'iteration' and verdict == 'accept' then   -- nothing runs beside it
     return iteration_done(turn_of(block), iteration_of(block), {code = 'condition', at = address,

@@ -126,14 +126,21 @@ local function stands_still(id, turn)
   return most and turn.same and turn.same > most
 end
 
+-- Why a loop that may not turn again has ended: what accepts in it is a judge, or a break.
+local function out_of_turns(id, turn)
+  local r = route(path_of(id))
+  local within = 'within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
+  local text = r.breaks and r.label .. ': no break came ' .. within or 'not accepted ' .. within
+  return {code = 'max_iterations', text = text, at = id}
+end
+
 local function iteration_done(id, iteration, reason)
   local turn = load('turns', id)
   local still = stands_still(id, turn)
   if iteration < turn.max and spent_up(1) then return end_spent() end
   record_iteration(id, iteration, 'retry', reason)
   if iteration >= turn.max then
-    local text = 'not accepted within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
-    return close_turn(id, 'max_iterations', {code = 'max_iterations', text = text, at = id})
+    return close_turn(id, 'max_iterations')
   end
   if still then
     local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. A.refused_by
@@ -257,6 +264,12 @@ local function warn(text)
   redis.call('LTRIM', K.warnings, 0, 99)
 end
 
+-- Something was passed over: what people call it, where in a loop it stands, and why.
+local function warn_of(address, r, how, why)
+  local where = block_of(address) ~= '' and ' (' .. address .. ')' or ''
+  warn(r.label .. where .. how .. (why and why ~= '' and ': ' .. why or ''))
+end
+
 -- A node failed for good, and its block cannot go on without it.
 local function fail_block(block, reason)
   local id = turn_of(block)
@@ -288,7 +301,7 @@ local function loop_ended(id, turn)
     return open_loop(block, name, r, run, turn.left - 1, turn.max)
   end
   if r.on_fail == 'continue' then
-    warn(r.label .. ' ended with ' .. turn.verdict .. ' and was passed over')
+    warn_of(id, r, ' ended with ' .. turn.verdict .. ' and was passed over', turn.reason and turn.reason.text)
     return arrive(block, name)
   end
   fail_block(block, turn.reason)
@@ -299,6 +312,7 @@ local end_session
 
 function close_turn(id, verdict, reason)
   local turn = load('turns', id)
+  if verdict == 'max_iterations' then reason = reason or out_of_turns(id, turn) end
   turn.state, turn.verdict, turn.reason, turn.ended, turn.id = 'closed', verdict, reason, now, nil
   save('turns', id)
   redis.call('ZREM', K.open, id)

@@ -105,4 +105,4 @@ def _why(*, accepted: bool, reason: Reason | None) -> str:
 
 def _warnings(result: ResultView) -> Iterator[str]:
     for warning in result.warnings:
-        yield f"warning: {plain(warning)}"
+        yield f"warning: {plain(warning, most=400)}"

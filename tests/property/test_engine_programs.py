@@ -283,6 +283,21 @@ def test_parallel_branches_are_joined_with_a_loop_between_them(bench: Bench):
     drive.ended_well()
 
 
+def test_what_was_passed_over_in_a_loop_says_where_and_why(bench: Bench):
+    bad = step("bad", label="Try", critical=False)
+    inner = loop("l", bad, step("stop", "break"), turns=2)
+    drive = bench.start(program(inner))
+    for i, why in ((1, "exit code 3"), (2, "")):
+        drive.do(f"l~1[{i}]/bad", "failed", failure=why or None)
+        drive.do(f"l~1[{i}]/stop")
+    assert drive.warnings() == [
+        "Try (l~1[1]/bad) failed and was passed over: exit code 3",
+        "Try (l~1[2]/bad) failed and was passed over",
+    ]
+    assert drive.turn("l~1")["reason"]["text"] == "l: no break came within 2 iterations"
+    drive.ended_well("failed")
+
+
 def test_tenth_iteration_is_not_the_first(bench: Bench):
     body = (step("a", needs=()), step("b", needs=()), step("stop", "break", needs=("a", "b")))
     drive = bench.start(program(loop("l", *body, turns=12)))
@@ -304,7 +319,9 @@ def test_loop_that_may_be_passed_over_leaves_a_warning(bench: Bench):
     iterate(drive, "red~1", "retry")
     assert drive.live == {"after"}
     drive.do("after")
-    assert drive.warnings() == ["red ended with max_iterations and was passed over"]
+    assert drive.warnings() == [
+        "red ended with max_iterations and was passed over: not accepted within 1 iteration"
+    ]
     drive.ended_well()
 
 
@@ -467,7 +484,7 @@ def test_item_that_fails_is_passed_over_when_not_critical(bench: Bench):
     drive.do("w~1#1", "failed")
     drive.do("w~1#2")
     assert drive.live == {"after"}
-    assert drive.warnings() == ["w failed and was passed over"]
+    assert drive.warnings() == ["w (w~1#1) failed and was passed over"]
     drive.do("after")
     drive.ended_well()
 

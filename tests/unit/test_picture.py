@@ -190,3 +190,10 @@ def test_a_flows_steps_go_by_their_labels_and_numbers() -> None:
     assert texts(picture)[2].split() == ["4/6", "content?", "retry"]
     told = sentence(picture, events(run)[-1])
     assert told == "[0:03] polish 1/5 4/6 content?: retry"
+
+
+def test_what_an_agent_said_is_not_cut_from_the_reason() -> None:
+    text = f"agent 'x' decided nothing: it said {'y' * 200}; answer with yes or no"
+    run = [("session.ended", None, {"status": "failed", "reason": {"text": text}})]
+    (ended,) = events(run)
+    assert str(sentence(after(Picture("s"), ended), ended)).endswith("; answer with yes or no")
