@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from app.errors import AnswerUnwanted
@@ -24,6 +24,8 @@ DEADLINE = "deadline"
 _PLACE = re.compile(r"^\d+(/\d+)*$")
 #: How many parked steps are looked at where none is named.
 LOOKED_AT = 1000
+#: How deep below a session questions are looked for.
+DEPTH = 5
 
 
 def give_answer(engine: Engine, session: str, text: str, address: str | None, *, by: str) -> None:
@@ -39,7 +41,7 @@ def give_answer(engine: Engine, session: str, text: str, address: str | None, *,
     else:
         found = _named(engine, ref, address, asking)
     if found is None:
-        raise AnswerUnwanted(session, "none of its steps waits for a person")
+        raise AnswerUnwanted(session, _nobody_asks(engine, ref))
     if found not in asking:
         return _require_given(engine, ref, found, text)
     outcome = Outcome(word="succeeded", text=text, prompt=_question(engine, ref, found))
@@ -57,6 +59,26 @@ def questions(engine: Engine, ref: SessionRef) -> dict[str, int]:
         for address, record in engine.store.steps(ref, parked).items()
         if record.parked is not None and record.parked.get("on") == "human"
     }
+
+
+def _nobody_asks(engine: Engine, ref: SessionRef) -> str:
+    """What to say where no step of the session asks; those of its child sessions may."""
+    hint = "none of its steps waits for a person"
+    asking = sorted(child.id for child in _below(engine, ref) if questions(engine, child))
+    if not asking:
+        return hint
+    return f"{hint}, but of the sessions below it: answer {', '.join(asking)}"
+
+
+def _below(engine: Engine, ref: SessionRef, deeper: int = DEPTH) -> Iterator[SessionRef]:
+    """The sessions for which its steps wait, and theirs."""
+    parked = engine.store.members(ref, "parked", LOOKED_AT)
+    for record in engine.store.steps(ref, parked).values():
+        child = (record.parked or {}).get("child")
+        if isinstance(child, str):
+            yield SessionRef(child, ref.root)
+            if deeper:
+                yield from _below(engine, SessionRef(child, ref.root), deeper - 1)
 
 
 def _question(engine: Engine, ref: SessionRef, address: str) -> str | None:

@@ -157,6 +157,13 @@ class Explainer:
         self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
     ) -> Iterator[str]:
         """What can be done about the session as a whole."""
+        yield from self._own_ways(ref, fields, reason)
+        if fields["status"] in ENDED and self._store.children(ref):
+            yield f"leadhand ls --parent {ref.id}"
+
+    def _own_ways(
+        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
+    ) -> Iterator[str]:
         match fields["status"]:
             case SessionStatus.STOPPED:
                 yield f"leadhand resume {ref.id}{self._spent(fields)}"

@@ -72,12 +72,21 @@ def _noted(
     """What a flow's scripts decided and found, and how its subflows ended."""
     if step.origin is None or not (step.action in _JUDGING or step.origin.kind in _TOLD):
         return
-    if step.action is Action.CHILD or outcome.word != "succeeded":
-        if outcome.word == "failed" and step.action is not Action.CHILD:
+    if step.action is Action.CHILD:
+        yield _entry(about, "note", _ended(outcome))
+        return
+    if outcome.word != "succeeded":
+        if outcome.word == "failed":
             yield _failed(outcome, about)
         return
     entry = _entry(about, "note", outcome.text or str(outcome.verdict or "done"))
     yield entry.model_copy(update={"verdict": outcome.verdict})
+
+
+def _ended(outcome: Outcome) -> str:
+    """Which child session ended and how, down to the root cause."""
+    causes = [link.text for link in outcome.reason.chain() if link.text] if outcome.reason else []
+    return ": ".join(dict.fromkeys([outcome.text or "it has not begun", *causes[-1:]]))
 
 
 def _failed(outcome: Outcome, about: Mapping[str, JsonValue]) -> TranscriptEntry:

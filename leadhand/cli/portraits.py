@@ -14,9 +14,14 @@ from leadhand.views import LedgerEntry, SessionView
 _MOST_LINES = 12
 
 
-def portrait(view: SessionView, ledger: Iterable[LedgerEntry]) -> Iterator[str]:
-    """Lines on what a session is, how far it is, and what each iteration brought."""
+def portrait(
+    view: SessionView, ledger: Iterable[LedgerEntry], children: Iterable[SessionView] = ()
+) -> Iterator[str]:
+    """Lines on what a session is, what it started, and what each iteration brought."""
     yield from _head(view)
+    for child in children:
+        name = plain(child.label or child.name)
+        yield f"started  {child.id}  {child.kind}  {name}  {child.status}"
     labels = {node.node: node.label for node in view.progress.nodes if node.label}
     for entry in ledger:
         yield ""
@@ -52,7 +57,7 @@ def _head(view: SessionView) -> Iterator[str]:
                 f" failed {node.attempts_failed}, stops {node.stops}"
             )
     for warning in view.warnings:
-        yield f"warning  {plain(warning)}"
+        yield f"warning  {plain(warning, most=400)}"
     for note in view.notes:
         yield f"note     {plain(note, most=400)}"
 

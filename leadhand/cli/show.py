@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: No iteration in particular.
 _ALL = 0
+#: How many of the sessions that it started are shown.
+_CHILDREN = 50
 
 
 @click.command("show")
@@ -40,11 +42,14 @@ def show_command(*, session: str, iteration: int | None, as_json: bool) -> int:
     with connected() as client:
         view = client.session(session)
         ledger = list(whole_ledger(client, session))
+        # Whatever a session has started is younger than it is.
+        page = client.sessions(parent=session, created_after=view.created_at, limit=_CHILDREN)
     if as_json:
         entries = [entry.model_dump(mode="json") for entry in ledger]
-        echo_json({"session": view.model_dump(mode="json"), "ledger": entries})
+        echo_json({"session": view.model_dump(mode="json"), "ledger": entries,
+                   "children": [child.id for child in page.items]})  # fmt: skip
         return 0
-    for line in portrait(view, ledger):
+    for line in portrait(view, ledger, page.items):
         click.echo(line)
     return 0
 

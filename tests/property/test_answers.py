@@ -48,6 +48,17 @@ def world(bench: Bench) -> World:
     return World.of(bench)
 
 
+def test_a_question_of_a_session_below_is_named_by_that(world: World) -> None:
+    given = flow({"type": "human", "question": "well?", "label": "ask"})
+    document = given.model_dump(mode="json", exclude_unset=True) | {"kind": "flow"}
+    kid = Step(id="kid", action=Action.CHILD, inputs={"document": document})
+    parent = asking(world, kid)
+    unwanted(world, parent, "yes", "none of its steps waits for a person")
+    (child,) = world.engine.store.children(parent)
+    put(world, SessionRef(child, parent.id), "ask")
+    unwanted(world, parent, "yes", f"of the sessions below it: answer {child}")
+
+
 @pytest.mark.parametrize("address", [None, "ask"])
 def test_a_second_answer_hears_who_was_first_and_when(world: World, address: str | None) -> None:
     ref = asking(world, ask("ask"), AFTER)

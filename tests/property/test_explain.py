@@ -286,6 +286,7 @@ def test_an_end_of_a_child_leads_to_the_childs_own_cause(case: Case):
     view = case.engine.explain(parent.id)
     assert view.status == "failed"
     assert view.causes[-1].text == "no network"
+    assert f"leadhand ls --parent {parent.id}" in view.next
     assert any(kid.id in cause.text for cause in view.causes)
 
 

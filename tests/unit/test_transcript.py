@@ -79,8 +79,13 @@ def test_what_a_flows_scripts_and_subflows_came_to_is_noted_once(action: str, ki
     reason = Reason(code=ReasonCode.FAILED_STEP, text="no such program")
     (note,) = said(decided, Outcome(word="failed", reason=reason))
     assert note["text"] == "failed: no such program"
-    child = step(Action.CHILD, origin=origin)
-    assert said(child, Outcome(word="succeeded", text="x")) == []
+    child = step(Action.CHILD, origin=origin | {"kind": "subflow"})
+    (note,) = said(child, Outcome(word="succeeded", text="session x is done"))
+    assert (note["role"], note["text"]) == ("note", "session x is done")
+    beneath = Reason(code=ReasonCode.FAILED_STEP, text="the root of it")
+    why = Reason(code=ReasonCode.FAILED_STEP, text="session x is failed", beneath=beneath)
+    (note,) = said(child, Outcome(word="failed", text="session x is failed", reason=why))
+    assert note["text"] == "session x is failed: the root of it"
 
 
 def test_a_checker_agent_speaks_and_a_command_does_not():

@@ -35,15 +35,29 @@ def require(arguments: dict[str, JsonValue]) -> Outcome:
 def tally(arguments: dict[str, JsonValue]) -> Outcome:
     """How the subflows ended, which is no failure of the flow that began them.
 
-    >>> tally({"ended": [{"status": "completed"}, {"status": "aborted"}, None]}).text
-    '1 succeeded, 1 failed, 1 stopped'
+    Who has not succeeded is named in a line of its own.
+
+    >>> kq = {"session": "1a2b3c4d", "name": "kq", "status": "aborted", "why": "enough"}
+    >>> print(tally({"ended": [{"status": "completed"}, kq, None]}).text)
+    1 succeeded, 1 failed, 1 stopped
+    kq (session 1a2b3c4d) is aborted: enough
     """
     ended = arguments["ended"]
     assert isinstance(ended, list)
     words = [_word(one) for one in ended]
     counts: dict[str, JsonValue] = {w: words.count(w) for w in ("succeeded", "failed", "stopped")}
     text = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return Outcome(word="succeeded", text=text, value=counts | {"text": text})
+    lines = [text, *(_told(o) for o, w in zip(ended, words, strict=True) if w != "succeeded" and o)]
+    whole = cut("\n".join(lines), TEXT_LIMIT)
+    return Outcome(word="succeeded", text=whole, value=counts | {"text": text})
+
+
+def _told(one: JsonValue) -> str:
+    """A child session that has not succeeded: which flow, and why."""
+    assert isinstance(one, dict)
+    why = f": {one['why']}" if one.get("why") else ""
+    name = one.get("name") or "a flow"
+    return f"{name} (session {one.get('session')}) is {one.get('status')}{why}"
 
 
 def _word(one: JsonValue) -> str:
