@@ -23,7 +23,7 @@ from app.errands import (
     run_errand,
     tell_of_deletion,
 )
-from app.errors import LeadhandError, SpecForeign, StoreAway, StoreFull
+from app.errors import LeadhandError, ProgramStale, SpecForeign, StoreAway, StoreFull
 from app.explaining import Explainer
 from app.fsck import Fsck
 from app.inputs import resolved
@@ -417,20 +417,26 @@ class Engine:
         child: str | None = None,
     ) -> Answer:
         """Give a parked step what it waits for: settled, or superseded (who was first)."""
-        program = self._program_at(ref, address)
-        expand, outcome = expansion(program, address, writable(outcome))
-        shown = _without_keys(outcome)
-        arguments: dict[str, JsonValue] = {
-            "address": address,
-            "fence": fence,
-            "by": by,
-            "child": child,
-            "expand": expand or None,
-            **_said(shown),
-        }
-        text = outcome.model_dump_json(exclude_none=True)
-        said = records_of(program.step(address), address, shown)
-        answer = self.transitions.run("answer", ref, arguments, outcome=text, said=said)
+
+        def run(name: str) -> Answer:
+            program = self.program(name)
+            if not program.has(path_of(address)):
+                raise ProgramStale
+            expand, final = expansion(program, address, writable(outcome))
+            shown = _without_keys(final)
+            arguments: dict[str, JsonValue] = {
+                "address": address,
+                "fence": fence,
+                "by": by,
+                "child": child,
+                "expand": expand or None,
+                **_said(shown),
+            }
+            text = final.model_dump_json(exclude_none=True)
+            said = records_of(program.step(address), address, shown)
+            return self.transitions.run_of(name, "answer", ref, arguments, outcome=text, said=said)
+
+        answer = self.transitions.by_its_program(ref, run)
         self.transitions.dispatch(ref, answer)
         return answer
 

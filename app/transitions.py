@@ -68,23 +68,26 @@ class Transitions:
         said: Sequence[str] = (),
     ) -> Answer:
         """Run a transition on a session; its answer is the caller's to dispatch."""
-        try:
-            return self._run(verb, ref, arguments, outcome=outcome, ledger=ledger, said=said)
-        except ProgramStale:
-            self._registry.forget_facts()
-            return self._run(verb, ref, arguments, outcome=outcome, ledger=ledger, said=said)
 
-    def _run(
+        def run(program: str) -> Answer:
+            return self.run_of(
+                program, verb, ref, arguments, outcome=outcome, ledger=ledger, said=said
+            )
+
+        return self.by_its_program(ref, run)
+
+    def run_of(
         self,
+        program: str,
         verb: Verb,
         ref: SessionRef,
         arguments: Mapping[str, JsonValue],
         *,
-        outcome: str,
-        ledger: str,
-        said: Sequence[str],
+        outcome: str = "",
+        ledger: str = "",
+        said: Sequence[str] = (),
     ) -> Answer:
-        program = self._registry.facts(ref).program
+        """The same, should the session still have this program. Raises ProgramStale."""
         return self._store.run(
             verb, ref, program, arguments, outcome=outcome, ledger=ledger, said=said
         )
@@ -92,6 +95,14 @@ class Transitions:
     def run_all(self, verb: Verb, ref: SessionRef, each: Sequence[Given]) -> list[Answer]:
         """Run a transition several times in one round trip, as Store.run_all does."""
         return self._store.run_all(verb, ref, self._registry.facts(ref).program, each)
+
+    def by_its_program(self, ref: SessionRef, run: Callable[[str], Answer]) -> Answer:
+        """Run what is worked out from a session's program, anew where it has another one now."""
+        try:
+            return run(self._registry.facts(ref).program)
+        except ProgramStale:
+            self._registry.forget_facts()
+            return run(self._registry.facts(ref).program)
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
         """Tell workers of ready steps; what gets lost on the way, the sweep tells again."""

@@ -14,7 +14,7 @@ from app.keys import SessionRef
 from app.outcomes import Outcome
 from app.program import Action, Program, Step
 from tests.flows import flow, loop
-from tests.property.driving import Bench
+from tests.property.driving import Bench, Drive
 from tests.property.world import World
 from workers.parking import park
 
@@ -144,3 +144,18 @@ def test_a_question_answers_to_its_label_its_address_and_its_place(
         unwanted(world, ref, "yes", "it has no step '1'", address="1")
         world.engine.give(ref.id, "yes", address=name)
         unwanted(world, ref, "no", f"step {address!r} was answered by", address=name)
+
+
+def test_an_answer_is_one_to_the_program_that_the_session_has_now(
+    world: World, bench: Bench
+) -> None:
+    """It took over another one, and whoever takes the answer remembers the old one."""
+    ref = asking(world, ask("ask"), AFTER)
+    world.engine.control(ref.id, "stop")
+    each = Step(id="each", action=Action.AGENT, for_each="${ask.value}")
+    drive = Drive(bench, ref, Program(body=(ask("ask"), AFTER)))
+    drive.control("resume", adopts=Program(body=(ask("ask"), each)))
+    fence = world.engine.store.steps(ref, ["ask"])["ask"].fence
+    said = Outcome(word="succeeded", value=["x", "y"])
+    assert world.engine.answer(ref, "ask", said, fence=fence, by="me").word == "settled"
+    assert drive.live == {"each~1#1", "each~1#2"}
