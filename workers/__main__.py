@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from celery import Celery
+from celery.bootsteps import StartStopStep
 from celery.signals import (
     setup_logging,
     worker_process_init,
@@ -18,6 +19,7 @@ from celery.signals import (
     worker_shutdown,
     worker_shutting_down,
 )
+from celery.worker.components import Pool
 
 from app.engine import Engine
 from app.errors import LeadhandError, StoreAway
@@ -68,7 +70,7 @@ def main() -> int:
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
     drain = Drain()
     _in_the_pool(settings, name, queues, drain)
-    _beside_the_pool(engine, settings, name, queues, drain)
+    _beside_the_pool(engine, celery, settings, name, queues, drain)
     return _work(celery, settings, name, queues)
 
 
@@ -119,7 +121,12 @@ def _in_the_pool(settings: Settings, name: str, queues: tuple[str, ...], drain: 
 
 
 def _beside_the_pool(
-    engine: Engine, settings: Settings, name: str, queues: tuple[str, ...], drain: Drain
+    engine: Engine,
+    celery: Celery,
+    settings: Settings,
+    name: str,
+    queues: tuple[str, ...],
+    drain: Drain,
 ) -> None:
     """What the host does beside its pool: sweep, deliver webhooks, and tell what it is."""
     sweeper, deliverer, spills = Sweeper(engine), Deliverer(engine), Spills(engine)
@@ -132,13 +139,20 @@ def _beside_the_pool(
         tools=shelf.tools,
     )
 
-    def begin(**_: object) -> None:
+    class WithThePool(StartStopStep):
+        """What needs no broker does not wait for it: that may be away for long."""
+
+        requires = (Pool,)
+
+        def start(self, _worker: object) -> None:
+            sweeper.start()
+            deliverer.start()
+            spills.start()
+
+    def ready(**_: object) -> None:
         if settings.own_redis:
             with suppress(StoreAway):  # then their leases are waited for
                 give_up_gone(engine, is_gone)
-        sweeper.start()
-        deliverer.start()
-        spills.start()
         inventory.start()
 
     def end(**_: object) -> None:
@@ -147,7 +161,8 @@ def _beside_the_pool(
         spills.stop()
         inventory.stop()
 
-    worker_ready.connect(begin, weak=False)
+    celery.steps["worker"].add(WithThePool)
+    worker_ready.connect(ready, weak=False)
     worker_shutting_down.connect(lambda **_: drain.begin(), weak=False)
     worker_shutdown.connect(end, weak=False)
 

@@ -54,7 +54,9 @@ class Inventory:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take the word back."""
+        """Take the word back, where one was given."""
+        if self._thread.ident is None:
+            return
         self._stop.set()
         self._thread.join(timeout=10)
         try:

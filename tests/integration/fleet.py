@@ -44,6 +44,14 @@ class Fleet:
         self, name: str, *, within: Sequence[str] = (), **env: str
     ) -> subprocess.Popen[bytes]:
         """Start a worker and wait until it told of itself; `within`: by way of this command."""
+        process = self.begin(name, within=within, **env)
+        wait_until(lambda: any(w.name == name for w in self.engine.workers()), timeout=20)
+        return process
+
+    def begin(
+        self, name: str, *, within: Sequence[str] = (), **env: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker, and wait for nothing."""
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [*within, sys.executable, "-P", "-m", "workers"],
@@ -54,7 +62,6 @@ class Fleet:
                 start_new_session=True,
             )
         self._workers.append(process)
-        wait_until(lambda: any(w.name == name for w in self.engine.workers()), timeout=20)
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -270,6 +270,14 @@ def test_a_silent_connection_fences_the_body_within_its_lease(
         assert set(fleet.outcomes(session).values()) == {1}
 
 
+def test_a_worker_whose_broker_is_away_from_the_start_sweeps(
+    fleet: Fleet, redis_client: Redis
+) -> None:
+    redis_client.zadd("lh:leases", {"0|0|gone": 1})
+    fleet.begin("one", LEADHAND_BROKER_URL="redis://127.0.0.1:1/0")
+    wait_until(lambda: redis_client.zcard("lh:leases") == 0, timeout=20)
+
+
 def test_a_full_redis_costs_nothing_but_time(fleet: Fleet, redis_client: Redis) -> None:
     fleet.worker("one")
     session = fleet.loop(fleet.script("doer.py", WAITS), "true")
