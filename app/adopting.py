@@ -87,7 +87,8 @@ class Adopting:
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._stands(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)
-        taken = {"hash": hash_of(written), "limits": written.budget.limits()}
+        kept = {} if afresh or rewind is not None else self._kept(ref, fields, program, began)
+        taken = {"hash": hash_of(written), "limits": written.budget.limits(), "kept": kept}
         source = began.model_copy(update=taken)
         limits = (
             began.limits_now(written, self._submitting.usual_limits(program))
@@ -113,6 +114,21 @@ class Adopting:
         if after is not None:
             told["after"] = address_named(program, after, KnownOf(self._store, ref))
         return told | (rewind._asdict() if rewind is not None else {})
+
+    def _kept(
+        self, ref: SessionRef, fields: dict[str, str], program: Program, began: Source
+    ) -> dict[str, str]:
+        """The child sessions under way that are of another flow than would be begun now."""
+        old = self._registry.program(fields["program"])
+        found = {}
+        for address, record in self._store.steps(ref, self._store.members(ref, "parked")).items():
+            child = (record.parked or {}).get("child")
+            if child is not None and (
+                began.kept.get(address) == child
+                or _flow_of(old, address) != _flow_of(program, address)
+            ):
+                found[address] = str(child)
+        return found
 
     def _stands(self, ref: SessionRef, fields: dict[str, str], program: Program) -> bool:
         """Whether a stopped session could go on where it stands."""
@@ -142,6 +158,11 @@ class Adopting:
         if why is not None:
             raise _refused(ref, fields["status"], f"{why}; resume it as old, or run the flow anew")
         return rewind
+
+
+def _flow_of(program: Program, address: str) -> JsonValue:
+    step = program.step_or_none(address)
+    return step.inputs.get("document") if step is not None else None
 
 
 def _refused(ref: SessionRef, status: str, hint: str) -> ControlRefused:

@@ -23,6 +23,8 @@ class Source(BaseModel):
     #: What the file said of the budget, and which limits the run was given instead.
     limits: dict[str, int] = {}
     given: tuple[str, ...] = ()
+    #: Of the file that was taken over: steps whose child sessions go on by their flow as it was.
+    kept: dict[str, str] = {}
 
     def limits_now(self, written: FlowDocument, usual: Mapping[str, int]) -> dict[str, int]:
         """What the file as it is now changes of the session's limits.

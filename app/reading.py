@@ -15,7 +15,7 @@ from app.cursors import address_of, encoded, number_of
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.filters import SessionFilter
 from app.flow_nearest import nearest_of
-from app.flow_notes import changes
+from app.flow_notes import changes, kept, left_behind
 from app.inventories import believed
 from app.keys import SessionRef
 from app.known import KnownOf
@@ -307,6 +307,8 @@ class Reader:
         if fields["status"] in FINAL:
             return []
         notes = changes(self._catalog, fields.get("source", ""))
+        children = kept(fields.get("source", ""))
+        notes += left_behind(ref.id, children, self._store.steps(ref, list(children)))
         if fields["status"] == SessionStatus.ACTIVE:
             notes += self._place_gone(ref, fields["place"])
             notes += [*self._locked_out(ref), *self._questions(ref)]

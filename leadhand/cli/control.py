@@ -82,6 +82,8 @@ def resume_command(
     after = f" after {view.resumed_after}" if after and view.resumed_after else ""
     follow = f"follow it with: leadhand watch {session}"
     click.echo(f"session {session} is {view.status}{after}; {follow}")
+    for note in view.notes if as_ == "new" else ():
+        click.echo(f"note: {note}", err=True)
     return 0
 
 

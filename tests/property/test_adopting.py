@@ -29,6 +29,7 @@ from tests.flows import ask, llm, loop
 from tests.property.driving import Bench
 from tests.property.test_fsck import audit
 from tests.property.world import World
+from workers.parking import park
 
 STEPS = [llm("a", label="a"), llm("b", label="b"), llm("c", label="c")]
 
@@ -463,6 +464,34 @@ def test_a_subflow_that_is_put_beside_others_under_way_is_begun(
              for step in flow.world.engine.steps(flow.ref.id, limit=99).items
              if step.state == "succeeded" and "s-" in step.address]  # fmt: skip
     assert len(ended) == len(set(ended)) == len(now)
+
+
+def test_a_subflow_under_way_that_goes_on_as_it_began_is_named(flow: Flow) -> None:
+    def notes() -> list[str]:
+        flow.world.later(1)  # so that parents and children hear of each other
+        return flow.world.engine.session(flow.ref.id).notes
+
+    def go_on() -> list[str]:
+        flow.stop()
+        flow.world.later(1)
+        flow.resume()
+        return notes()
+
+    children = {name: flow.file.parent / f"{name}.json" for name in ("same", "other")}
+    for file in children.values():
+        file.write_text(json.dumps({"steps": [llm("as it was")]}))
+    flow.start(subflow("same", "other"))
+    for name in children:
+        park(flow.other, flow._work(f"s-{name}"))
+    assert go_on() == []
+    children["other"].write_text(json.dumps({"steps": [llm("as it is")]}))
+    (note,) = go_on()
+    assert note.startswith("s-other waits for ")
+    assert "whose flow goes on as it began" in note
+    assert go_on() == [note]  # the file is the same now, and the child still is not of it
+    child = note.split()[3].rstrip(",")
+    flow.world.engine.control(child, "abort")
+    assert notes() == []
 
 
 def test_a_step_that_was_gone_and_is_back_runs_again(flow: Flow) -> None:
