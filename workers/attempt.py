@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from app import capabilities
-from app.engine import Engine, Work
+from app.engine import Engine
 from app.errors import (
     LeadhandError,
     ReferenceUnresolved,
@@ -29,6 +29,7 @@ from app.outcomes import Outcome
 from app.program import Action, iteration_of
 from app.reasons import ReasonCode
 from app.records import Answer, Hint
+from app.working import Work
 from tasks import tracing
 from workers import environment
 from workers.agents.book import AgentBook

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
-from app.engine import Left, Work
 from app.outcomes import Outcome
 from app.program import Action
 from app.redaction import without_keys
+from app.working import Left, Work
 from workers.worktree import Worktree
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.children import gone, outcome_of_child
-from app.engine import Engine, Work
+from app.engine import Engine
 from app.errors import InvalidDocument, LeadhandError, ParentRests, StoreAway
 from app.free_commands import fetched_commands
 from app.keys import SessionRef
@@ -15,6 +15,7 @@ from app.outcomes import Outcome
 from app.program import Action
 from app.reasons import Reason, ReasonCode
 from app.redaction import without_secrets
+from app.working import Work
 from leadhand.any_document import AnyDocument
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)

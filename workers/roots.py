@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.engine import Work
 from app.outcomes import Outcome
 from app.reasons import Reason, ReasonCode
 from app.settings import Settings
+from app.working import Work
 
 
 def outside(work: Work, settings: Settings) -> Outcome | None:

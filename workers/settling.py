@@ -9,13 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from app.engine import Engine, Settling, Work
+from app.engine import Engine
 from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
 from app.outcomes import Outcome, Usage
 from app.reasons import Reason, ReasonCode
 from app.records import Answer
 from app.redaction import redacted
 from app.texts import cut
+from app.working import Settling, Work
 from workers.lease import Lease
 from workers.looking import Look
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import Engine, Work
+from app.engine import Engine
 from app.errors import (
     AnswerUnwanted,
     ControlRefused,
@@ -23,6 +23,7 @@ from app.program import SCHEMA_VERSION
 from app.records import Answer
 from app.settings import Settings
 from app.store import Store
+from app.working import Work
 from leadhand.documents import Budget
 from leadhand.flow_documents import FlowRun
 from tests.flows import ask, llm, loop
