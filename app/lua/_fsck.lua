@@ -8,6 +8,13 @@ local function found(kind, session, what, mend)
   table.insert(answer.found, {kind = kind, session = session, what = what, mended = mended or false})
 end
 
+-- Whether a score lies further ahead than what it stands for. Whatever was put off, or is hinted while its queue is
+-- long, is looked at within minutes.
+local LATE_MS = 600000
+local function is_late(score, due)
+  return tonumber(score) > math.max(now, tonumber(due) or 0) + LATE_MS
+end
+
 local function base_of(session, root)
   return GLOBAL .. '{' .. root .. '}:' .. session .. ':'
 end

@@ -17,7 +17,7 @@ end
 answer.lease = step.lease
 if not turns_open(block_of(address)) then
   local exited = tonumber(redis.call('HGET', K.session, 'exited_at') or 0)
-  if S.exit_by == address and now < exited + EXIT_GRACE_MS then return reply('ok') end
+  if S.exit_by == address and exited <= now and now < exited + EXIT_GRACE_MS then return reply('ok') end
   return reply('cancel')
 end
 return reply(S.status == 'stopping' and 'stop' or 'ok')

@@ -14,6 +14,14 @@ end
 function stands.hooks(one)
   return redis.call('HEXISTS', one.base .. 'hooks', one.address) == 1
 end
+-- What one session owes another is due at once, a webhook is tried again within the hour; when a session goes, it says.
+local LONGEST_MS = {errands = 0, hooks = 3600000}
+local LATE = {errands = 'is owed, and seen to long after its time', hooks = 'is tried again long after its time'}
+local function is_far(line, score)
+  local most = LONGEST_MS[A.list]
+  return most and line:sub(1, 7) ~= 'forget|' and is_late(score, now + most)
+end
+
 local WHAT = {leases = 'is looked at in vain', ready = 'is told of in vain', errands = 'is owed to a session that is gone',
   hooks = 'is a webhook of nobody'}
 
@@ -31,6 +39,8 @@ for _, line in ipairs(A.lines) do
   if errand then sound = one.status ~= '' or (is and is_swept(tonumber(is))) else sound = stands[A.list](one) end
   if is and not sound then
     found(A.list .. '_stray', one.id, line .. ' ' .. WHAT[A.list], function() redis.call('ZREM', G[A.list], line) end)
+  elseif is and is_far(line, is) then
+    found(A.list .. '_late', one.id, line .. ' ' .. LATE[A.list], function() redis.call('ZADD', G[A.list], now, line) end)
   end
 end
 return reply('looked')

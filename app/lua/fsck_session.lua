@@ -50,8 +50,13 @@ function look.at_deadlines()
       keep_until_deleted()
       for _, key in ipairs(keys) do redis.call('EXPIRE', key, keep_s) end
     end)
-  elseif not works and not redis.call('ZSCORE', G.errands, 'forget|' .. A.member) then
+  end
+  local gone = redis.call('ZSCORE', G.errands, 'forget|' .. A.member)
+  local kept_s = redis.call('HGET', K.session, 'retention_' .. S.status) or S.retention
+  if not works and not endless and not gone then
     found('deadline_missing', A.session, 'it is ' .. S.status .. ', and nobody deletes it', keep_until_deleted)
+  elseif gone and is_late(gone, math.max(now, redis.call('HGET', K.session, 'updated') or 0) + kept_s * 1000) then
+    found('deadline_wrong', A.session, 'it is ' .. S.status .. ', and deleted long after its time', keep_until_deleted)
   end
   if doomed then found('deadline_wrong', A.session, 'it is at work, and its keys are about to expire', keep_on) end
 end
@@ -112,9 +117,12 @@ end
 
 function look.at_clock()
   local due = redis.call('HGET', K.session, 'until')
-  if due and not redis.call('ZSCORE', G.leases, member('')) then
-    found('lease_lost', A.session, 'its time is limited, and nobody looks at that',
-      function() redis.call('ZADD', G.leases, due, member('')) end)
+  local looked_at = redis.call('ZSCORE', G.leases, member(''))
+  local function look_then() redis.call('ZADD', G.leases, due, member('')) end
+  if due and not looked_at then
+    found('lease_lost', A.session, 'its time is limited, and nobody looks at that', look_then)
+  elseif due and is_late(looked_at, due) then
+    found('lease_late', A.session, 'its time is limited, and that is looked at long after it', look_then)
   end
 end
 

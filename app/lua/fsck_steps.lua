@@ -30,14 +30,20 @@ end
 
 local function look_at_times(address, step)
   local due = step.state == 'running' and step.lease or step.state == 'parked' and step.parked.until_ms
-  if due and not redis.call('ZSCORE', G.leases, member(address)) then
-    found('lease_lost', A.session, address .. ' is ' .. step.state .. ', and nobody looks at it again',
-      function() redis.call('ZADD', G.leases, due, member(address)) end)
+  local looked_at = redis.call('ZSCORE', G.leases, member(address))
+  local function look_then() redis.call('ZADD', G.leases, due, member(address)) end
+  if due and not looked_at then
+    found('lease_lost', A.session, address .. ' is ' .. step.state .. ', and nobody looks at it again', look_then)
+  elseif due and is_late(looked_at, due) then
+    found('lease_late', A.session, address .. ' is ' .. step.state .. ', and looked at long after its time', look_then)
   end
   local waits = step.state == 'ready' and S.status == 'active'
-  if waits and not redis.call('ZSCORE', G.ready, member(address)) and not in_line(address) then
-    found('hint_lost', A.session, address .. ' is ready, and no worker is told of it',
-      function() redis.call('ZADD', G.ready, now, member(address)) end)
+  local told = redis.call('ZSCORE', G.ready, member(address))
+  local function tell_now() redis.call('ZADD', G.ready, now, member(address)) end
+  if waits and not told and not in_line(address) then
+    found('hint_lost', A.session, address .. ' is ready, and no worker is told of it', tell_now)
+  elseif waits and told and not step.waits and is_late(told, step.due) then   -- a lock may be waited for for long
+    found('hint_late', A.session, address .. ' is ready, and a worker is told of it long after its time', tell_now)
   end
 end
 

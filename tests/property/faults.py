@@ -501,6 +501,41 @@ FAULTS = [
         "",
         "test_a_child_that_a_user_resumed_stays_at_work",
     ),
+    Fault(
+        "what a clock that steps back leaves in the future waits for it",
+        "due",
+        "if last > now then step_back() end",
+        "",
+        "test_a_dead_workers_step_runs_again_a_lease_after_the_clock_stepped_back",
+    ),
+    Fault(
+        "what is begun after the clock stepped back is taken as begun before",
+        "due",
+        "  if by <= 0 then return end\n",
+        "",
+        "test_what_was_claimed_after_the_clock_stepped_back_is_left_alone",
+    ),
+    Fault(
+        "a timer waits for the time that was",
+        "due",
+        "  if step.parked then step.parked.until_ms = step.parked.until_ms - by end\n",
+        "",
+        "test_a_wait_is_no_longer_because_the_clock_stepped_back",
+    ),
+    Fault(
+        "who called exit works on until the time of that comes again",
+        "beat",
+        " and exited <= now and",
+        " and",
+        "test_who_called_exit_has_no_more_than_its_moment_when_the_clock_steps_back",
+    ),
+    Fault(
+        "who was called for a lock keeps it until that time comes again",
+        "due",
+        "if tonumber(called[i + 1]) > now then redis.call('HSET', G.called",
+        "if false then redis.call('HSET', G.called",
+        "test_who_was_called_for_a_lock_keeps_it_no_longer_when_the_clock_steps_back",
+    ),
     # Retries
     Fault(
         "a retry is not counted",

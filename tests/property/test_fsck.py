@@ -98,6 +98,24 @@ MESSES: dict[str, Callable[[Mess], object]] = {
         m.redis.hset(m.key(m.runs, "session"), "until", 9_000_000),
         m.redis.zrem(m.everywhere("leases"), m.runs.member),
     ),
+    "lease_late": lambda m: m.redis.zadd(m.everywhere("leases"), {m.runs.member + DO: 9e15}),
+    "lease_late of a parked step": lambda m: m.redis.zadd(
+        m.everywhere("leases"), {m.parent.member + "kid": 9e15}
+    ),
+    "lease_late of a session": lambda m: m.redis.zadd(
+        m.everywhere("leases"), {m.runs.member: 9e15}
+    ),
+    "hint_late": lambda m: m.redis.zadd(m.everywhere("ready"), {m.ready.member + DO: 9e15}),
+    "errands_late": lambda m: m.redis.zadd(
+        m.everywhere("errands"), {f"deliver|{m.child.member}": 9e15}
+    ),
+    "hooks_late": lambda m: (
+        m.redis.hset(m.key(m.ready, "hooks"), "x", "{}"),
+        m.redis.zadd(m.everywhere("hooks"), {f"{m.ready.member}x": 9e15}),
+    ),
+    "deadline_wrong of an ended session": lambda m: m.redis.zadd(
+        m.everywhere("errands"), {f"forget|{m.ended.member}": 9e15}
+    ),
     "leases_stray of a session": lambda m: (
         m.redis.hdel(m.key(m.runs, "session"), "until"),
         m.redis.zadd(m.everywhere("leases"), {m.runs.member: 9e15}),

@@ -17,6 +17,7 @@ from tests.property import (
     test_adopting,
     test_answers,
     test_ceilings,
+    test_clock_steps_back,
     test_decisions,
     test_engine_programs,
     test_full_store,
@@ -35,9 +36,9 @@ from tests.property.walking import walk
 WALKS = 300
 #: Where the programs written by hand are.
 BY_HAND = (
-    test_adopting, test_answers, test_ceilings, test_engine_programs, test_decisions,
-    test_full_store, test_left_alone, test_locks, test_rewinding, test_routes_kept,
-    test_shared_folders, test_turns_and_children,
+    test_adopting, test_answers, test_ceilings, test_clock_steps_back, test_decisions,
+    test_engine_programs, test_full_store, test_left_alone, test_locks, test_rewinding,
+    test_routes_kept, test_shared_folders, test_turns_and_children,
 )  # fmt: skip
 
 
