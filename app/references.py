@@ -29,7 +29,7 @@ RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
 #: What a path begins with; no node's name has a slash or a bar.
 _TOP, _OR = "top/", "|"
 _WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
-_ESCAPED = re.compile(r"^\$\$\{[^{}]*\}$")
+_ESCAPED = re.compile(r"^\$\$+\{[^{}]*\}$")
 
 
 class Reference(NamedTuple):
@@ -42,8 +42,10 @@ class Reference(NamedTuple):
 def literal(text: str) -> str:
     """The text so that it is never taken for a reference.
 
-    >>> literal("${x}"), literal("plain")
-    ('$${x}', 'plain')
+    >>> literal("${x}"), literal("$${x}"), literal("plain")
+    ('$${x}', '$$${x}', 'plain')
+    >>> [substitute(literal(text), lambda _: None) for text in ("${x}", "$${x}", "$$${x}")]
+    ['${x}', '$${x}', '$$${x}']
     """
     return "$" + text if _WHOLE.match(text) or _ESCAPED.match(text) else text
 

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
 #: Anywhere in a text: what the run was given.
 INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
+#: What begins the words of a reference that are meant as they are: `$${inputs.x}`, `$${steps.x}`.
+ESCAPED = re.compile(r"\$\$\{(?=(?:steps|inputs)\.)")
+#: What would be passed on as it is, where nothing is put in its place.
+_LEFT = re.compile(r"\$\{(?:steps|inputs)\.[^{}\n]{0,60}\}?")
+#: Fields in which nothing is put in place of anything, as they are called in the file.
+_FIXED = {"label": "label", "agent_type": "agentType", "identifier": "identifier",
+          "model": "model", "working_folder": "working_folder"}  # fmt: skip
 
 
 class Brought(NamedTuple):
@@ -215,8 +222,10 @@ def _faults_of_texts(
     seen: set[str],
     brought: Brought,
 ) -> Iterator[Fault]:
+    yield from _faults_of_fixed(one)
     for where, text in _texts(one, brought):
-        for name in INPUT_REFERENCE.findall(text):
+        meant = ESCAPED.sub("", text)
+        for name in INPUT_REFERENCE.findall(meant):
             if name not in inputs:
                 known = ", ".join(sorted(inputs)) or "none"
                 message = f"it asks for the input {name!r}; the flow's `inputs` are: {known}"
@@ -226,10 +235,31 @@ def _faults_of_texts(
             message = f"no step with the label {label.group(1)!r} can be seen from here"
             hint = "it must stand before, in this list or one around it"
             yield Fault(where, f"{message}; {hint}", text)
+        left = _LEFT.search(INPUT_REFERENCE.sub("", meant)) if label is None else None
+        if left is not None:
+            yield Fault(where, _left_over(left.group()), text)
     command = getattr(one.step, "command", None)
     if command is not None and INPUT_REFERENCE.search(command):
         message = "inputs are not put into shell commands; pass them to an agent, or use a file"
         yield Fault(f"{one.path}.command", message)
+
+
+def _left_over(words: str) -> str:
+    if words.startswith("${inputs."):
+        return (
+            f"{words!r} is no input; write ${{inputs.NAME}}, or ${words} for the words themselves"
+        )
+    alone = "only a line of its own is replaced (in `content`, an entry), by a label without braces"
+    return f"{words!r} stands within a text; {alone}. Write ${words} for the words themselves"
+
+
+def _faults_of_fixed(one: Placed) -> Iterator[Fault]:
+    for name, written in _FIXED.items():
+        text = getattr(one.step, name, None)
+        left = _LEFT.search(text) if isinstance(text, str) else None
+        if left is not None:
+            message = f"{left.group()!r} is not replaced here; write what it is to be"
+            yield Fault(f"{one.path}.{written}", message, text)
 
 
 def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
@@ -248,6 +278,8 @@ def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
     if step.type == "subflow":
         for name, text in step.inputs.items():
             yield f"{one.path}.inputs.{name}", text
+    if step.type == "check" and step.checker.prompt is not None:
+        yield f"{one.path}.checker", step.checker.prompt
     if step.type == "tool":
         yield from _texts_within(step.arguments, f"{one.path}.arguments")
 

@@ -253,6 +253,7 @@ class _Block:
         name, checker = self._name(one), step.checker
         agent = agent_of(self.document, checker.agent) if checker.agent else None
         told = checker.model_copy(update={"agent": agent, "name": checker.name or name})
+        asked = {} if told.prompt is None else {"prompt": self.texts.line(told.prompt)}
         id_ = self._free(f"{name}-said")
         node = Step(
             id=id_,
@@ -261,7 +262,7 @@ class _Block:
             folder=True,
             limits=_limits(agent, checker.model),
             inputs={
-                "checker": _literals(told.model_dump(exclude_none=True)),
+                "checker": {**_literals(told.model_dump(exclude_none=True)), **asked},
                 "work": f"${{{self.work}:text}}" if self.work else None,
                 **self._judged_before(told, id_),
             },

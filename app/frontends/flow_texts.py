@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.references import literal, told_of
-from leadhand.flow_structure import INPUT_REFERENCE, STEP_REFERENCE
+from leadhand.flow_structure import ESCAPED, INPUT_REFERENCE, STEP_REFERENCE
+
+_PUT = re.compile(rf"{ESCAPED.pattern}|{INPUT_REFERENCE.pattern}")
 
 
 class Texts(NamedTuple):
@@ -37,11 +40,17 @@ class Texts(NamedTuple):
         >>> texts = Texts({"what": "tests"}, {"plan": ("plan",)})
         >>> texts.line("${steps.plan}"), texts.line("write ${inputs.what}")
         ('${top/plan:text!}', 'write tests')
+        >>> texts.line("write $${inputs.what}")
+        'write ${inputs.what}'
         """
         label = STEP_REFERENCE.match(text)
         if label is not None and label.group(1) in self.nodes:
             return told_of(self.nodes[label.group(1)])
-        return literal(INPUT_REFERENCE.sub(lambda found: self.inputs[found.group(1)], text))
+        return literal(_PUT.sub(self._put, text))
+
+    def _put(self, found: re.Match[str]) -> str:
+        name = found.group(1)
+        return "${" if name is None else self.inputs[name]
 
     def lines(self, texts: Iterable[str]) -> list[JsonValue]:
         """Each of them."""

@@ -86,6 +86,40 @@ def test_a_step_that_cannot_be_read_keeps_its_label_and_what_is_in_it() -> None:
     assert paths(*flat) == ["steps[0].maxIterations", "steps[1].question"]
 
 
+CHECK = {"type": "check", "checker": {"prompt": "is it good for ${inputs.nobody}?"}}
+
+
+@pytest.mark.parametrize(
+    ("step", "where", "why"),
+    [
+        (llm("Review: ${steps.a}"), "messages[0].content[0]", "stands within a text"),
+        (llm("Review:\n${steps.a}\nnow"), "messages[0].content[0]", "$${steps.a} for the words"),
+        (llm("${steps.a{b}}"), "messages[0].content[0]", "a label without braces"),
+        (llm("see ${steps.nobody"), "messages[0].content[0]", "stands within a text"),
+        (llm("${inputs.{x}}"), "messages[0].content[0]", "is no input"),
+        (CHECK, "checker", "it asks for the input 'nobody'"),
+        ({"type": "check", "checker": "agent: as ${steps.a} says"}, "checker", "within a text"),
+        ({"type": "human", "question": "Is ${steps.a} good?"}, "question", "within a text"),
+        ({"type": "tool", "tool": "echo", "arguments": {"x": [" a ${steps.a}"]}},
+         "arguments.x[0]", "within a text"),
+        (llm(working_folder="${inputs.q}"), "working_folder", "is not replaced here"),
+        (llm(identifier="${steps.a}"), "identifier", "is not replaced here"),
+        (llm(model="${inputs.q}"), "model", "is not replaced here"),
+    ],
+)  # fmt: skip
+def test_no_reference_is_passed_on_as_it_is(step: Any, where: str, why: str) -> None:
+    told = found(llm(label="a"), llm(label="a{b}"), step, inputs={"q": "x"})
+    assert [path for path, _ in told] == [f"steps[2].{where}"]
+    assert why in told[0][1]
+
+
+def test_words_that_only_look_like_a_reference_are_right() -> None:
+    said = ["as $${steps.a}", "$${steps.nobody}", "$${inputs.x}", "${HOME}", "${step.a} $$ ${"]
+    step = llm(messages=[{"role": "user", "content": said}])
+    checker = {"type": "check", "checker": "echo ${inputs.x} ${steps.y}"}
+    assert found(llm(label="a"), step, checker) == []
+
+
 def test_inputs_that_cannot_be_read_count_as_given() -> None:
     assert paths(llm("${inputs.a} ${inputs.b}"), inputs={"a": 1}) == ["inputs.a"]
     assert paths(llm("${inputs.a}"), inputs=[]) == ["inputs"]

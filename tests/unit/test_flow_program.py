@@ -13,6 +13,7 @@ from app.flow_sources import run_of
 from app.free_commands import fetched_commands, free_commands
 from app.frontends import compile_document
 from app.program import Action, Given, Loop, Program, Step
+from app.references import substitute
 from leadhand.flow_documents import FlowDocument, FlowRun
 from tests.flows import ask, flow, llm, loop
 
@@ -129,6 +130,28 @@ def test_texts_stand_for_inputs_and_for_what_steps_came_to() -> None:
     lines = [{"role": "user", "content": ["on ${inputs.what}:", "${steps.plan}", "${x}"]}]
     found = nodes(llm(label="plan"), llm(messages=lines), inputs={"what": "${plan}"})
     assert step(found["llm2"]).inputs["lines"] == ["on ${plan}:", "${top/plan:text!}", "$${x}"]
+
+
+def test_words_of_a_reference_are_told_without_their_first_dollar() -> None:
+    said = ["$${steps.plan}", "on $${inputs.what} and $${steps.plan}", "$${x}", "$$${inputs.what}"]
+    found = nodes(llm(messages=[{"role": "user", "content": said}]), inputs={"what": "w"})
+    lines = substitute(step(found["llm1"]).inputs["lines"], lambda _: "replaced")
+    assert lines == [
+        "${steps.plan}", "on ${inputs.what} and ${steps.plan}", "$${x}", "$${inputs.what}",
+    ]  # fmt: skip
+
+
+def test_what_an_agent_judges_by_is_a_text_too() -> None:
+    prompts = {"a": "fit for ${inputs.who}?", "b": "${steps.plan}"}
+    checks = [
+        {"type": "check", "label": name, "checker": {"prompt": prompt}}
+        for name, prompt in prompts.items()
+    ]
+    found = nodes(llm(label="plan"), *checks, inputs={"who": "${all}"})
+    told = [step(found[f"{name}-said"]).inputs["checker"] for name in prompts]
+    assert [one["prompt"] for one in told if isinstance(one, dict)] == [
+        "fit for ${all}?", "${top/plan:text!}",
+    ]  # fmt: skip
 
 
 def test_an_input_without_a_value_must_be_given() -> None:
