@@ -57,6 +57,8 @@ class Grant(BaseModel):
     thread: Thread | None = None
     #: What the attempt before this one failed with, in one line.
     failure: str | None = None
+    #: Whether nobody has yet looked at the folder since the session was stopped.
+    compare: bool = False
     #: What the turns around it go on from; nothing as a rule.
     origins: dict[str, Origin] = {}
 

@@ -231,12 +231,14 @@ class Working:
         why: str,
         usage: Usage | None = None,
         digest: str | None = None,
+        changed: bool = False,
     ) -> Answer:
         """Hand an attempt back, not counted; what it used is."""
         arguments = self._holder(grant) | {
             "why": why,
             "usage": _counted(usage) if usage is not None else None,
             "digest": digest,
+            "changed": changed or None,
         }
         answer = self._transitions.run("release", ref, arguments)
         self._transitions.dispatch(ref, answer)

@@ -241,7 +241,7 @@ class Attempts:
         if moved is not None:
             return moved
         _tell_of_its_begin(work)
-        look = self._look(work, lease)
+        look = self._look(work, lease) if abreast is None else None
         outcome = self._outcome(work, lease, self._warm if abreast is None else abreast.row)
         if outcome is None:
             return None
@@ -254,7 +254,7 @@ class Attempts:
         return self._settler.settle(Held(lease, work, outcome, nonces), look)
 
     def _look(self, work: Work, lease: Lease) -> Look | None:
-        """How the folder is that a doer is about to work in."""
+        """How the folder is that somebody is about to work in."""
         if not is_looked_at(work) or outside(work, self._engine.settings) is not None:
             return None
         left = patiently(lambda: self._engine.left(work.ref), lease)

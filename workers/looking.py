@@ -1,4 +1,8 @@
-"""Looks at the working folder before and after a doer: its digest, and what the doer changed."""
+"""Looks at the working folder before and after a doer: its digest, and what the doer changed.
+
+Who works there first after a stop looks too, whatever it is: what a script or a checker leaves
+there must not be taken for somebody else's change. What those changed is not kept.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class Look:
-    """From the beginning of one attempt of a doer to its end."""
+    """From the beginning of one attempt to its end."""
 
-    def __init__(self, tree: Worktree, address: str, left: Left) -> None:
+    def __init__(self, tree: Worktree, address: str, left: Left, *, keeps: bool = True) -> None:
         self._tree = tree
+        self._keeps = keeps
         self._address = address
         self._before = left.digest
         self.changed = False
@@ -49,7 +54,7 @@ class Look:
         if after is None:
             log.info("no digest of the folder")
             return outcome
-        text = self._tree.patch(self._before, after)
+        text = self._tree.patch(self._before, after) if self._keeps else None
         if not text:
             return outcome.model_copy(update={"digest": after})
         self.patch = packed(str(self._before), after, without_keys(text, secrets))
@@ -57,14 +62,15 @@ class Look:
 
 
 def look_at(work: Work, left: Left, spill: Path) -> Look:
-    """Begin to look at the folder that a doer is about to work in."""
+    """Begin to look at the folder that somebody is about to work in."""
     assert work.cwd is not None
-    return Look(Worktree(work.cwd, spill / work.ref.id / "work"), work.grant.address, left)
+    tree = Worktree(work.cwd, spill / work.ref.id / "work")
+    return Look(tree, work.grant.address, left, keeps=work.step.action is Action.AGENT)
 
 
 def is_looked_at(work: Work) -> bool:
-    """Whether a step works in a folder, so that its work can be seen there."""
-    return work.step.action is Action.AGENT and work.cwd is not None
+    """Whether a step works in a folder, so that its work can be seen there, or others' work."""
+    return work.cwd is not None and (work.step.action is Action.AGENT or work.grant.compare)
 
 
 def packed(before: str, after: str, text: str) -> str:

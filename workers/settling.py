@@ -133,11 +133,14 @@ class Settler:
     ) -> Settled | None:
         """Let others have an attempt that was told to end; it is not counted."""
         why = str(lease.why)
-        digest = look.digest() if look is not None and lease.ours else None
+        seen = look if lease.ours else None
+        digest, changed = (seen.digest(), seen.changed) if seen is not None else (None, False)
         log.info("step handed back", extra={"why": why})
         sent = time.monotonic()
-        release = partial(self._engine.release, why=why, usage=usage, digest=digest)
-        answer = patiently(lambda: release(lease.ref, lease.grant), lease)
+        release = partial(self._engine.release, why=why, usage=usage)
+        answer = patiently(
+            lambda: release(lease.ref, lease.grant, digest=digest, changed=changed), lease
+        )
         return None if answer is None else Settled(answer.model_copy(update={"hints": ()}), sent)
 
 

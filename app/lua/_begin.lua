@@ -64,7 +64,7 @@ end
 
 local function session()
   local names = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
-    'rings', 'rung', 'budget', 'token', 'made'}
+    'rings', 'rung', 'budget', 'token', 'made', 'compare'}
   local values = redis.call('HMGET', K.session, unpack(names))
   for i, name in ipairs(names) do S[name] = values[i] or '' end
   -- Whoever remembers the program that it had before it took over another one looks again.

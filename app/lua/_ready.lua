@@ -116,11 +116,13 @@ end
 
 -- What an attempt is told of its grant; its conversation is where the last outcome left it.
 local function terms(address, step)
-  local talk = route(path_of(address)).talk
+  local r = route(path_of(address))
+  local talk = r.talk
   return {address = address, fence = step.fence, nonce = step.nonce, attempt = step.attempt,
     lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
     failure = step.failure, thread = talk and redis.call('HGET', K.threads, talk) or nil,
-    origins = origins_of(address)}
+    origins = origins_of(address),
+    compare = r.folder and S.compare ~= '' or nil}
 end
 
 local function grant(address, nonce)

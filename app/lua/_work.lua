@@ -39,9 +39,10 @@ end
 local function keep_work(address)
   if not A.digest then return end
   redis.call('HSET', K.session, 'digest', A.digest)
-  redis.call('HDEL', K.session, 'compare')
+  local first = redis.call('HDEL', K.session, 'compare') == 1   -- of those that looked side by side
+  S.compare = ''
   if A.patch then DIFFS.keep(address, A.patch) end
-  if A.changed then warn('the working folder changed while the session was stopped') end
+  if A.changed and first then warn('the working folder changed while the session was stopped') end
 end
 
 -- Whoever works there next says whether it is as it was left.

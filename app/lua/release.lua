@@ -1,7 +1,7 @@
 -- A worker hands its attempt back, not counted: on drain, on stop, or because the turn ends.
 -- Also where its folder turns out to be another one by its real path, as only its place can tell: the
 -- session's lock becomes that of the real folder, once, and the step waits for that one.
--- A: address, fence, nonce, why, usage?, digest?, folder? (the lock's name by the real path)
+-- A: address, fence, nonce, why, usage?, digest?, changed?, folder? (the lock's name by the real path)
 -- Returns: released | kept (nothing is handed back: go on) | superseded
 local address = A.address
 local step = session() and load('steps', address)
