@@ -5,6 +5,11 @@ from __future__ import annotations
 from app.program import RetryPolicy
 from app.redaction import redacted
 
+#: What stands before that error, after the instruction itself.
+AGAIN = (
+    "# Previous Error\n\n"
+    "The previous attempt at this failed; do it again and avoid that. Its error was:"
+)
 #: Characters of an error that the next attempt is shown.
 QUOTED = 240
 #: How long it waits before the second attempt, doubled up to a minute.

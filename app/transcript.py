@@ -9,11 +9,14 @@ from pydantic import JsonValue
 from app.outcomes import Outcome, Usage
 from app.program import Action, Step, iteration_of
 from app.reasons import Reason, ReasonCode
+from app.retry import AGAIN
 from app.texts import cut
 from app.views import TranscriptEntry
 
 #: Characters of a text that a record keeps; the whole is in the step's outcome.
 TEXT = 8000
+#: What stands in the transcript for an instruction that is given again.
+SAME = "The same instruction again, and:"
 #: What the script knows, or the reader: where the record stands, and when it was written.
 _LATER = {"seq", "at"}
 #: Steps of a flow whose outcome is noted although nobody speaks in them.
@@ -54,7 +57,7 @@ def _entries(
         return
     # A question was written down when it was asked.
     if outcome.prompt is not None and not is_human:
-        yield _entry(about, "user", outcome.prompt)
+        yield _entry(about, "user", _told(outcome.prompt, again=about["attempt"] not in (0, 1)))
     forgets = outcome.thread is not None and outcome.thread.id is None
     if outcome.text and not (forgets and step.action is Action.TOOL):
         role = "human" if is_human else "assistant"
@@ -64,6 +67,16 @@ def _entries(
         yield _failed(outcome, about)
     if outcome.thread is not None and forgets:
         yield _entry(about, "note", f"conversation {outcome.thread.conversation} is forgotten")
+
+
+def _told(prompt: str, *, again: bool) -> str:
+    r"""What an agent was told; of an instruction that is given again what is new in it.
+
+    >>> _told(f"Build it.\n\n{AGAIN} no such file", again=True).splitlines()[0]
+    'The same instruction again, and:'
+    """
+    _, sign, error = prompt.rpartition(AGAIN)
+    return f"{SAME}\n\n{sign}{error}" if again and sign else prompt
 
 
 def _noted(
@@ -144,6 +157,8 @@ def _headline(entry: TranscriptEntry) -> str:
         parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
         parts.append(f"iteration {entry.iteration} at {entry.address}")
+    if entry.attempt > 1:
+        parts.append(f"attempt {entry.attempt}")
     if entry.verdict is not None:
         parts.append(entry.verdict)
     if entry.cost_usd is not None:

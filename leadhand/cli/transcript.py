@@ -76,6 +76,8 @@ def _shown(entry: TranscriptEntry) -> Iterator[str]:
         parts.append(f"step {entry.index} of {entry.total}")
     if entry.iteration is not None:
         parts.append(f"iteration {entry.iteration} at {plain(entry.address)}")
+    if entry.attempt > 1:
+        parts.append(f"attempt {entry.attempt}")
     if entry.verdict is not None:
         parts.append(entry.verdict)
     if entry.cost_usd is not None:

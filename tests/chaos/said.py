@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from app.program import Action, Step
+from app.transcript import SAME
 from app.views import Event, TranscriptEntry
 from tests.chaos.records import Body, Record
 
@@ -143,7 +144,11 @@ def written(record: Record, bodies: Sequence[Body]) -> Iterator[str]:
 def _heard_there(entry: TranscriptEntry, texts: Collection[str]) -> Iterator[str]:
     """Whether a record is what one of the bodies there said, or was told."""
     known = {text.strip() for text in texts}
-    if known and len(entry.text) < _TOLD_MOST and entry.text.strip() not in known:
+    text = entry.text.strip()
+    if text.startswith(SAME):  # of what was given again only the end is there
+        again = text.removeprefix(SAME).strip()
+        text = next((heard for heard in known if heard.endswith(again)), text)
+    if known and len(entry.text) < _TOLD_MOST and text not in known:
         yield f"{entry.address} has {entry.text!r} as {entry.role}, its bodies know of {known}"
 
 

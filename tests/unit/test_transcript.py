@@ -12,6 +12,9 @@ from app.program import Action, Step
 from app.reasons import Reason, ReasonCode
 from app.transcript import TEXT, as_markdown, question_of, records_of
 from app.views import TranscriptEntry
+from leadhand.cli.transcript import _shown
+from leadhand.views import TranscriptEntry as Entry
+from workers.agents.prompts import again_prompt
 
 ADDRESS = "outer~1[2]/inner~1[3]/ask"
 
@@ -39,6 +42,26 @@ def test_an_agent_is_told_something_and_answers():
         {**place, "role": "assistant", "text": "done", "cost_usd": 0.5, "input_tokens": 3,
          "output_tokens": 1},
     ]  # fmt: skip
+
+
+def test_an_instruction_that_is_given_again_stands_there_once():
+    reason = Reason(code=ReasonCode.FAILED_STEP, text="no")
+    prompt = again_prompt("x" * 3000, "no such file")
+    failed = Outcome(word="failed", prompt=prompt, reason=reason)
+    told, note = said(step(), failed, attempt=2)
+    assert (told["attempt"], note["attempt"]) == (2, 2)
+    assert "x" not in told["text"].replace("previous", "")
+    assert told["text"].startswith("The same instruction again, and:")
+    assert told["text"].endswith("no such file\n")
+    whole, _ = said(step(), failed, attempt=1)
+    assert whole["text"] == prompt
+    (asked, _) = said(step(), failed.model_copy(update={"prompt": "do it"}), attempt=2)
+    assert asked["text"] == "do it"
+    entry = TranscriptEntry.model_validate({"seq": 3, "at": "now", **told})
+    assert "iteration 3 at" in "".join(as_markdown("t", iter([entry])))
+    assert " · attempt 2 · now" in "".join(as_markdown("t", iter([entry])))
+    (line, *_) = _shown(Entry.model_validate(entry.model_dump()))
+    assert line.endswith(", attempt 2  now")
 
 
 def test_a_flows_own_words_go_before_those_of_its_program():

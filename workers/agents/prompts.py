@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from app.retry import AGAIN
 from app.texts import cut
 from workers.inputs import CheckInputs, DoerInputs, PastIteration, Prior
 
@@ -38,7 +39,7 @@ def again_prompt(prompt: str, failure: str | None) -> str:
     """A prompt as the next attempt gives it: with what the one before it failed with."""
     if not failure:
         return prompt
-    return _joined([prompt.rstrip(), f"# Previous Error\n\n{_AGAIN} {failure}"])
+    return _joined([prompt.rstrip(), f"{AGAIN} {failure}"])
 
 
 def decision_prompt(question: str) -> str:
@@ -46,7 +47,6 @@ def decision_prompt(question: str) -> str:
     return f"{_DECIDE}\nQuestion: {question.strip()}\n"
 
 
-_AGAIN = "The previous attempt at this failed; do it again and avoid that. Its error was:"
 _DECIDE = (
     'Answer with JSON only: {"answer": "yes"} or {"answer": "no"}. No other text, no other key.'
 )
