@@ -65,7 +65,8 @@ def _head(view: SessionView) -> Iterator[str]:
 def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
     run = f", run {entry.run}" if entry.run > 1 else ""
     yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{_cost(entry)}"
-    yield "  doer"
+    if entry.work:  # nobody in particular works in a loop of a flow
+        yield "  doer"
     yield from _some(entry.work)
     for check in entry.checks:
         yield f"  {plain(check.get('name'))}: {plain(check.get('verdict'))}{_took(check)}"

@@ -96,7 +96,10 @@ def next_steps(result: ResultView) -> Iterator[str]:
     elif result.status in ("failed", "stopped"):
         limit = " --max-iterations N" if result.verdict == "max_iterations" else ""
         yield f"go on with: leadhand resume {result.session_id}{limit}"
-    yield f"all iterations: leadhand show {result.session_id}"
+    if result.kind == "flow":
+        yield f"what was said: leadhand transcript {result.session_id}"
+    if result.kind != "flow" or result.iterations:  # a flow may have no loop at all
+        yield f"all iterations: leadhand show {result.session_id}"
 
 
 def _why(*, accepted: bool, reason: Reason | None) -> str:

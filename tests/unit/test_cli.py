@@ -17,6 +17,8 @@ from leadhand.cli import cli
 from leadhand.cli.answer import answer_command
 from leadhand.cli.codes import worst
 from leadhand.cli.edge import run
+from leadhand.cli.summaries import flow_summary
+from leadhand.views import ResultView
 from tests.scripted_api import TOKEN, Script, scripted_api
 from tests.waiting import wait_until
 
@@ -140,6 +142,14 @@ def test_an_answer_may_begin_like_an_option() -> None:
     for text in ("- a bullet", "--force it", "-5", "-"):
         given = answer_command.make_context("answer", ["1a2b3c4d", "ask", text])
         assert given.params["said"] == ("ask", text)
+
+
+def test_a_flow_leads_to_what_was_said_in_it() -> None:
+    told = {"session_id": "1a2b3c4d", "kind": "flow", "status": "completed", "verdict": "accept"}
+    lines = list(flow_summary(ResultView.model_validate({**told, "iterations": 0})))
+    assert lines == ["session 1a2b3c4d: completed", "what was said: leadhand transcript 1a2b3c4d"]
+    lines = list(flow_summary(ResultView.model_validate({**told, "iterations": 2})))
+    assert lines[2:] == ["all iterations: leadhand show 1a2b3c4d"]
 
 
 def test_a_url_that_is_none_is_named(leadhand: Leadhand, monkeypatch) -> None:
