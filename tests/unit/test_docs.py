@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from app import settings as server_settings
+from app.decisions import parse_only_decision
 from leadhand import settings as client_settings
+from leadhand.flow_documents import FlowDefinition
+from leadhand.flow_faults import all_faults
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -69,6 +74,26 @@ def test_every_setting_is_told_of(module: Any) -> None:
 @pytest.mark.parametrize("block", list(blocks()), ids=lambda b: f"{b.page}:{b.line}")
 def test_what_the_docs_show_can_be_read(block: Block) -> None:
     READERS[block.language](block.text)
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in blocks() if b.language == "json" and '"steps": [' in b.text],
+    ids=lambda b: f"{b.page}:{b.line}",
+)  # fmt: skip
+def test_a_flow_of_the_docs_has_no_fault(block: Block) -> None:
+    assert all_faults(FlowDefinition, json.loads(block.text)).faults == []
+
+
+@pytest.mark.parametrize(("iteration", "answer"), [("2", "no"), ("3", "yes"), ("4", "yes")])
+def test_the_script_of_the_docs_decides(tmp_path: Path, iteration: str, answer: str) -> None:
+    page = (ROOT / "docs/flows.md").read_text(encoding="utf-8")
+    (script,) = [text for _, kind, text in _FENCE.findall(page) if "LEADHAND_ITERATION" in text]
+    (tmp_path / "enough.sh").write_text(script)
+    env = {**os.environ, "LEADHAND_ITERATION": iteration}
+    done = subprocess.run(
+        ["sh", "enough.sh", "3"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert parse_only_decision(done.stdout).text == f'{{"answer":"{answer}"}}'
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
