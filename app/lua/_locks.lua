@@ -1,11 +1,14 @@
 -- Locks: what a step must hold to run. All or nothing, first come first served, and nobody waits in a worker.
 -- A folder is held by the turn around its doer until that closes, and shared by the sessions of one tree; a
 -- limited key and a conversation by an attempt while it runs.
-local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
 local is_limited, has_folder, each_ticket, ticket_of, drop_tickets, call_next, give_up_turn, called_until
 local take_locks, look_at_rates, free_locks, free_locks_of_turn, free_all_locks
 do   -- a script may have 200 locals: the others are seen here alone
+local RETRY_MS = 15000        -- a step that waits for a lock is looked at this often, should its call get lost
 local CALLED_MS = 5000        -- how long a freed lock is kept for the ticket that was called
+local AGAIN_MS = 1000         -- who came when it was called, and was refused, is not called again before this
+local NEVER_MS = 86400000     -- who did not come: before it has
+local LOOK_MS = 300000        -- whoever waits for a slot alone is called for it; this is for calls that were lost
 local LATE_MS = 3000          -- how late a slot of a rate may be taken, and is still that slot: sweeps are a second apart
 
 local function is_one_s(name)
@@ -149,7 +152,7 @@ end
 local function pass_over(line)
   local lock, who = line:match('^(.-)<'), ticket_of(line)
   drop_ticket(line)
-  redis.call('HSET', G.called, called_as(lock, who), -now)
+  redis.call('HSET', G.called, called_as(lock, who), -now - NEVER_MS)
   return take_ticket(lock, who, line:match('^.-<(%d)'))
 end
 
@@ -197,10 +200,11 @@ local function free_at(who)
 end
 
 -- Who is called for a slot to come is looked at by then, and keeps it as others keep room. Returns whether
--- something is kept for it: nothing is for who was passed over, before it has come.
+-- something is kept for it: nothing is for who was passed over or refused, for a while.
 local function call(name, who, at)
   local before = tonumber(redis.call('HGET', G.called, called_as(name, who)))
-  if before and before <= at then return before > 0 end
+  if before and before < 0 and now < -before then return false end
+  if before and before > 0 and before <= at then return true end
   redis.call('HSET', G.called, called_as(name, who), at)
   redis.call('ZADD', G.ready, at, who)
   if at <= now then table.insert(answer.called, who) end
@@ -281,8 +285,36 @@ function give_up_turn(address)
   for _, name in ipairs(names) do call_next(name) end
 end
 
--- Take all locks of a step, or a ticket for each and the name of the one that is not to be had; and whether that
--- has room, and only so many may begin with it in a minute.
+-- A ticket for each lock that a step waits for, also for one that has a limit only since it waits.
+local function stand_in_lines(address, step, wanted)
+  step.waits, step.tickets = step.waits or {}, step.tickets or {}
+  for _, lock in ipairs(wanted) do
+    if lock.take ~= nil and not step.tickets[lock.name] then
+      step.tickets[lock.name] = take_ticket(lock.name, member(address), tonumber(S.priority) or 5)
+      table.insert(step.waits, lock.name)
+    end
+  end
+  redis.call('HSET', G.waits, member(address), cjson.encode(step.waits))
+end
+
+local function was_called(address, names)
+  for _, name in ipairs(names) do
+    local at = tonumber(redis.call('HGET', G.called, called_as(name, member(address))) or 0)
+    if at > 0 and at <= now then return true end
+  end
+  return false
+end
+
+-- Whoever came for the slot of a rate, and is kept from it by another lock, is called for none at once: two who are
+-- called for one slot each, and need both, would take turns in refusing each other.
+local function let_others_go(address, names)
+  for _, name in ipairs(names) do
+    if slots_of(name) < math.huge then redis.call('HSET', G.called, called_as(name, member(address)), -now - AGAIN_MS) end
+  end
+end
+
+-- Take all locks of a step, or a ticket for each. Returns the name of the one that is not to be had, by when the step
+-- looks again by itself, and whether there is room and only so many may begin in a minute.
 function take_locks(address, r)
   local wanted, blocked, paced = locks_of(address, r), nil, nil
   for _, lock in ipairs(wanted) do
@@ -301,15 +333,9 @@ function take_locks(address, r)
   end
   local step = load('steps', address)
   if blocked then
-    if not step.waits then
-      step.waits, step.tickets = {}, {}
-      for _, lock in ipairs(wanted) do
-        if lock.take ~= nil then
-          step.tickets[lock.name] = take_ticket(lock.name, member(address), tonumber(S.priority) or 5)
-          table.insert(step.waits, lock.name)
-        end
-      end
-      redis.call('HSET', G.waits, member(address), cjson.encode(step.waits))
+    local is_new = not step.waits
+    stand_in_lines(address, step, wanted)
+    if is_new then
       local low, high = range_of(blocked .. '<')
       local held = redis.call('ZRANGEBYLEX', G.holds, low, high, 'LIMIT', 0, 1)[1]
       local told = {lock = blocked, holder = held and tree_of(held:sub(#blocked + 2)) or nil}
@@ -317,10 +343,12 @@ function take_locks(address, r)
       emit('step.blocked', address, told)
     end
     -- Who was called and came too late is called again: its tree had the folder, and gave it up to another.
+    local came = was_called(address, step.waits)
     for _, name in ipairs(step.waits) do redis.call('HDEL', G.called, called_as(name, member(address))) end
+    if came then let_others_go(address, step.waits) end
     step.blocked, step.paced = blocked, paced
     save('steps', address)
-    return blocked, paced
+    return blocked, came and now + AGAIN_MS + 1 or now + (paced and LOOK_MS or RETRY_MS), paced
   end
   if step.waits then drop_tickets(address) end
   for _, lock in ipairs(wanted) do

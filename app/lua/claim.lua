@@ -19,12 +19,11 @@ elseif not turns_open(block_of(address)) then why = 'turn closed' end
 if why then answer.why = why return reply('refused') end
 
 local r = route(path_of(address))
-local lock, paced = take_locks(address, r)
+local lock, again, paced = take_locks(address, r)
 if lock then   -- it leaves `ready` for as long as it waits: its slot of the window goes to another
-  local LOOK_MS = 300000   -- whoever waits for a slot alone is called for it; this is for calls that were lost
   withdraw(address, true)
   full_for(address, step, r, true)
-  redis.call('ZADD', G.ready, now + (paced and LOOK_MS or RETRY_MS), member(address))
+  redis.call('ZADD', G.ready, again, member(address))
   step.hinted = nil
   save('steps', address)
   look_at_rates(step.waits)

@@ -347,9 +347,11 @@ def test_the_sweep_finds_who_waits_for_an_old_pace(bench: Bench) -> None:
         world.grant(ref, "loop~1[1]/do")
 
 
-def items(world: World, count: int, *, priority: int = 5) -> SessionRef:
-    """A session whose many steps, or one, share a limited key."""
-    step = Step(id="each", action=Action.AGENT, for_each=tuple(range(count)), limits=("key:k",))
+def items(
+    world: World, count: int, *, priority: int = 5, keys: tuple[str, ...] = ("key:k",)
+) -> SessionRef:
+    """A session whose many steps, or one, share a limited key, or several."""
+    step = Step(id="each", action=Action.AGENT, for_each=tuple(range(count)), limits=keys)
     about = About(kind="loop", name="x", priority=priority)
     id_ = world.engine.start(Program(body=(step,)), about).session
     return SessionRef(id_, id_)
@@ -357,13 +359,15 @@ def items(world: World, count: int, *, priority: int = 5) -> SessionRef:
 
 def taken(world: World) -> list[tuple[SessionRef, Grant]]:
     """What workers that are free get of the hints that are out."""
-    granted = []
-    while world.hints:
+    granted: list[tuple[SessionRef, Grant]] = []
+    for _ in range(1_000):
+        if not world.hints:
+            return granted
         ref, address = world.hints.pop(0)
         answer = world.claim(ref, address)
         if answer.word == "granted":
             granted.append((ref, answer.grants[0]))
-    return granted
+    raise AssertionError("they call each other without end")
 
 
 def work_for(world: World, seconds: int) -> list[tuple[int, SessionRef]]:
@@ -504,17 +508,61 @@ def test_a_limit_that_is_set_later_holds_a_session_to_its_window(bench: Bench) -
     assert world.engine.session(many.id).status == "completed"
 
 
+BOTH = ("key:k", "key:m")
+
+
+def test_two_who_need_two_slots_do_not_keep_each_other_from_both(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", per_minute=1)
+    one, also = items(world, 1), items(world, 1, keys=("key:m",))
+    world.settle(one, world.grant(one, "each~1#1"))
+    first, second = items(world, 1, keys=BOTH), items(world, 1, keys=BOTH)
+    assert world.claim(first, "each~1#1").lock == "key:k"
+    world.engine.limit("key:m", per_minute=1)
+    world.settle(also, world.grant(also, "each~1#1"))
+    assert world.claim(second, "each~1#1").why == "rate"  # it is before the first in the other line
+    assert world.claim(first, "each~1#1").why == "rate"
+    world.hints.clear()
+    world.later(60_000)
+    assert {ref for ref, _ in world.hints} == {first, second}
+    ((begun, grant),) = taken(world)
+    world.settle(begun, grant)
+    for _ in range(61):
+        world.later(1_000)
+    ((other, _),) = taken(world)
+    assert {begun, other} == {first, second}
+
+
+def test_who_waits_stands_in_the_line_of_a_limit_that_is_set_meanwhile(bench: Bench) -> None:
+    world = World.of(bench)
+    world.engine.limit("key:k", per_minute=60)
+    world.grant(items(world, 1), "each~1#1")
+    waits = items(world, 1, keys=BOTH)
+    assert world.claim(waits, "each~1#1").why == "rate"
+    world.engine.limit("key:m", concurrency=1)
+    holder = items(world, 1, keys=("key:m",))
+    held = world.grant(holder, "each~1#1")
+    world.hints.clear()
+    world.later(1_000)
+    assert taken(world) == []
+    tickets = world.engine.store.fleet().tickets
+    assert [len(tickets(key)) for key in BOTH] == [1, 1]
+    world.settle(holder, held)
+    assert [ref for ref, _ in taken(world)] == [waits]
+
+
 class Unrest:
     """Sessions with one limit: hints are lost, sessions stopped, and the limit changed."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.rng = world, random.Random(seed)
-        widths, priorities = [1, 20, 40], [0, 5]
-        self.refs = [
-            items(world, self.rng.choice(widths), priority=self.rng.choice(priorities))
-            for _ in range(4)
-        ]
+        self.refs = [self.session() for _ in range(4)]
         self.at_work: list[tuple[SessionRef, Grant]] = []
+
+    def session(self) -> SessionRef:
+        width, priority = self.rng.choice([1, 20, 40]), self.rng.choice([0, 5])
+        keys = self.rng.choice([("key:k",), ("key:m",), BOTH])
+        return items(self.world, width, priority=priority, keys=keys)
 
     def work(self) -> None:
         self.at_work += taken(self.world)
@@ -534,10 +582,10 @@ class Unrest:
 
     def limit(self) -> None:
         most, pace = self.rng.choice([None, 1, 3]), self.rng.choice([30.0, 600.0])
-        self.world.engine.limit("key:k", concurrency=most, per_minute=pace)
+        self.world.engine.limit(self.rng.choice(BOTH), concurrency=most, per_minute=pace)
 
     def unlimit(self) -> None:
-        self.world.engine.unlimit("key:k")
+        self.world.engine.unlimit(self.rng.choice(BOTH))
 
     def lose(self) -> None:
         self.world.hints.clear()
@@ -567,14 +615,16 @@ def test_nobody_waits_for_a_limit_for_ever_whatever_happens(world: World, seed: 
         for _ in range(6):
             unrest.act()
         assert audit(engine.fsck).items == []
-    engine.limit("key:k", concurrency=2, per_minute=60)
+    for key in BOTH:
+        engine.limit(key, concurrency=2, per_minute=60)
     unrest.pause()
     unrest.tell(unrest.refs[0], "abort")
     for ref in unrest.refs[1:]:
         unrest.tell(ref, "resume")
     assert any(unrest.all_done() for _ in range(15))
-    assert engine.store.fleet().tickets("key:k") == []
-    assert engine.store.fleet().holders("key:k") == []
+    for key in BOTH:
+        assert engine.store.fleet().tickets(key) == []
+        assert engine.store.fleet().holders(key) == []
 
 
 def test_who_cannot_come_idles_a_key_for_a_moment_only(bench: Bench) -> None:
