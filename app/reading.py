@@ -271,10 +271,13 @@ class Reader:
         return "waiting" if parked and parked == self._store.size(ref, "live") else status
 
     def _readable(self, program: str) -> Program | None:
-        """The program, or None where a newer version wrote what this one cannot read."""
+        """The program, or None where a newer version wrote it, or where it is gone.
+
+        A session is shown all the same, and so are those that are listed with it.
+        """
         try:
             return self._program(program)
-        except ProgramNewer:
+        except (ProgramNewer, SessionUnknown):
             return None
 
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:

@@ -276,6 +276,14 @@ def test_what_no_script_can_mend_says_what_somebody_can(mess: Mess) -> None:
     assert found.left > 0
 
 
+def test_a_session_whose_program_is_gone_is_listed_with_the_others(mess: Mess) -> None:
+    listed = {view.id for view in mess.engine.sessions().items}
+    mess.redis.delete(mess.everywhere(f"program:{LOOP.hash}"))
+    new_process = World(mess.engine.settings.redis_url).engine
+    assert {view.id for view in new_process.sessions().items} == listed
+    assert new_process.session(mess.ready.id).progress.nodes == []
+
+
 def test_a_session_that_nothing_goes_on_with_is_named(mess: Mess) -> None:
     mess.redis.delete(mess.key(mess.ready, "live"), mess.key(mess.ready, "hinted"))
     mess.redis.zrem(mess.everywhere("ready"), mess.ready.member + DO)
