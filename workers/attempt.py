@@ -12,12 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from app import capabilities
 from app.engine import Engine
 from app.errors import (
-    LeadhandError,
     ReferenceUnresolved,
     SessionUnknown,
     SpecForeign,
@@ -36,7 +33,7 @@ from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
 from workers.checkers.checks import quick_call
 from workers.hush import secrets_of
-from workers.lease import Heart, Lease
+from workers.lease import WAIT_S, Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
 from workers.parking import park
 from workers.roots import outside
@@ -53,6 +50,9 @@ STRETCH_S = 1.0
 #: How many quick steps one worker process has in hand. Those that wait for the one before them are
 #: held meanwhile, and handed back where that one is slow.
 TAKE = 4
+#: A step that waits is begun within so many seconds of its grant, or not in a row: it is handed
+#: back a moment later, and then it must not run.
+BEGIN_S = WAIT_S * 0.8
 
 _FALSY = (None, False, "", 0, "false", "no", "0")
 
@@ -126,7 +126,8 @@ class Attempts:
             leases = self._side_by_side(ref, todo)
             steps += len(leases)
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
-            take = 0 if tired or self._draining() else max(0, TAKE - len(todo))
+            room = 0 if tired or self._draining() else max(0, TAKE - len(todo))
+            take = room // len(leases)  # for each of them
             for settled in self._carried_out(ref, leases, take):
                 hints += settled.answer.hints
                 todo.extend(self._kept(ref, settled))
@@ -144,7 +145,7 @@ class Attempts:
     def _is_quick_check(self, ref: SessionRef, lease: Lease) -> bool:
         try:
             step = self._engine.step(ref, lease.grant.address)
-        except LeadhandError:  # whoever carries it out says so
+        except Exception:  # noqa: BLE001 - whoever carries it out says what is wrong
             return False
         return step.quick and step.action is Action.CHECK and step.when is None
 
@@ -169,6 +170,7 @@ class Attempts:
             with self._warm.row() as row:
                 abreast = self._asked(ref, leases, row)
                 for lease in leases:
+                    self._heart.begin(lease)  # its call may be: the one before it was answered
                     if held and not row.soon():
                         yield from self._settler.settle_all(held)
                         held.clear()
@@ -190,13 +192,13 @@ class Attempts:
             try:
                 work = self._engine.work(ref, lease.grant)
                 call = quick_call(self._task(work, lease))
-            except (LeadhandError, ValidationError):  # whoever carries it out says so
+            except Exception:  # noqa: BLE001 - whoever carries it out says what is wrong
                 break
             if call is None or (calls and call.where != calls[0].where):
                 break
             works[lease.grant.address] = work
             calls.append(call)
-        row.send(calls)
+        row.send(calls, begin_by=min(lease.since for lease in leases) + BEGIN_S)
         return _Abreast(row, works)
 
     def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:

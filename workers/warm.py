@@ -33,9 +33,6 @@ from workers.strays import MARK, kill_strays
 KEPT = 4
 CALLS = 5000
 AGE_S = 600.0
-#: What stands in a row is begun within so many seconds, or asked anew: whoever has a step in hand
-#: without beginning it hands it back after `workers.lease.WAIT_S`, and then it must not run.
-BEGIN_S = 0.5
 #: Seconds in which the answers of a row follow one another, as long as its calls are quick indeed.
 SOON_S = 0.02
 #: Bytes that are sent at once to a process that does not read: more would not fit into the socket,
@@ -104,7 +101,7 @@ class Warm:
 
     @contextmanager
     def row(self) -> Iterator[Row]:
-        """For calls that are sent at once; what was not begun by the end never runs."""
+        """For calls that are sent at once."""
         row = Row(self)
         try:
             yield row
@@ -160,10 +157,12 @@ class Row:
         self._process: _Process | None = None
         self._left = deque[Call]()
 
-    def send(self, calls: Sequence[Call]) -> None:
-        """Ask for calls of one process, if it stands there: to start one takes as long as many."""
-        by = time.monotonic() + BEGIN_S
-        lines = [_line(call, by=by) for call in calls]
+    def send(self, calls: Sequence[Call], *, begin_by: float) -> None:
+        """Ask for calls of one process, if it stands there: to start one takes as long as many.
+
+        None is begun in the row after that time of the monotonic clock.
+        """
+        lines = [_line(call, by=begin_by) for call in calls]
         if len(calls) < 2 or sum(map(len, lines)) > ROW_BYTES:
             return
         self._process = self._warm.idle(calls[0].where)
@@ -172,9 +171,9 @@ class Row:
             self._left.extend(calls)
 
     def soon(self) -> bool:
-        """Whether the next answer is there within a moment."""
+        """Whether the next of them is done within a moment."""
         process = self._at_work()
-        return process is not None and process.answers(SOON_S)
+        return process is not None and process.peek(SOON_S) not in (None, "late", "stale")
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> Answered:
         """As `Warm.call`."""
@@ -182,6 +181,8 @@ class Row:
         while call in self._left and (process := self._at_work()):
             own = self._left.popleft() == call
             answer = process.hear(deadline, cancel)
+            if not process.goes_on:  # what it still does ends before anybody is told of it
+                self.close()
             if own and answer.word not in ("stale", "late"):
                 return answer
         return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
@@ -191,8 +192,9 @@ class Row:
         while process := self._at_work():
             self._left.popleft()
             process.hear(time.monotonic() + SOON_S, threading.Event())
-        if self._process is not None:
-            self._warm.put_back(self._process)
+        process, self._process = self._process, None
+        if process is not None:
+            self._warm.put_back(process)
 
     def _at_work(self) -> _Process | None:
         """The process, as long as it has answers to give."""
@@ -226,9 +228,21 @@ class _Process:
         with contextlib.suppress(OSError):
             self._link.socket.sendall(b"".join(lines))
 
-    def answers(self, seconds: float) -> bool:
-        """Whether an answer, or its end, comes in this time."""
-        return b"\n" in self._heard or bool(self._readable.poll(seconds * 1000))
+    def peek(self, seconds: float) -> str | None:
+        """The word of the next answer if that comes in this time; it stays to be heard."""
+        until = time.monotonic() + seconds
+        while b"\n" not in self._heard:
+            left = until - time.monotonic()
+            if left <= 0 or not self._readable.poll(left * 1000):
+                return None
+            chunk = self._chunk()
+            if not chunk:
+                return "gone"
+            self._heard += chunk
+        try:
+            return str(json.loads(self._heard.partition(b"\n")[0])[0])
+        except ValueError:
+            return "gone"
 
     def hear(self, deadline: float, cancel: threading.Event) -> Answered:
         """The next answer; a process that did not give one is of no use any more."""

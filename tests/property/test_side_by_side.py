@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from app.engine import About
 from app.keys import SessionRef
@@ -15,7 +16,7 @@ from app.program import Action, Loop, Program, Step
 from tests.property.world import World
 from tests.waiting import wait_until
 from workers.agents.book import AgentBook
-from workers.attempt import Attempts
+from workers.attempt import TAKE, Attempts
 from workers.lease import Heart
 
 #: Each check says which iteration it accepts; before that it does what its name says.
@@ -34,6 +35,12 @@ def waits(iteration):
     called()
     while iteration == 2 and not pathlib.Path("go").exists():
         time.sleep(0.01)
+    return iteration >= 2
+
+def slow(iteration):
+    called()
+    if iteration == 2:
+        time.sleep(1.2)
     return iteration >= 2
 
 def ends(iteration):
@@ -69,7 +76,7 @@ def attempts(world: World) -> Iterator[Attempts]:
     attempts.close()
 
 
-def begun(world: World, folder: Path, *checks: str) -> SessionRef:
+def begun(world: World, folder: Path | str, *checks: str) -> SessionRef:
     """A loop of three iterations: a doer, these checks side by side, a judge."""
     steps = tuple(
         Step(
@@ -155,6 +162,57 @@ def test_what_is_done_is_recorded_before_one_that_is_slow(
     at_work.join(timeout=20)
     carry_out(world, attempts)  # what waited for too long was handed back
     require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_those_behind_one_that_is_slow_are_others_to_begin(
+    world: World, attempts: Attempts, tmp_path: Path
+):
+    """Each was called once: by who had it in hand, or by who was told of it anew."""
+    ref = begun(world, tmp_path, "slow", "plain", "waits")
+    at_work = threading.Thread(target=carry_out, args=(world, attempts))
+    at_work.start()
+    wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
+    (tmp_path / "go").touch()
+    at_work.join(timeout=20)
+    released = {e.address for e in world.engine.events(ref.id, limit=1000) if "released" in e.type}
+    assert released == {"loop~1[2]/c2", "loop~1[2]/c3"}
+    require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_a_wide_fan_out_is_taken_a_few_at_a_time(world: World, attempts: Attempts, tmp_path: Path):
+    (tmp_path / "go").touch()
+    inputs: dict[str, JsonValue] = {
+        "checker": {"callable": "judging:waits", "quick": True}, "iteration": 2,
+    }  # fmt: skip
+    first = Step(id="first", action=Action.CHECK, quick=True, inputs=inputs)
+    then = first.model_copy(update={"id": "then", "needs": ("first",), "for_each": (0,) * 30})
+    program = Program(body=(first, then))
+    id_ = world.engine.start(program, About(kind="flow", name="x", cwd=str(tmp_path))).session
+    carry_out(world, attempts)
+    running = most = 0
+    for event in world.engine.events(id_, limit=1000):
+        running += (event.type == "step.claimed") - (event.type == "step.settled")
+        most = max(most, running)
+    assert world.engine.session(id_).status == "completed"
+    assert 2 <= most <= TAKE + 1
+    assert set(outcomes(world, SessionRef(id_, id_)).values()) == {1}
+
+
+def test_what_cannot_be_asked_ahead_is_told_by_whoever_carries_it_out(
+    store_url: str, tmp_path: Path
+):
+    """No folder can be made for a session without one: each check says so, once."""
+    (tmp_path / "file").touch()
+    world = World(store_url)
+    settings = world.engine.settings.model_copy(update={"spill": str(tmp_path / "file")})
+    world.engine.settings = settings
+    heart, book = Heart(world.engine), AgentBook.load([])
+    attempts = Attempts(world.engine, worker="w", agents=lambda: book, heart=heart)
+    ref = begun(world, "", "plain", "plain")
+    carry_out(world, attempts)
+    attempts.close()
+    assert world.engine.session(ref.id).status == "failed"
+    assert not [step for step in world.engine.steps(ref.id).items if step.state == "running"]
 
 
 def test_a_stop_reaches_each_of_them(world: World, attempts: Attempts, tmp_path: Path):

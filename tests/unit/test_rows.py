@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.outcomes import Outcome
 from app.program import Action
 from tests.waiting import wait_until
-from workers import warm as warm_module
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
 from workers.checkers.checks import quick_call
@@ -82,9 +84,10 @@ def begun(warm: Warm, make: Make, tmp_path: Path) -> str:
     return number
 
 
-def sent(row: Row, *tasks: BodyTask) -> list[Callable[[], Outcome]]:
+def sent(row: Row, *tasks: BodyTask, within: float = 20) -> list[Callable[[], Outcome]]:
     """What makes each of them, now that the process was asked for all."""
-    row.send([call for task in tasks if (call := quick_call(task))])
+    calls = [call for task in tasks if (call := quick_call(task))]
+    row.send(calls, begin_by=time.monotonic() + within)
     return [partial(run_body, task, threading.Event()) for task in tasks]
 
 
@@ -112,12 +115,11 @@ def test_where_no_process_stands_ready_each_is_called_by_itself(
 
 
 def test_what_was_not_begun_in_time_is_called_by_itself(
-    begun: str, warm: Warm, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begun: str, warm: Warm, make: Make, tmp_path: Path
 ):
-    monkeypatch.setattr(warm_module, "BEGIN_S", -1.0)
     with warm.row() as row:
-        bodies = sent(row, make(row, "a"), make(row, "b"))
-        assert row.soon()
+        bodies = sent(row, make(row, "a"), make(row, "b"), within=-1)
+        assert not row.soon()
         assert begun not in {body().text for body in bodies}
     assert called(tmp_path) == ["a", "b"]
     assert run_body(make(warm, "c"), threading.Event()).text == begun
@@ -147,6 +149,18 @@ def test_after_one_that_is_cancelled_the_others_are_asked_anew(
         reason = run_body(hanging, cancel).reason
         assert reason is not None
         assert reason.code == "cancelled"
+        assert second().text != begun
+    assert called(tmp_path) == ["a", "b"]
+
+
+def test_one_that_overruns_has_ended_before_it_is_told(
+    begun: str, warm: Warm, make: Make, tmp_path: Path
+):
+    with warm.row() as row:
+        slow = replace(make(row, "a", "hang"), timeout_s=0.1)
+        first, second = sent(row, slow, make(row, "b"))
+        assert first().decided_by == "timeout"
+        assert not psutil.pid_exists(int(begun))
         assert second().text != begun
     assert called(tmp_path) == ["a", "b"]
 
