@@ -31,7 +31,7 @@ from tasks import tracing
 from workers import environment
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
-from workers.checkers.checks import quick_call
+from workers.checkers.checks import QuickCheck, quick_check
 from workers.hush import secrets_of
 from workers.lease import WAIT_S, Heart, Lease
 from workers.looking import Look, is_looked_at, look_at
@@ -60,8 +60,8 @@ _FALSY = (None, False, "", 0, "false", "no", "0")
 class _Abreast(NamedTuple):
     """Quick checks that were granted side by side: called in one row, and settled together."""
 
-    row: Row
     works: Mapping[str, Work]
+    bodies: Mapping[str, QuickCheck]
 
 
 class Attempts:
@@ -187,19 +187,20 @@ class Attempts:
     def _asked(self, ref: SessionRef, leases: Sequence[Lease], row: Row) -> _Abreast:
         """Ask for as many of them as can be read at once; the others are called by themselves."""
         works: dict[str, Work] = {}
+        bodies: dict[str, QuickCheck] = {}
         calls: list[Call] = []
         for lease in leases:
             try:
                 work = self._engine.work(ref, lease.grant)
-                call = quick_call(self._task(work, lease))
+                body = quick_check(self._task(work, lease, row))
             except Exception:  # noqa: BLE001 - whoever carries it out says what is wrong
                 break
-            if call is None or (calls and call.where != calls[0].where):
+            if body is None or (calls and body.call.where != calls[0].where):
                 break
-            works[lease.grant.address] = work
-            calls.append(call)
+            works[lease.grant.address], bodies[lease.grant.address] = work, body
+            calls.append(body.call)
         row.send(calls, begin_by=min(lease.since for lease in leases) + BEGIN_S)
-        return _Abreast(row, works)
+        return _Abreast(works, bodies)
 
     def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
         """What a settle granted, kept from now on: one may wait for the one before it."""
@@ -244,7 +245,8 @@ class Attempts:
             return moved
         _tell_of_its_begin(work)
         look = self._look(work, lease) if abreast is None else None
-        outcome = self._outcome(work, lease, self._warm if abreast is None else abreast.row)
+        body = abreast.bodies.get(lease.grant.address) if abreast is not None else None
+        outcome = self._outcome(work, lease, body)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -274,16 +276,17 @@ class Attempts:
         log.info("step waits for its folder's own lock", extra={"folder": str(folder)})
         return Settled(answer.model_copy(update={"hints": ()}), sent)
 
-    def _outcome(self, work: Work, lease: Lease, warm: Calls) -> Outcome | None:
+    def _outcome(self, work: Work, lease: Lease, body: QuickCheck | None) -> Outcome | None:
         """What came of the body; None where the step waits for something and is parked."""
         if _passed_over(work):
             return Outcome(word="skipped")
         if work.step.action in (Action.HUMAN, Action.WAIT, Action.CHILD):
             return patiently(lambda: park(self._engine, work, self._secrets()), lease)
         nowhere = outside(work, self._engine.settings)
-        return nowhere or run_body(self._task(work, lease, warm), lease.ended)
+        task = self._task(work, lease, self._warm) if body is None else body.task
+        return nowhere or run_body(task, lease.ended, body and body.outcome)
 
-    def _task(self, work: Work, lease: Lease, warm: Calls | None = None) -> BodyTask:
+    def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
         caller = capabilities.Caller(
             work.ref.id, grant.address, grant.fence, capabilities.BODY_SCOPES

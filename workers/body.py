@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import assert_never
 
 from pydantic import ValidationError
@@ -26,11 +27,18 @@ __all__ = ["BodyTask", "run_body"]
 _log = logging.getLogger(__name__)
 
 
-def run_body(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """The outcome of one attempt; whatever user code or input does, it is an outcome."""
+def run_body(
+    task: BodyTask,
+    cancel: threading.Event,
+    body: Callable[[threading.Event], Outcome] | None = None,
+) -> Outcome:
+    """The outcome of one attempt; whatever user code or input does, it is an outcome.
+
+    `body` is what carries it out where that was made up already.
+    """
     started_ms = _now_ms()
     try:
-        outcome = _carried_out(task, cancel)
+        outcome = body(cancel) if body is not None else _carried_out(task, cancel)
     except LeadhandError as error:
         outcome = _failed(task, str(error))
     except ValidationError as error:

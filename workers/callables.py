@@ -60,7 +60,7 @@ def call(
     shelf = os.pathsep.join(map(str, tools))
     if quick and task.warm is not None:
         ours = call_of(task, name, context, shelf)
-        return _called_warm(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+        return called_warm(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
     told = _told_to(task, context, shelf)
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
@@ -101,8 +101,8 @@ def _told(result: ProcessResult, word: str, value: JsonValue) -> Called:
     return Called(result, value=value)
 
 
-def _called_warm(warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event) -> Called:
-    """The same in a process that stays."""
+def called_warm(warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event) -> Called:
+    """The same in a process that stays, of a call that is made up."""
     began = time.time_ns() // 1_000_000
     why: str | None = None
     try:

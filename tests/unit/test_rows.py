@@ -17,7 +17,7 @@ from app.program import Action
 from tests.waiting import wait_until
 from workers.agents.book import AgentBook
 from workers.body import BodyTask, run_body
-from workers.checkers.checks import quick_call
+from workers.checkers.checks import quick_check
 from workers.warm import ROW_BYTES, Row, Warm
 
 CODE = """
@@ -86,9 +86,9 @@ def begun(warm: Warm, make: Make, tmp_path: Path) -> str:
 
 def sent(row: Row, *tasks: BodyTask, within: float = 20) -> list[Callable[[], Outcome]]:
     """What makes each of them, now that the process was asked for all."""
-    calls = [call for task in tasks if (call := quick_call(task))]
-    row.send(calls, begin_by=time.monotonic() + within)
-    return [partial(run_body, task, threading.Event()) for task in tasks]
+    bodies = [body for task in tasks if (body := quick_check(task))]
+    row.send([body.call for body in bodies], begin_by=time.monotonic() + within)
+    return [partial(run_body, body.task, threading.Event(), body.outcome) for body in bodies]
 
 
 def called(folder: Path) -> list[str]:

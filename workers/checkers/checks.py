@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -13,7 +14,7 @@ from leadhand.verdicts import parse_verdict
 from workers.agents.asking import agent_named, ask
 from workers.agents.prompts import checker_prompt
 from workers.body_task import BodyTask
-from workers.callables import Called, call, call_of
+from workers.callables import Called, call, call_of, called_warm
 from workers.checkers.agents import judged
 from workers.checkers.rubrics import by_rubric
 from workers.checkers.sentences import early_end, not_started, verdict_of
@@ -65,11 +66,29 @@ def _by_agent(
     return answer.told(judged(name, answer, timeout_s))
 
 
-def quick_call(task: BodyTask) -> Call | None:
-    """What a check that is quick asks of a process that stays; None of any other."""
+class QuickCheck(NamedTuple):
+    """A check by a function that is declared quick: what is asked, which may be sent ahead."""
+
+    task: BodyTask
+    name: str
+    call: Call
+    timeout_s: float
+
+    def outcome(self, cancel: threading.Event) -> Outcome:
+        """The verdict, of the answer of whoever the task has for such calls."""
+        assert self.task.warm is not None
+        called = called_warm(self.task.warm, self.call, timeout_s=self.timeout_s, cancel=cancel)
+        return _judged(self.name, called, self.timeout_s)
+
+
+def quick_check(task: BodyTask) -> QuickCheck | None:
+    """The body of a check that is quick; None of any other. Raises ValidationError."""
     given = CheckInputs.model_validate(task.inputs)
     name = given.checker.callable
-    return call_of(task, name, _context(given)) if name and given.checker.quick else None
+    if name is None or not given.checker.quick:
+        return None
+    timeout_s = min(given.checker.timeout_s, task.timeout_s)
+    return QuickCheck(task, name, call_of(task, name, _context(given)), timeout_s)
 
 
 def _context(given: CheckInputs) -> dict[str, JsonValue]:
@@ -81,6 +100,10 @@ def _by_callable(
 ) -> Outcome:
     quick = given.checker.quick
     called = call(task, name, _context(given), timeout_s=timeout_s, cancel=cancel, quick=quick)
+    return _judged(name, called, timeout_s)
+
+
+def _judged(name: str, called: Called, timeout_s: float) -> Outcome:
     who = f"Checker {name!r}"
     early = early_end(called.result, who=who, timeout_s=timeout_s)
     if early is not None:
