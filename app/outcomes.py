@@ -125,11 +125,16 @@ def writable(outcome: Outcome) -> Outcome:
     >>> writable(Outcome(word="succeeded", text="half a \ud83d")).text
     'half a ?'
     """
+    return written(outcome)[0]
+
+
+def written(outcome: Outcome) -> tuple[Outcome, str]:
+    """The outcome as it can be kept, and its JSON without what is not set."""
     try:
-        outcome.model_dump_json()
+        return outcome, outcome.model_dump_json(exclude_none=True)
     except PydanticSerializationError:
-        return Outcome.model_validate(_writable(outcome.model_dump()))
-    return outcome
+        kept = Outcome.model_validate(_writable(outcome.model_dump()))
+        return kept, kept.model_dump_json(exclude_none=True)
 
 
 def _writable(value: object) -> object:

@@ -62,6 +62,10 @@ def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
     )
 
 
+#: Made once: `json.dumps` makes one for each call that asks for more than its defaults.
+_JSON = json.JSONEncoder(allow_nan=False)
+
+
 class Given(NamedTuple):
     """What a transition of a session is given."""
 
@@ -138,8 +142,7 @@ class Store:
         now = self._clock() if self._clock else 0
         told = {k: v for k, v in given.arguments.items() if v is not None}
         told |= {"member": ref.member, "session": ref.id}
-        text = json.dumps(told, allow_nan=False)
-        return (*keys, str(now), text, given.outcome, given.ledger, *given.said)
+        return (*keys, str(now), _JSON.encode(told), given.outcome, given.ledger, *given.said)
 
     def due(self, *, every_ms: int, limit: int, grace_ms: int, room: bool = False) -> Answer:
         """Look for what is past its time: recent (somebody just did), or due with the lists.

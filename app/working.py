@@ -15,7 +15,7 @@ from app.errors import SpecForeign, StoreAway
 from app.inputs import resolved
 from app.keys import SessionRef, lock_name
 from app.ledger import entry_of
-from app.outcomes import Busy, Outcome, Thread, Usage, writable
+from app.outcomes import Busy, Outcome, Thread, Usage, writable, written
 from app.program import SCHEMA_VERSION, Step, block_of, turn_of
 from app.progress import standing_of
 from app.reasons import Reason, ReasonCode
@@ -201,7 +201,8 @@ class Working:
         work = one.work
         ref, grant = work.ref, work.grant
         program = self._registry.program(work.facts.program)
-        expand, outcome = expansion(program, grant.address, writable(one.outcome))
+        kept, text = written(one.outcome)
+        expand, outcome = expansion(program, grant.address, kept)
         arguments = self._holder(grant) | told(outcome)
         arguments |= {
             "worker": worker,
@@ -218,7 +219,7 @@ class Working:
             arguments |= standing._asdict() if standing is not None else {}
         return Given(
             arguments,
-            outcome=outcome.model_dump_json(exclude_none=True),
+            outcome=text if outcome is kept else outcome.model_dump_json(exclude_none=True),
             ledger=entry or "",
             said=records_of(work.step, grant.address, outcome, attempt=grant.attempt),
         )
