@@ -100,11 +100,23 @@ def _read(
     addresses += [a for a in (_result(program, loop, turns) for loop in loops) if a]
     addresses += _earlier(grant, wanted)
     found = store.values(ref, "out", addresses)
-    asked = {name for one in wanted if one.keys == TOLD for name in names_of(one)}
-    told = [a for name, a in names.items() if name in asked and a in turns]
-    known = KnownOf(store, ref)
-    said = {loop: last_said(program, loop, known) for loop in told}
+    said = _said_in(store, ref, program, wanted, names, turns) if turns else {}
     return _Seen({a: json.loads(text) for a, text in found.items()}, turns, names, grant, said)
+
+
+def _said_in(
+    store: Store,
+    ref: SessionRef,
+    program: Program,
+    wanted: Iterable[Reference],
+    names: Mapping[str, str],
+    turns: Mapping[str, TurnRecord],
+) -> dict[str, str | None]:
+    """What was said last in each loop that is to be told of."""
+    asked = {name for one in wanted if one.keys == TOLD for name in names_of(one)}
+    known = KnownOf(store, ref)
+    told = (a for name, a in names.items() if name in asked and a in turns)
+    return {loop: last_said(program, loop, known) for loop in told}
 
 
 def _may_run_again(program: Program, place: str) -> bool:

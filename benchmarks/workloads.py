@@ -66,7 +66,7 @@ def fan_out() -> Workload:
 
 WORKLOADS: Mapping[str, Workload] = {
     "W1": sequences(100, "W1: 100 sessions of 10 sequential tool steps"),
-    "W2": loops(20, "W2: 20 loops of 3 iterations with 3 callable checks", quick=True),
+    "W2": loops(60, "W2: 60 loops of 3 iterations with 3 callable checks", quick=True),
     "W2m": loops(20, "W2m: the same, with a message for each step", quick=False),
     "W3": fan_out(),
     "A": sequences(
