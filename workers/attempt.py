@@ -57,11 +57,15 @@ BEGIN_S = WAIT_S * 0.8
 _FALSY = (None, False, "", 0, "false", "no", "0")
 
 
-class _Abreast(NamedTuple):
-    """Quick checks that were granted side by side: called in one row, and settled together."""
+class _Asked(NamedTuple):
+    """A quick check that was asked for with those beside it; they are settled together, too."""
 
-    works: Mapping[str, Work]
-    bodies: Mapping[str, QuickCheck]
+    work: Work
+    body: QuickCheck
+
+
+#: By their addresses.
+_Abreast = Mapping[str, _Asked]
 
 
 class Attempts:
@@ -186,8 +190,7 @@ class Attempts:
 
     def _asked(self, ref: SessionRef, leases: Sequence[Lease], row: Row) -> _Abreast:
         """Ask for as many of them as can be read at once; the others are called by themselves."""
-        works: dict[str, Work] = {}
-        bodies: dict[str, QuickCheck] = {}
+        abreast: dict[str, _Asked] = {}
         calls: list[Call] = []
         for lease in leases:
             try:
@@ -197,10 +200,10 @@ class Attempts:
                 break
             if body is None or (calls and body.call.where != calls[0].where):
                 break
-            works[lease.grant.address], bodies[lease.grant.address] = work, body
+            abreast[lease.grant.address] = _Asked(work, body)
             calls.append(body.call)
         row.send(calls, begin_by=min(lease.since for lease in leases) + BEGIN_S)
-        return _Abreast(works, bodies)
+        return abreast
 
     def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
         """What a settle granted, kept from now on: one may wait for the one before it."""
@@ -231,9 +234,9 @@ class Attempts:
         self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None
     ) -> Settled | Held | None:
         """The body and its settle; None where the step is no longer ours."""
+        asked = abreast.get(lease.grant.address) if abreast is not None else None
         try:
-            work = abreast.works.get(lease.grant.address) if abreast is not None else None
-            work = work or patiently(lambda: self._engine.work(ref, lease.grant), lease)
+            work = asked.work if asked is not None else self._work(ref, lease)
         except ReferenceUnresolved as error:
             return self._settler.unread(lease, str(error))
         except SpecForeign as error:
@@ -245,8 +248,7 @@ class Attempts:
             return moved
         _tell_of_its_begin(work)
         look = self._look(work, lease) if abreast is None else None
-        body = abreast.bodies.get(lease.grant.address) if abreast is not None else None
-        outcome = self._outcome(work, lease, body)
+        outcome = self._outcome(work, lease, asked.body if asked is not None else None)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -256,6 +258,9 @@ class Attempts:
         if abreast is not None:
             return Held(lease, work, outcome, nonces)
         return self._settler.settle(Held(lease, work, outcome, nonces), look)
+
+    def _work(self, ref: SessionRef, lease: Lease) -> Work | None:
+        return patiently(lambda: self._engine.work(ref, lease.grant), lease)
 
     def _look(self, work: Work, lease: Lease) -> Look | None:
         """How the folder is that somebody is about to work in."""

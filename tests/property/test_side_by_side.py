@@ -112,6 +112,13 @@ def carry_out(world: World, attempts: Attempts) -> None:
         world.hints += [(ref, hint.address) for hint in hints]
 
 
+def set_to_work(world: World, attempts: Attempts) -> threading.Thread:
+    """The same beside the test."""
+    at_work = threading.Thread(target=carry_out, args=(world, attempts))
+    at_work.start()
+    return at_work
+
+
 def calls(folder: Path) -> Counter[str]:
     return Counter((folder / "called").read_text().split())
 
@@ -153,8 +160,7 @@ def test_what_is_done_is_recorded_before_one_that_is_slow(
     world: World, attempts: Attempts, tmp_path: Path
 ):
     ref = begun(world, tmp_path, "plain", "waits", "plain")
-    at_work = threading.Thread(target=carry_out, args=(world, attempts))
-    at_work.start()
+    at_work = set_to_work(world, attempts)
     wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
     wait_until(lambda: calls(tmp_path)["loop~1[2]/c2"])
     assert not outcomes(world, ref)["loop~1[2]/c2"]
@@ -169,8 +175,7 @@ def test_those_behind_one_that_is_slow_are_others_to_begin(
 ):
     """Each was called once: by who had it in hand, or by who was told of it anew."""
     ref = begun(world, tmp_path, "slow", "plain", "waits")
-    at_work = threading.Thread(target=carry_out, args=(world, attempts))
-    at_work.start()
+    at_work = set_to_work(world, attempts)
     wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
     (tmp_path / "go").touch()
     at_work.join(timeout=20)
@@ -217,8 +222,7 @@ def test_what_cannot_be_asked_ahead_is_told_by_whoever_carries_it_out(
 
 def test_a_stop_reaches_each_of_them(world: World, attempts: Attempts, tmp_path: Path):
     ref = begun(world, tmp_path, "plain", "waits", "plain")
-    at_work = threading.Thread(target=carry_out, args=(world, attempts))
-    at_work.start()
+    at_work = set_to_work(world, attempts)
     wait_until(lambda: calls(tmp_path)["loop~1[2]/c2"])
     world.engine.control(ref.id, "stop")
     at_work.join(timeout=20)
