@@ -15,7 +15,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-fast test-slow faults fuzz bench chaos fmt docs lock clean
+.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench chaos fmt docs docs-build docs-serve recording lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,11 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 	@$(PIP) install --quiet --no-deps -e .
 	@touch $@
 
+$(VENV)/docs.stamp: requirements-docs.lock pyproject.toml | $(BIN)/python
+	@echo "setup: installing the packages of requirements-docs.lock, each checked against its hash"
+	@$(PIP) install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
 agents: $(VENV)/agents.stamp ## the real claude and codex for the tests, where npm is found
 
 # Of their own set-up only Claude's is run, which puts its program in its place. Without npm, or without a registry, the tests
@@ -61,10 +66,10 @@ $(VENV)/agents.stamp: tests/agents/package.json tests/agents/package-lock.json |
 demo: setup ## a whole run with nothing but this folder (AGENT=claude for a real agent)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENT="$(AGENT)" sh examples/demo.sh
 
-CHECKS := formatted lint types contracts drift spelling dependencies dead-code locks
+CHECKS := formatted lint types contracts drift spelling words dependencies dead-code locks
 .PHONY: $(CHECKS)
 
-check: $(CHECKS) ## format, lint, types, import contracts, docs drift, spelling, dependencies, dead code, locks
+check: $(CHECKS) ## format, lint, types, import contracts, docs drift, spelling, words, dependencies, dead code, locks
 
 $(CHECKS): setup-dev
 
@@ -82,9 +87,13 @@ contracts:
 
 drift:
 	@if [ -f scripts/docs.py ]; then echo "$(PY) scripts/docs.py --check"; $(PY) scripts/docs.py --check; fi
+	$(PY) scripts/client.py --check
 
 spelling:
 	$(BIN)/codespell
+
+words:
+	$(PY) scripts/words.py
 
 dependencies:
 	$(BIN)/deptry .
@@ -95,11 +104,18 @@ dead-code:
 locks:
 	$(PY) scripts/lock.py --check
 
-test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage
+test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage; then one further Redis server
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(PY) -m tests.servers --only-further --at-most 1 -q -n $(WORKERS) --dist worksteal
+
+test-again: setup-dev ## the tests that failed in the last run, once more and one by one
+	$(PY) -m pytest -v --tb=short --last-failed --last-failed-no-failures none -m "not slow"
+
+test-servers: setup-dev ## the tests marked server, on each Redis server that is installed
+	$(PY) -m tests.servers -q -n $(WORKERS) --dist worksteal
 
 test-fast: setup-dev ## the tests that need no worker: unit, property and doctests
-	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" $(wildcard tests/unit tests/property) $(PACKAGES)
+	$(PY) -m pytest -n $(WORKERS) -m "not faults and not slow" $(wildcard tests/unit tests/engine tests/model) $(PACKAGES)
 
 test-slow: setup-dev agents ## the tests that take minutes, which `make test` leaves out
 	$(PY) -m pytest -n $(WORKERS) -m slow
@@ -111,7 +127,7 @@ FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbel
 
 fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind by SEED (any), with tokens that may all or little
 	@seed=$(FUZZ_SEED); echo "SEED=$$seed"; $(PY) -m pytest -n $(WORKERS) --timeout 1800 tests/contract/test_description.py \
-	  -k "as_it_is_described or only_read" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
+	  -m "not slow" -k "as_it_is_described or only_read" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
 
 bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)
@@ -127,13 +143,23 @@ fmt: setup-dev ## format, and mend what the linter can mend
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: setup-dev ## write the generated parts of the docs anew
+docs: setup-dev ## write the generated files: parts of the docs, and the synchronous client
+	$(PY) scripts/client.py
 	$(PY) scripts/docs.py
+
+docs-build: $(VENV)/docs.stamp ## build the documentation site into site/; a warning is an error
+	$(BIN)/zensical build --clean --strict
+
+docs-serve: $(VENV)/docs.stamp ## serve the documentation site on http://localhost:8000, rebuilt at each change
+	$(BIN)/zensical serve
+
+recording: setup-dev ## run the demo and record it as docs/recording.svg
+	$(PY) scripts/recording.py
 
 lock: ## make the lock files anew from pyproject.toml (UPGRADE=1 for the newest versions)
 	$(PYTHON) -P scripts/lock.py $(if $(UPGRADE),--upgrade)
 
 clean: ## remove .venv and everything that tools left behind
-	rm -rf $(VENV) build dist .coverage .coverage.* htmlcov
+	rm -rf $(VENV) build dist site .cache .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The HTTP interface: REST, events and the dashboard."""
+"""The HTTP API: REST, event streams and the dashboard."""
 
 from __future__ import annotations
 

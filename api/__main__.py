@@ -1,33 +1,47 @@
-"""`python -P -m api`: serves the API as the environment says, until it is told to stop."""
+"""Serves the API as its environment configures it: `python -P -m leadhand.serve api`."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from functools import partial
 
 from api import tracing
 from api.application import Api, create_app
-from api.server import SPARE_THREADS, Server
+from api.wire.server import SPARE_THREADS, Server
 from app.engine import Engine
-from app.errors import SettingInvalid
-from app.logs import log_to_stderr
-from app.parent import hide
-from app.settings import Settings
-from tasks.deliver import Deliverer
-from tasks.sweep import Sweeper
+from app.errors import SecretDiffers, SettingInvalid, StoreAway, StoreForbids
+from app.logs import log_doubts, log_to_stderr
+from app.operations.fleet_secret import check_secret
+from app.settings import Settings, doubts
+from app.store.identity_file import memory_of
+from leadhand.process_guard import hide
+from tasks.bootstrap import check_logins, make_engine
+from tasks.periodic import Sweeper
+from tasks.probing import Prober
+from tasks.secret_renewal import SecretRenewal
 from tasks.tracing import check
-from tasks.wiring import make_engine
+from tasks.webhook_delivery import Deliverer
 
 
 def main() -> None:
-    """Serve. A setting that cannot be used is told in one line."""
+    """Serve the API. Exits with one line for an invalid setting."""
     hide()
     try:
         settings = Settings.from_env()
         check(settings)
         engine, _ = make_engine(settings)
-    except SettingInvalid as error:
+        log_to_stderr(settings.log)
+        log_doubts(doubts(settings))
+        engine.guard.remember_in(memory_of(settings))
+        check_logins(engine)
+        engine.guard.join = partial(check_secret, engine.store, settings)
+        with suppress(StoreAway):  # each request and each sweep checks again
+            engine.guard.check()
+        if settings.importing:  # before the first request and the first sweep
+            engine.store.foreign_data().remove_contacts()
+    except (SettingInvalid, StoreAway, StoreForbids, SecretDiffers) as error:
         sys.exit(f"leadhand api: {error}")
-    log_to_stderr(settings.log)
     Server(
         lambda: build(settings, engine),
         bind=settings.api_bind,
@@ -37,9 +51,15 @@ def main() -> None:
 
 
 def build(settings: Settings, engine: Engine) -> Api:
-    """What one process serves, with the sweeper and the deliverer beside it."""
+    """Builds the application of one process, and starts its background threads.
+
+    An import delivers no webhooks: their receivers were chosen by the author of the data.
+    """
     Sweeper(engine).start()
-    Deliverer(engine).start()
+    if not settings.importing:
+        Deliverer(engine).start()
+    Prober(engine).start()
+    SecretRenewal(engine).start()
     api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
     tracing.begin(api, settings)
     return api

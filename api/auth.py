@@ -1,4 +1,4 @@
-"""Lets in who holds a token: the operator's, one that was made here, or a running body's own."""
+"""Authenticates and authorizes requests: operator token, API tokens and step tokens."""
 
 from __future__ import annotations
 
@@ -9,73 +9,112 @@ from typing import NamedTuple
 from flask import Flask, g, request
 from pydantic import BaseModel
 
-from api.port import Engine
-from api.refusals import Refused, forbidden, not_admitted, unauthenticated
-from api.scopes import BODY_NEEDED, PUBLIC, scope_of
-from app.capabilities import PREFIX, Caller, verify
+from api.problem_types import Refused, forbidden, not_admitted, unauthenticated
+from api.scopes import BODY_NEEDED, PUBLIC, SESSION_IN_QUERY, BodyRight, scope_of
+from app.engine import Engine
 from app.errors import CapabilityRefused, StoreAway
-from app.free_commands import free_commands
+from app.security.api_tokens import EVERYTHING, Owner, Scope, Token
+from app.security.command_permission import free_commands
+from app.security.step_tokens import PREFIX, Caller, verify_any
 from app.settings import Settings
-from app.tokens import EVERYTHING, Owner, Scope, Token
 
 
 class Visitor(NamedTuple):
-    """Who speaks: a body, the holder of a token, or the operator, who is neither."""
+    """The authenticated caller: a body, the holder of a token, or else the operator."""
 
     body: Caller | None = None
     token: Token | None = None
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        """What it may do; a body's own rights are of another kind."""
+        """The caller's scopes; empty for a body, which has its own rules."""
         if self.body is not None:
             return frozenset()
         return EVERYTHING if self.token is None else self.token.scopes
 
     @property
-    def called(self) -> str:
-        """What the log calls it; never what would open a door."""
+    def name(self) -> str:
+        """The caller's name in logs and records, without secrets."""
+        if self.body is not None and self.body.is_of_session:
+            return f"session {self.body.session}"
         if self.body is not None:
             return f"step {self.body.session}:{self.body.address}"
         return "operator" if self.token is None else f"token {self.token.id}"
 
 
 class Doorkeeper:
-    """Tells by a request's token who speaks, and whether it may."""
+    """Checks each request's token."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
 
     def admit(self) -> None:
-        """Let no request pass without a token that grants it. Raises Refused."""
+        """Authenticate and authorize a request. Raises Refused."""
         endpoint = request.endpoint
         if endpoint in PUBLIC:
             return
         text = _bearer()
         visitor = self.recognise(text)
-        g.by = visitor.called
+        g.by = visitor.name
         if endpoint is not None:
-            _grant(visitor, endpoint)
+            self._grant(visitor, endpoint)
         g.visitor = visitor
-        g.still_admitted = lambda: self._still(text)
+        g.token_recheck = lambda: self._still(text)
 
     def recognise(self, text: str) -> Visitor:
-        """Whose token it is. Raises Refused for one that opens nothing here, or no longer."""
+        """Authenticate a token.
+
+        Raises Refused if it is invalid, revoked or expired, and StoreUnknown.
+        """
         try:
             if text.startswith(PREFIX):
-                return Visitor(body=self._running(verify(text, secret=self._settings.secret)))
-            # A token that is not set equals none that can be sent, for those are not empty.
+                return Visitor(body=self._running(verify_any(text, self._settings.secrets)))
+            # An unset operator token is empty and matches no request, as sent tokens are not empty.
             if hmac.compare_digest(text.encode(), self._settings.api_token.encode()):
                 return Visitor()
             return Visitor(token=self._engine.tokens.recognise(text))
         except CapabilityRefused as error:
+            self._engine.guard.check()  # an emptied store knows no token and no attempt
             raise not_admitted(error.why) from None
 
+    def _grant(self, visitor: Visitor, endpoint: str) -> None:
+        """Check that the caller may call the route. Raises Refused."""
+        if visitor.body is not None:
+            self._keep_to_own_tree(visitor.body, endpoint)
+        elif scope_of(endpoint) not in visitor.scopes:
+            raise forbidden(f"the token lacks the scope {scope_of(endpoint).value!r}")
+
+    def _keep_to_own_tree(self, caller: Caller, endpoint: str) -> None:
+        """Check that a body calls only for its own session and those below it. Raises Refused."""
+        right = BODY_NEEDED.get(endpoint)
+        if right is None or not self._reaches(caller, right, endpoint):
+            hint = (
+                "a body may read its own session and those below it, start child sessions and"
+                " control them, and call exit on its own"
+            )
+            raise forbidden(f"the token is for session {caller.session!r} only", hint=hint)
+        if right.scope not in caller.scopes:
+            raise forbidden(f"the token lacks the scope {right.scope!r}")
+
+    def _reaches(self, caller: Caller, right: BodyRight, endpoint: str) -> bool:
+        """Whether the session of the request is one that the body may call the route for."""
+        if right.reach == "any":
+            return True
+        named = request.args.get(SESSION_IN_QUERY.get(endpoint, ""))
+        session = (request.view_args or {}).get("session", named)
+        if session is None or session == caller.session:
+            return session is not None and right.reach != "below"
+        return right.reach != "own" and self._engine.trees.is_within(session, caller.session)
+
     def _running(self, caller: Caller) -> Caller:
-        """A body's token dies with its attempt. Raises CapabilityRefused."""
-        if not self._engine.stands(caller):
-            raise CapabilityRefused("the attempt that the token was given to has ended")
+        """Check that the token's attempt still runs. Raises CapabilityRefused."""
+        if not self._engine.callers.is_current(caller):
+            raise CapabilityRefused(
+                "the session that the token was given to is stopped or has ended"
+                if caller.is_of_session
+                else "the attempt that the token was given to has ended"
+            )
         return caller
 
     def _still(self, text: str) -> bool:
@@ -84,43 +123,53 @@ class Doorkeeper:
         except Refused:
             return False
         except StoreAway:
-            return True  # nobody can tell; what the stream reads is away as well
+            return True  # unknown; the stream cannot read events either
         return True
 
 
 def install(flask: Flask, settings: Settings, engine: Engine) -> None:
-    """Ask for a token before anything else is done."""
+    """Check the token of every request first."""
     flask.before_request(Doorkeeper(settings, engine).admit)
 
 
 def current_caller() -> Caller | None:
-    """The body that speaks; None for people and programs."""
+    """The body that calls; None for people and programs."""
     return _visitor().body
 
 
 def current_visitor() -> str:
-    """What whoever speaks is called, in logs and where it is told who did something."""
-    return _visitor().called
+    """The caller's name, for logs and records."""
+    return _visitor().name
 
 
 def current_owner() -> Owner | None:
-    """Whose the sessions are that this request starts; None for the operator's own."""
+    """The owner of sessions that this request creates; None for the operator."""
     token = _visitor().token
     return None if token is None else token.owner
 
 
-def still_admitted() -> Callable[[], bool]:
-    """Whether this request's token still opens what it opened, to be asked as it goes on."""
-    found: Callable[[], bool] = g.still_admitted
+def token_recheck() -> Callable[[], bool]:
+    """Returns a function that re-checks this request's token, for long streams."""
+    found: Callable[[], bool] = g.token_recheck
     return found
 
 
-def allow(document: BaseModel) -> None:
-    """Refuse commands and callables to who may only use named agents. Raises Refused."""
-    if Scope.EXEC_FREE in _visitor().scopes:
+def may_bring_commands(engine: Engine) -> bool:
+    """Whether the caller has the scope exec:free; a body has that of its session's submit."""
+    caller = _visitor().body
+    if caller is not None:
+        return engine.spawner.may_bring_commands(caller)
+    return Scope.EXEC_FREE in _visitor().scopes
+
+
+def allow(document: BaseModel, *, free: bool) -> None:
+    """Check the scope exec:free for a document with commands or callables. Raises Refused."""
+    if free:
         return
     for field in free_commands(document):
         hint = "name an agent of agents.toml instead, or ask for a token with exec:free"
+        if _visitor().body is not None:
+            hint = "name an agent of agents.toml instead; its session was submitted without it"
         refusal = forbidden(f"{field} needs the scope 'exec:free'", hint=hint)
         refusal.problem = refusal.problem.model_copy(update={"field": field})
         raise refusal
@@ -136,20 +185,3 @@ def _bearer() -> str:
     if scheme.lower() != "bearer" or not token:
         raise unauthenticated()
     return token
-
-
-def _grant(visitor: Visitor, endpoint: str) -> None:
-    if visitor.body is not None:
-        _keep_to_own_session(visitor.body, endpoint)
-    elif scope_of(endpoint) not in visitor.scopes:
-        raise forbidden(f"the token lacks the scope {scope_of(endpoint).value!r}")
-
-
-def _keep_to_own_session(caller: Caller, endpoint: str) -> None:
-    """A body reads its own session and may end it by intent; the rest is not for it."""
-    needed = BODY_NEEDED.get(endpoint)
-    if needed is None or (request.view_args or {}).get("session") != caller.session:
-        hint = "a body may read its own session, and call exit on it"
-        raise forbidden(f"the token is for session {caller.session!r} only", hint=hint)
-    if needed not in caller.scopes:
-        raise forbidden(f"the token lacks the scope {needed!r}")

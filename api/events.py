@@ -1,4 +1,4 @@
-"""A session's events over HTTP: a page of them, or a stream that ends with the session (SSE)."""
+"""REST routes for a session's events: pages, or a server-sent event stream (SSE)."""
 
 from __future__ import annotations
 
@@ -10,64 +10,77 @@ from contextlib import ExitStack
 
 from flask import Blueprint, Response, request
 
-from api import bodies
-from api.answers import answer
-from api.auth import still_admitted
-from api.bodies import EventsQuery
+from api import requests
+from api.auth import token_recheck
 from api.fanout import Cut, Fanout, StreamCut, Subscription
-from api.port import Engine
-from api.refusals import too_many_streams
+from api.problem_types import too_many_streams
+from api.requests import StreamQuery
+from api.responses import answer
+from app.domain.states import ENDED
+from app.engine import Engine
 from app.errors import SessionUnknown, StoreAway
-from app.states import ENDED
-from app.views import Event, Page
-from leadhand.views import position
+from app.queries.outputs import OutputCursor, OutputQueries, output_part
+from app.queries.sessions import Queries
+from leadhand.models.views import Event, Page, position
 
-#: Where a record begins.
+#: The position before the first event.
 BEGINNING = "0-0"
-#: What every record begins with, until that is trimmed.
+#: The type of the first event, unless it was trimmed.
 FIRST = "session.created"
 STREAM = "text/event-stream"
-#: How long a stream may be silent.
+#: Interval of keep-alive comments.
 KEEP_ALIVE_S = 15.0
-#: After how long a browser connects again.
+#: Interval between two reads of output, and how long after the end the last of it may come.
+OUTPUT_EVERY_S = 0.25
+LAST_OUTPUT_S = 0.6
+#: Reconnection delay of browsers.
 RETRY_MS = 1000
-#: How long a token that has ended may go on reading a stream that it opened.
+#: Interval at which a stream re-checks its token.
 RECHECK_S = 5.0
-#: How many events are read at a time from what is there already.
+#: Batch size for existing events.
 BACKLOG = 500
-#: How long a client may take to accept one event before its connection is given up.
+#: Time-out for sending one event to a client.
 SEND_TIMEOUT_S = 20.0
 
 
 class Events:
-    """Pages and streams of events; as many streams at once as this process has threads to spare."""
+    """Serves pages and streams of events; the number of streams is limited."""
 
-    def __init__(self, engine: Engine, fanout: Fanout, *, streams: int) -> None:
-        self._engine = engine
+    def __init__(
+        self, queries: Queries, outputs: OutputQueries, fanout: Fanout, *, streams: int
+    ) -> None:
+        self._queries = queries
+        self._outputs = outputs
         self._fanout = fanout
         self._streams = streams
         self._free = threading.BoundedSemaphore(streams)
 
     def of_session(self, session: str) -> Response:
-        asked = bodies.query(EventsQuery)
-        last = bodies.last_event_id() or asked.after or BEGINNING
-        self._engine.session(session)
+        """GET .../events: a page or a stream of a session's events."""
+        asked = requests.query(StreamQuery)
+        last = requests.last_event_id() or asked.after or BEGINNING
+        self._queries.session(session)
         if request.accept_mimetypes.best_match(["application/json", STREAM]) == STREAM:
-            return self._stream(session, after=last)
-        events = self._engine.events(session, after=last, limit=asked.limit)
+            return self._stream(session, after=last, with_output=asked.output)
+        events = self._queries.events(session, after=last, limit=asked.limit)
         more = events[-1].id if len(events) == asked.limit else None
         return answer(Page[Event](items=events, next=more))
 
-    def _stream(self, session: str, *, after: str) -> Response:
+    def _stream(self, session: str, *, after: str, with_output: bool) -> Response:
         if not self._free.acquire(blocking=False):
             raise too_many_streams(self._streams)
         held = ExitStack()
         held.callback(self._free.release)
         _give_up_on_stuck_clients()
         stream = EventStream(
-            self._engine, self._fanout, session, after=after, admitted=still_admitted()
+            self._queries,
+            self._fanout,
+            session,
+            after=after,
+            admitted=token_recheck(),
+            output=self._outputs.follow(session) if with_output else None,
         )
-        response = Response(stream.told(), mimetype=STREAM)
+        response = Response(stream.frames(), mimetype=STREAM)
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         response.call_on_close(held.close)
@@ -75,26 +88,30 @@ class Events:
 
 
 class EventStream:
-    """One client's stream: what is there already, then what comes, then the session's end."""
+    """One client's stream: existing events, then new ones, then the session's end."""
 
     def __init__(
         self,
-        engine: Engine,
+        queries: Queries,
         fanout: Fanout,
         session: str,
         *,
         after: str,
         admitted: Callable[[], bool] = lambda: True,
+        output: OutputCursor | None = None,
     ) -> None:
-        self._engine = engine
+        self._output = output
+        self._queries = queries
         self._admitted = admitted
         self._checked_s = time.monotonic()
         self._fanout = fanout
         self._session = session
         self._last = after
+        self._sent_s = time.monotonic()
+        self._read_s = 0.0
 
-    def told(self) -> Iterator[str]:
-        """The stream's text. Where it breaks off before the session's end, it says why."""
+    def frames(self) -> Iterator[str]:
+        """Yields the stream's text. If it ends before the session does, it says why."""
         yield f"retry: {RETRY_MS}\n\n"
         try:
             yield from self._reset()
@@ -109,26 +126,48 @@ class EventStream:
             yield _farewell("end", status="deleted")
 
     def _live(self, live: Subscription) -> Iterator[str]:
-        """What comes, until the session has ended and all was told."""
-        event: Event | None = None
+        """Yields new events until the session has ended and all events were sent."""
+        may_have_ended = True
         while True:
-            # Only what concerns the whole session can have ended it.
-            if event is None or event.address is None:
+            if may_have_ended:
                 status = self._end()
                 if status is not None:
                     yield from self._backlog()
+                    yield from self._last_output()
                     yield _farewell("end", status=status)
                     return
-            event = live.take(KEEP_ALIVE_S)
-            if not self._may_go_on():
+            event = live.take(KEEP_ALIVE_S if self._output is None else OUTPUT_EVERY_S)
+            if not self._token_is_valid():
                 raise StreamCut(Cut.TOKEN)
-            if event is None:
-                yield ": keep-alive\n\n"
-            else:
+            yield from self._new_output()
+            # Only an event of the whole session can have ended it; where all is quiet, ask anyway.
+            quiet = time.monotonic() - self._sent_s >= KEEP_ALIVE_S
+            may_have_ended = quiet if event is None else event.address is None
+            if event is not None:
                 yield self._frame(event)
+            elif quiet:
+                self._sent_s = time.monotonic()
+                yield ": keep-alive\n\n"
 
-    def _may_go_on(self) -> bool:
-        """Whether the token that opened the stream still opens it; asked every few seconds."""
+    def _new_output(self) -> Iterator[str]:
+        """What bodies wrote since the last look: events without an id, as no record keeps them."""
+        if self._output is None or time.monotonic() - self._read_s < OUTPUT_EVERY_S:
+            return
+        self._read_s = time.monotonic()
+        for address, fence, part in self._output.read():
+            fields = output_part(part).model_dump(mode="json")
+            shown = {"address": address, "fence": fence, **fields}
+            self._sent_s = time.monotonic()
+            yield f"event: output\ndata: {json.dumps(shown)}\n\n"
+
+    def _last_output(self) -> Iterator[str]:
+        """What was written just before the end: it is published a moment later."""
+        if self._output is not None:
+            time.sleep(LAST_OUTPUT_S)
+            yield from self._new_output()
+
+    def _token_is_valid(self) -> bool:
+        """Whether the stream's token is still valid; re-checked every few seconds."""
         if time.monotonic() - self._checked_s < RECHECK_S:
             return True
         self._checked_s = time.monotonic()
@@ -136,56 +175,56 @@ class EventStream:
 
     def _backlog(self) -> Iterator[str]:
         while True:
-            events = self._engine.events(self._session, after=self._last, limit=BACKLOG)
+            events = self._queries.events(self._session, after=self._last, limit=BACKLOG)
             for event in events:
                 yield self._frame(event)
             if len(events) < BACKLOG:
                 return
 
     def _reset(self) -> Iterator[str]:
-        """Tell a client that what it asks for is no longer kept, and how the session is now."""
-        kept = self._engine.events(self._session, after=BEGINNING, limit=1)
+        """Yields a reset event if requested events were trimmed, with the session's state."""
+        kept = self._queries.events(self._session, after=BEGINNING, limit=1)
         if not kept or not _is_missing(kept[0], after=self._last):
             return
-        view = self._engine.session(self._session)
+        view = self._queries.session(self._session)
         shown = view.model_dump(mode="json")
-        told = {"first": kept[0].id, "at_ms": kept[0].at_ms, "session": shown}
-        yield f"event: reset\ndata: {json.dumps(told)}\n\n"
+        data = {"first": kept[0].id, "at_ms": kept[0].at_ms, "session": shown}
+        yield f"event: reset\ndata: {json.dumps(data)}\n\n"
 
     def _end(self) -> str | None:
-        """The status that the session has ended with; None while it goes on."""
+        """The session's final status; None while it is active."""
         try:
-            status = self._engine.session(self._session).status
+            status = self._queries.session(self._session).status
         except SessionUnknown:
             return "deleted"
         return status if status in ENDED else None
 
     def _frame(self, event: Event) -> str:
-        self._last = event.id
+        self._last, self._sent_s = event.id, time.monotonic()
         return f"id: {event.id}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
 
 
-def _farewell(event: str, **told: str) -> str:
-    """A frame that stands in no record; nothing comes after it."""
-    return f"event: {event}\ndata: {json.dumps(told)}\n\n"
+def _farewell(event: str, **data: str) -> str:
+    """The last frame of a stream, which is not a stored event."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n"
 
 
 def _is_missing(oldest: Event, *, after: str) -> bool:
-    """Whether events between this one and the oldest that is kept were trimmed."""
+    """Whether events between `after` and the oldest stored one were trimmed."""
     if after == BEGINNING:
         return oldest.type != FIRST
     return position(oldest.id) > position(after)
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:
-    events = Events(engine, fanout, streams=streams)
+    events = Events(engine.queries, engine.outputs, fanout, streams=streams)
     routes = Blueprint("events", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("/<session>/events", "of_session", events.of_session)
     return routes
 
 
 def _give_up_on_stuck_clients() -> None:
-    """Let a write to a client that reads no more fail, so that its thread comes free."""
+    """Set a send time-out, so that a client that stops reading frees its thread."""
     socket = request.environ.get("gunicorn.socket")
     if socket is not None:
         socket.settimeout(SEND_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""One reader per process for the events of all watched sessions, and a bounded queue per client.
+"""Fan-out of events: one reader per process, and a bounded queue per client.
 
-Each session that is watched has a feed with a cursor, the place up to which its events were handed
-out. A client that joins moves the cursor back to where it stands, so it misses nothing; the others
-pass over what they had. A read that began before the cursor was moved is thrown away.
+Each watched session has a feed with a cursor, the last event that was handed out. A client that
+joins moves the cursor back to its own position, so that it misses nothing; the other clients skip
+events that they had. A read that started before the cursor moved is discarded.
 """
 
 from __future__ import annotations
@@ -15,37 +15,36 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
-from api.port import Engine
 from app.errors import StoreAway
-from app.views import Event
-from leadhand.views import position
+from leadhand.models.views import Event, position
 
 log = logging.getLogger("leadhand.api")
 
-#: How long one read waits; a newly watched session is read at the latest after it.
+#: Maximum wait of a read, and so the delay before a newly watched session is read.
 BLOCK_MS = 250
-#: How long the reader leaves a store alone that did not answer.
+#: Pause of the reader after the store did not respond.
 AWAY_PAUSE_S = 0.5
-#: How many events may wait for a client before it is cut off as too slow.
+#: Maximum queue of a client before it is disconnected as too slow.
 QUEUED = 1000
 
 
 class Cut(StrEnum):
-    """Why a client gets no more events; what it has not had it gets when it comes again."""
+    """Why a client is disconnected; it gets the missed events when it reconnects."""
 
     #: It read more slowly than events came.
     SLOW = "slow"
-    #: This process goes down, or cannot read events.
+    #: This process shuts down, or cannot read events.
     CLOSING = "closing"
     #: Redis does not answer.
     STORE_AWAY = "store away"
-    #: Its token opens nothing any more.
+    #: Its token is no longer valid.
     TOKEN = "token"  # noqa: S105 - the name of a reason
 
 
 class StreamCut(Exception):
-    """No more events come to this client."""
+    """The client is disconnected."""
 
     def __init__(self, why: Cut) -> None:
         super().__init__(why)
@@ -53,40 +52,40 @@ class StreamCut(Exception):
 
 
 class Subscription:
-    """What waits for one client: events in order, none of them twice."""
+    """The queue of one client: events in order, without duplicates."""
 
     def __init__(self, after: str, *, room: int = QUEUED) -> None:
         self._last = position(after)
         self._room = room
         self._waiting: deque[Event] = deque()
         self._news = threading.Condition()
-        self._cut: Cut | None = None
+        self._reason: Cut | None = None
 
     def offer(self, event: Event) -> None:
-        """Queue an event that the client has not had; with no room left the client is cut off."""
+        """Queue an event unless the client has had it; a full queue disconnects the client."""
         with self._news:
-            if self._cut or position(event.id) <= self._last:
+            if self._reason or position(event.id) <= self._last:
                 return
             if len(self._waiting) >= self._room:
-                self._cut = Cut.SLOW
+                self._reason = Cut.SLOW
                 self._waiting.clear()
             else:
                 self._waiting.append(event)
                 self._last = position(event.id)
             self._news.notify()
 
-    def cut(self) -> None:
-        """Let the client come again."""
+    def disconnect(self) -> None:
+        """Disconnect the client, which will reconnect."""
         with self._news:
-            self._cut = self._cut or Cut.CLOSING
+            self._reason = self._reason or Cut.CLOSING
             self._news.notify()
 
     def take(self, timeout_s: float) -> Event | None:
-        """The next event, or None where none came in time. Raises StreamCut."""
+        """The next event, or None after the time-out. Raises StreamCut."""
         with self._news:
-            self._news.wait_for(lambda: self._waiting or self._cut, timeout_s)
-            if self._cut:
-                raise StreamCut(self._cut)
+            self._news.wait_for(lambda: self._waiting or self._reason, timeout_s)
+            if self._reason:
+                raise StreamCut(self._reason)
             return self._waiting.popleft() if self._waiting else None
 
 
@@ -96,11 +95,16 @@ class _Feed:
     clients: set[Subscription] = field(default_factory=set)
 
 
-class Fanout:
-    """The feeds of one process, and the thread that reads them while there are any."""
+class EventReader(Protocol):
+    def __call__(self, after: Mapping[str, str], *, block_ms: int) -> Mapping[str, list[Event]]:
+        """Return the events of each session after an id; waits up to `block_ms` for the first."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+
+class Fanout:
+    """The feeds of one process, and the thread that reads them."""
+
+    def __init__(self, read: EventReader) -> None:
+        self._read_events = read
         self._feeds: dict[str, _Feed] = {}
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -108,7 +112,7 @@ class Fanout:
 
     @contextmanager
     def watch(self, session: str, *, after: str) -> Iterator[Subscription]:
-        """Every event of the session after the one named, from now on."""
+        """Subscribe to the session's events after a given one."""
         subscription = Subscription(after)
         self._join(session, subscription, after)
         try:
@@ -117,16 +121,16 @@ class Fanout:
             self._leave(session, subscription)
 
     def close(self) -> None:
-        """End every stream; clients come again, to another process."""
+        """End every stream; clients reconnect to another process."""
         self._closing.set()
         with self._changed:
-            self._cut_all()
+            self._disconnect_all()
             self._changed.notify()
 
     def _join(self, session: str, subscription: Subscription, after: str) -> None:
         with self._changed:
             if self._closing.is_set():
-                subscription.cut()
+                subscription.disconnect()
             feed = self._feeds.setdefault(session, _Feed(after))
             feed.cursor = min(feed.cursor, after, key=position)
             feed.clients.add(subscription)
@@ -153,22 +157,22 @@ class Fanout:
                 self._hand_out(cursors, self._read(cursors))
             except StoreAway:
                 self._closing.wait(AWAY_PAUSE_S)
-            except Exception:  # a fault may end the streams, never the reader itself
+            except Exception:  # an error may end the streams, but not the reader
                 log.exception("events cannot be read")
                 with self._changed:
-                    self._cut_all()
+                    self._disconnect_all()
                 self._closing.wait(AWAY_PAUSE_S)
 
     def _read(self, cursors: Mapping[str, str]) -> Mapping[str, list[Event]]:
         since_s = time.monotonic()
-        found = self._engine.events_many(cursors, block_ms=BLOCK_MS)
+        found = self._read_events(cursors, block_ms=BLOCK_MS)
         if not found:
-            # Of sessions that are gone an empty answer comes at once.
+            # For deleted sessions the reply is empty and immediate.
             self._closing.wait(max(0.0, since_s + BLOCK_MS / 1000 - time.monotonic()))
         return found
 
     def _cursors(self) -> dict[str, str]:
-        """Where each feed stands, once there are any."""
+        """The cursor of each feed; waits until there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._feeds or self._closing.is_set())
             return {session: feed.cursor for session, feed in self._feeds.items()}
@@ -184,7 +188,7 @@ class Fanout:
                         client.offer(event)
                     feed.cursor = event.id
 
-    def _cut_all(self) -> None:
+    def _disconnect_all(self) -> None:
         for feed in self._feeds.values():
             for client in feed.clients:
-                client.cut()
+                client.disconnect()

@@ -1,46 +1,66 @@
-"""The fleet over HTTP: queues, and everything at one glance; and as Prometheus reads it."""
+"""REST routes for the fleet: workers, agents, tools, queues, overview, audit and metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from flask import Blueprint, Response
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from api import bodies
-from api.answers import answer
-from api.exposition import MEDIA_TYPE, exposed
-from api.metrics import families
-from api.port import Engine
-from app.views import Page, QueueView
+from api import requests
+from api.metrics import MEDIA_TYPE, families, render_metrics
+from api.responses import answer
+from app.engine import Engine
+from leadhand.models.views import AgentView, Page, QueueView, ToolView, WorkerView
 
 
-class FsckBody(bodies.Body):
-    """Whether what is found is mended, and where an audit goes on."""
+class FsckBody(requests.Body):
+    """Whether to repair findings, and the cursor of the audit."""
 
     repair: bool = False
     cursor: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] | None = None
 
 
-def blueprint(engine: Engine) -> Blueprint:
+def blueprints(engine: Engine) -> Iterator[Blueprint]:
+    """One blueprint per noun: endpoint names, which the scopes refer to, begin with it."""
+    reads = engine.fleet
+    yield _list("workers", lambda: Page[WorkerView](items=reads.workers()))
+    yield _list("agents", lambda: Page[AgentView](items=reads.agents()))
+    yield _list("tools", lambda: Page[ToolView](items=reads.tools()))
+    yield _fleet(engine)
+
+
+def _list(noun: str, page: Callable[[], BaseModel]) -> Blueprint:
+    routes = Blueprint(noun, __name__, url_prefix=f"/v1/{noun}")
+
+    def list_all() -> Response:
+        requests.query(requests.NoQuery)
+        return answer(page())
+
+    routes.add_url_rule("", "listed", list_all)
+    return routes
+
+
+def _fleet(engine: Engine) -> Blueprint:
     routes = Blueprint("fleet", __name__)
 
     def queues() -> Response:
-        bodies.query(bodies.NoQuery)
-        return answer(Page[QueueView](items=engine.watch.queues()))
+        requests.query(requests.NoQuery)
+        return answer(Page[QueueView](items=engine.fleet.queues()))
 
     def fleet() -> Response:
-        bodies.query(bodies.NoQuery)
-        return answer(engine.watch.fleet())
+        requests.query(requests.NoQuery)
+        return answer(engine.fleet.overview())
 
     def fsck() -> Response:
-        bodies.query(bodies.NoQuery)
-        asked = bodies.body(FsckBody)
-        return answer(engine.fsck(cursor=asked.cursor, repair=asked.repair))
+        requests.query(requests.NoQuery)
+        asked = requests.body(FsckBody)
+        return answer(engine.audit.run(cursor=asked.cursor, repair=asked.repair))
 
     def metrics() -> Response:
-        bodies.query(bodies.NoQuery)
-        text = exposed(families(engine.watch.fleet(), engine.watch.lately()))
+        requests.query(requests.NoQuery)
+        text = render_metrics(families(engine.fleet.overview(), engine.fleet.recent_ends()))
         return Response(text, content_type=MEDIA_TYPE, headers={"Cache-Control": "no-store"})
 
     routes.add_url_rule("/v1/queues", "queues", queues)

@@ -1,49 +1,61 @@
-"""Flows over HTTP: those of the catalog, running one, and checking one that is being written."""
+"""REST routes for flows: list, show, run and validate."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from api import bodies
-from api.answers import answer, session_answer
-from api.auth import current_owner
-from api.port import Engine
-from app.views import FlowView, Page
-from leadhand.flow_documents import FlowRun
+from api import requests
+from api.auth import current_caller, current_owner, may_bring_commands
+from api.responses import answer, session_answer
+from app.engine import Engine
+from leadhand.flows.documents import FlowRun
+from leadhand.models.views import FlowView, Page
 
 
 class Flows:
-    """One method for each thing that can be done with flows."""
+    """One method per route."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def listed(self) -> Response:
-        bodies.query(bodies.NoQuery)
-        return answer(Page[FlowView](items=self._engine.flows()))
+    def list_all(self) -> Response:
+        """GET /v1/flows: list the catalog."""
+        requests.query(requests.NoQuery)
+        return answer(Page[FlowView](items=self._engine.catalog.flows()))
 
     def one(self, name: str) -> Response:
-        bodies.query(bodies.NoQuery)
-        return answer(self._engine.flow(name))
+        """GET /v1/flows/NAME: show a flow."""
+        requests.query(requests.NoQuery)
+        return answer(self._engine.catalog.flow(name))
 
     def run(self, name: str) -> Response:
-        """What a flow of the catalog runs is its operator's word: it needs no exec:free."""
-        bodies.query(bodies.NoQuery)
-        key = bodies.idempotency_key()
-        asked = bodies.body(FlowRun)
-        submitted = self._engine.run_flow(name, asked, idempotency_key=key, owner=current_owner())
-        view = self._engine.session(submitted.session)
+        """Run a flow of the catalog, without exec:free: the operator wrote its commands."""
+        caller = current_caller()
+        policy = requests.query(requests.SubmitQuery).policy_for(is_child=caller is not None)
+        key = requests.idempotency_key()
+        asked = requests.body(FlowRun)
+        if caller is not None:
+            submitted = self._engine.spawner.flow(
+                caller, name, asked, key=key, on_parent_end=policy
+            )
+        else:
+            free = may_bring_commands(self._engine)
+            submitted = self._engine.submit.flow(
+                name, asked, idempotency_key=key, owner=current_owner(), free=free
+            )
+        view = self._engine.queries.session(submitted.session)
         return session_answer(view, 202, headers={"Location": f"/v1/sessions/{view.id}"})
 
     def validate(self) -> Response:
-        bodies.query(bodies.NoQuery)
-        return answer(self._engine.check_flow(bodies.value()))
+        """POST /v1/flows/validate: check a flow without running it."""
+        requests.query(requests.NoQuery)
+        return answer(self._engine.submit.check_flow(requests.value()))
 
 
 def blueprint(engine: Engine) -> Blueprint:
     flows = Flows(engine)
     routes = Blueprint("flows", __name__, url_prefix="/v1/flows")
-    routes.add_url_rule("", "listed", flows.listed)
+    routes.add_url_rule("", "listed", flows.list_all)
     routes.add_url_rule("/validate", "validate", flows.validate, methods=["POST"])
     routes.add_url_rule("/<flow:name>", "one", flows.one)
     routes.add_url_rule("/<flow:name>/runs", "run", flows.run, methods=["POST"])

@@ -1,4 +1,4 @@
-"""Whether this process is alive, and whether it can be sent work: both without a token."""
+"""Liveness and readiness probes, without a token."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 from flask import Blueprint, Response
 from pydantic import BaseModel
 
-from api.answers import answer
-from api.port import Engine
+from api.responses import answer
+from app.engine import Engine
 
 
 class Health(BaseModel):
@@ -22,7 +22,8 @@ def blueprint(engine: Engine) -> Blueprint:
         return answer(Health(status="alive"))
 
     def ready() -> Response:
-        engine.ping()
+        engine.store.ping()
+        engine.guard.check()
         return answer(Health(status="ready"))
 
     routes.add_url_rule("/healthz", "alive", alive)

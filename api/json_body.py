@@ -1,4 +1,4 @@
-"""Reads the JSON of a body: strictly, to a bounded depth, and each name once."""
+"""Parses JSON bodies strictly: bounded depth, no duplicate names."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from api.fields import shortened
-from api.refusals import Refused, malformed
+from api.problem_types import Refused, malformed
+from api.validation_errors import shortened
 
-#: How deep lists and objects may lie in each other. No document of ours comes near it, and
-#: whatever walks over a document may do so by calling itself.
+#: Maximum nesting depth, so that recursive code over documents is safe.
 MAX_DEPTH = 64
-#: Beyond it not every whole number is a float.
+#: Up to this limit every whole number is exact as a float.
 _EXACT = 2.0**53
 _WHERE = re.compile(r" at line (\d+) column (\d+)$")
-#: What the parser says of what is deeper than it goes itself.
+#: The parser's error for a body that is nested too deeply.
 _PARSERS_DEPTH = "recursion limit exceeded"
 
 
-def parsed(text: bytes) -> JsonValue:
-    """What the text says. Raises Refused."""
+def parse_body(body: bytes) -> JsonValue:
+    """Parses a body. Raises Refused."""
     try:
-        found: JsonValue = from_json(text, allow_inf_nan=False)
+        found: JsonValue = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        said = str(error)
-        if said.startswith(_PARSERS_DEPTH):
+        text = str(error)
+        if text.startswith(_PARSERS_DEPTH):
             raise _too_deep() from None
-        raise malformed(_parser_words(said), hint="send one JSON object in UTF-8") from None
+        raise malformed(_parser_words(text), hint="send one JSON object in UTF-8") from None
     whole = _whole(found, 0)
-    json.loads(text, object_pairs_hook=_once_each, parse_int=str, parse_float=str)
+    json.loads(body, object_pairs_hook=_once_each, parse_int=str, parse_float=str)
     return whole
 
 
 def _whole(value: JsonValue, depth: int) -> JsonValue:
-    """The same with 3 for 3.0: JSON has one kind of number, and both are the same one.
+    """Converts whole floats to integers: in JSON, 3 and 3.0 are the same number.
 
     >>> _whole({"a": [3.0, 3.5, "3.0", True]}, 0)
     {'a': [3, 3.5, '3.0', True]}
@@ -56,7 +55,7 @@ def _whole(value: JsonValue, depth: int) -> JsonValue:
 
 
 def _once_each(pairs: Sequence[tuple[str, object]]) -> None:
-    """Of two values under one name nobody can tell which one was meant. Raises Refused."""
+    """Refuse duplicate names in an object. Raises Refused."""
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
@@ -71,12 +70,12 @@ def _once_each(pairs: Sequence[tuple[str, object]]) -> None:
 def _too_deep() -> Refused:
     return malformed(
         f"the body is nested deeper than {MAX_DEPTH} levels",
-        hint=f"let lists and objects lie at most {MAX_DEPTH} deep in each other",
+        hint=f"nest lists and objects at most {MAX_DEPTH} levels deep",
     )
 
 
 def _parser_words(text: str) -> str:
-    """What the parser says, with the place first.
+    """Formats the parser's error with the position first.
 
     >>> _parser_words("expected value at line 1 column 7")
     'the body is no JSON: line 1, column 7: expected value'

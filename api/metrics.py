@@ -1,24 +1,22 @@
-"""What Prometheus is told: the fleet as numbers. Pure."""
+"""Converts the fleet overview to Prometheus metrics (pure)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
-from api.exposition import Family, Sample
-from app.outcomes import MICROS
-from app.views import FleetView, Overdue, QueueView
-from app.watching import LATELY, SHOWN, Lately
+from app.domain.outcomes import MICROS
+from app.queries.fleet import LATELY, SHOWN, RecentEnds
+from leadhand.models.views import FleetView, Overdue, QueueView
 
 
-def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
-    """All of them, in the order in which docs/operations.md explains them."""
-    yield Family(
-        "leadhand_sessions", "Sessions that are kept, by status.", _by("status", fleet.sessions)
-    )
+def families(fleet: FleetView, lately: RecentEnds) -> Iterator[Family]:
+    """Yields all metric families, in the order of docs/operations.md."""
+    yield Family("leadhand_sessions", "Stored sessions, by status.", _by("status", fleet.sessions))
     yield Family(
         "leadhand_recent_ends",
-        f"Why the sessions ended that ended last, up to {LATELY} of each status.",
+        f"Reasons of the sessions that ended last, up to {LATELY} of each status.",
         tuple(
             Sample(count, {"status": status, "reason": reason})
             for (status, reason), count in sorted(lately.reasons.items())
@@ -26,62 +24,66 @@ def families(fleet: FleetView, lately: Lately) -> Iterator[Family]:
     )
     yield Family(
         "leadhand_recent_loops_accepted",
-        f"Of the last {LATELY} completed sessions the loops, by how many iterations they took.",
+        f"Loops among the last {LATELY} completed sessions, by number of iterations.",
         _by("iterations", {str(n): count for n, count in sorted(lately.iterations.items())}),
     )
     yield Family(
         "leadhand_recent_verdicts",
-        f"Of the last {SHOWN} sessions of each status, what their last iterations came to.",
+        f"Verdicts of the last iterations of the last {SHOWN} sessions of each status.",
         _by("verdict", dict(sorted(lately.verdicts.items()))),
     )
     actions = Counter(one.action for worker in fleet.workers for one in worker.running)
     yield Family(
         "leadhand_steps_running",
-        "Attempts that workers make now, by action.",
+        "Running attempts, by action.",
         _by("action", actions),
     )
-    yield from _used(lately.used)
+    yield from _usage(lately.used)
     yield from _queues(fleet.queues)
     yield Family(
         "leadhand_workers",
-        "Worker hosts that told of themselves lately, by place.",
+        "Live workers, by place.",
         _by("place", Counter(worker.place for worker in fleet.workers)),
     )
     yield Family(
         "leadhand_exports_owed",
-        "Sessions that stay past their time because their export cannot be written.",
+        "Sessions kept past their retention because their export cannot be written.",
         (Sample(fleet.exports_owed),),
     )
     yield from _overdue({"leases": fleet.leases, "ready": fleet.ready})
 
 
-def _used(used: Mapping[str, int]) -> Iterator[Family]:
+def _usage(used: Mapping[str, int]) -> Iterator[Family]:
     yield Family(
         "leadhand_cost_usd_total",
-        "What agents said that their attempts cost, of all sessions ever.",
+        "Cost of all attempts of all sessions, as reported by agents.",
         (Sample(used.get("cost_micros", 0) / MICROS),),
         kind="counter",
     )
     yield Family(
         "leadhand_tokens_total",
-        "Tokens that models read (input) and wrote (output), as far as agents told.",
+        "Tokens that models read (input) and wrote (output), as reported by agents.",
         _by("kind", {"input": used.get("tokens_in", 0), "output": used.get("tokens_out", 0)}),
         kind="counter",
     )
 
 
 def _queues(queues: Iterable[QueueView]) -> Iterator[Family]:
-    told = list(queues)
+    views = list(queues)
     for name, what, values in (
-        ("depth", "Messages that stand in a queue.", [q.depth for q in told]),
-        ("ready", "Steps that may run and that nobody has claimed.", [q.ready for q in told]),
-        ("oldest_seconds", "How long the oldest of them waits.", [q.oldest_ready_s for q in told]),
-        ("running", "Attempts of the queue that are made now.", [q.running for q in told]),
-        ("slots", "Attempts that its workers can make side by side.", [q.slots for q in told]),
+        ("depth", "Messages in a queue.", [q.depth for q in views]),
+        ("ready", "Ready steps that no worker has claimed.", [q.ready for q in views]),
+        (
+            "oldest_seconds",
+            "Waiting time of the oldest of them.",
+            [q.oldest_ready_s for q in views],
+        ),
+        ("running", "Running attempts of the queue.", [q.running for q in views]),
+        ("slots", "Attempts that its workers can run in parallel.", [q.slots for q in views]),
     ):
         samples = (
             Sample(value or 0, {"queue": queue.queue})
-            for queue, value in zip(told, values, strict=True)
+            for queue, value in zip(views, values, strict=True)
         )
         yield Family(f"leadhand_queue_{name}", what, tuple(samples))
 
@@ -94,15 +96,57 @@ def _overdue(lists: Mapping[str, Overdue]) -> Iterator[Family]:
     )
     yield Family(
         "leadhand_overdue",
-        "Entries that are past their time: the sweep should have looked at them.",
+        "Overdue entries, which the sweep should have handled.",
         _by("list", {name: overdue.count for name, overdue in lists.items()}),
     )
     yield Family(
         "leadhand_overdue_oldest_seconds",
-        "How long the oldest of them is past its time.",
+        "Time by which the oldest of them is overdue.",
         _by("list", {name: overdue.oldest_s or 0 for name, overdue in lists.items()}),
     )
 
 
 def _by(label: str, values: Mapping[str, float]) -> tuple[Sample, ...]:
     return tuple(Sample(value, {label: name}) for name, value in values.items())
+
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Sample(NamedTuple):
+    """A value with its labels."""
+
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+class Family(NamedTuple):
+    """All samples of a metric."""
+
+    name: str
+    what: str
+    samples: tuple[Sample, ...]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+def render_metrics(families: Iterable[Family]) -> str:
+    r"""Renders all families in the text format of Prometheus.
+
+    >>> print(render_metrics([Family("up", "Whether.", (Sample(1, {"to": "a \\"}),))]), end="")
+    # HELP up Whether.
+    # TYPE up gauge
+    up{to="a \\"} 1
+    """
+    return "".join(f"{line}\n" for family in families for line in _lines(family))
+
+
+def _lines(family: Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.what}"
+    yield f"# TYPE {family.name} {family.kind}"
+    for value, labels in family.samples:
+        named = ",".join(f'{name}="{_escape(text)}"' for name, text in labels.items())
+        yield f"{family.name}{{{named}}} {value:.15g}" if named else f"{family.name} {value:.15g}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

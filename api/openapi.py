@@ -1,4 +1,4 @@
-"""Describes the API as OpenAPI 3.1, from its routes, its operations and their models."""
+"""Generates the OpenAPI 3.1 document from routes, operations and models."""
 
 from __future__ import annotations
 
@@ -13,68 +13,70 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import DefsRef, GenerateJsonSchema
 from werkzeug.routing import Rule
 
-from api.operations import JSON, OPERATIONS, Operation, Says
-from api.schemas import as_accepted, as_meant
+from api.operations import JSON, OPERATIONS, ApiResponse, Operation
+from api.schemas import WORD_SETS, with_comments, with_validators
 from api.scopes import PUBLIC, scope_of
-from leadhand.problems import MEDIA_TYPE, Problem
+from leadhand.models.problems import MEDIA_TYPE, Problem
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
 _PATH_PARAMETER = re.compile(r"<(?:[^:<>]+:)?(\w+)>")
 _CHOICE = re.compile(r"<any\(([^)]*)\):(\w+)>")
-#: What every problem's status means where it is said of a request in general.
+#: Descriptions of problem responses by status.
 _REFUSALS = {
     400: "The request cannot be read.",
-    401: "A token is needed, or the one that was sent opens nothing.",
+    401: "The token is missing or invalid.",
     403: "The token does not grant this.",
-    404: "There is no such thing.",
-    409: "The session's status does not allow this.",
-    412: "It has changed since it was seen.",
+    404: "The resource does not exist.",
+    409: "The status of the session or plan does not allow this, or a session has its label.",
+    412: "The resource has changed since it was read.",
     413: "The body is too large.",
-    415: "The body is not JSON by its own word.",
-    422: "A field or parameter is not valid; each is named, with the way out.",
+    415: "The Content-Type is not JSON.",
+    422: "Fields or parameters are invalid; each is named, with a hint.",
     429: "The token's quota is used up.",
-    503: "Redis does not answer, too many streams are open, or a newer API is needed; come again.",
+    503: "Redis is unreachable, too many streams are open, or a newer API is needed; retry later.",
 }
 _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "Idempotency-Key": (
-        "The same key with the same body is the same session, or the same token.",
+        "The same key with the same body returns the same session or token.",
         {"type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$"},
     ),
     "If-Match": (
-        "The ETag of what was seen; a session's is compared weakly. `*` for any.",
+        "The ETag that was read; only a session's is compared weakly. `*` matches any.",
         {"type": "string"},
     ),
     "If-None-Match": (
-        "The ETag of the session as it is known already.",
+        "The ETag of the client's copy of the session or plan.",
         {"type": "string"},
     ),
     "Last-Event-ID": (
-        "The id of the last event that was seen; it goes before `after`.",
+        "The id of the last event that was received; it takes precedence over `after`.",
         {"type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$"},
     ),
-    "ETag": ("What it is now, to be sent as If-Match.", {"type": "string"}),
-    "Location": ("Where the session is.", {"type": "string"}),
-    "Content-Disposition": ("The name to keep it under.", {"type": "string"}),
-    "Retry-After": ("After how many seconds to come again.", {"type": "string"}),
+    "ETag": ("The current version, for If-Match.", {"type": "string"}),
+    "Location": ("The path of the session.", {"type": "string"}),
+    "Content-Disposition": ("The suggested file name.", {"type": "string"}),
+    "Retry-After": ("Seconds to wait before a retry.", {"type": "string"}),
 }
-#: A value of these that cannot be used is refused; of others it means nothing.
+#: Headers whose invalid values are refused; those of others are ignored.
 _READ_STRICTLY = {"Idempotency-Key", "Last-Event-ID"}
 _PATH_SCHEMAS: Mapping[str, Schema] = {
     "session": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
     "token": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
     "name": {"type": "string", "pattern": "^[^/]"},
+    "task": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"},
+    "proposal": {"type": "string", "pattern": "^[A-Za-z0-9]{1,40}$"},
 }
 
 
-def described(flask: Flask) -> Schema:
-    """The whole description. Raises LookupError for a route that no operation tells of."""
+def build_document(flask: Flask) -> Schema:
+    """Generates the document. Raises LookupError for a route without an operation."""
     rules = {(rule.endpoint, method): rule for rule in flask.url_map.iter_rules()
              for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}  # fmt: skip
     known = {(one.endpoint, one.method): one for one in OPERATIONS}
-    if untold := rules.keys() - known.keys():
-        raise LookupError(f"api/operations.py does not tell of {sorted(untold)}")
+    if missing := rules.keys() - known.keys():
+        raise LookupError(f"api/operations.py does not describe {sorted(missing)}")
     made = _links(rules)
     shapes = Shapes(one for pair, one in known.items() if pair in rules)
     paths: dict[str, Schema] = {}
@@ -90,7 +92,7 @@ def described(flask: Flask) -> Schema:
         "info": {
             "title": "Leadhand",
             "version": version("leadhand"),
-            "description": "Runs agent work on a fleet, judges it, and remembers all of it.",
+            "description": "Runs agent work on a fleet, checks it, and stores its whole history.",
         },
         "security": [{"token": []}],
         "paths": dict(sorted(paths.items())),
@@ -102,14 +104,14 @@ def described(flask: Flask) -> Schema:
 
 
 class Shapes:
-    """The schemas of all models, each written once."""
+    """The schemas of all models."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        asked: list[tuple[Any, str]] = [(Problem, "serialization")]
+        asked: list[tuple[Any, str]] = [(one, "serialization") for one in (Problem, *WORD_SETS)]
         for one in operations:
             if one.body is not None:
                 asked.append((one.body, "validation"))
-            asked += [(s, "serialization") for says in one.says for s in says.body.values()]
+            asked += [(s, "serialization") for says in one.responses for s in says.body.values()]
         adapters: list[TypeAdapter[Any]] = [TypeAdapter(model) for model, _ in asked]
         inputs = [
             (number, mode, adapter.core_schema)
@@ -120,62 +122,62 @@ class Shapes:
         self._found = {repr(asked[number][0]): schema for (number, _), schema in found.items()}
         models = {m.__name__: m for model, _ in asked for m in _models_in(model)}
         self.schemas: Schema = {
-            name: as_accepted(name, as_meant(schema, models.get(name)))
+            name: with_validators(name, with_comments(schema, models.get(name)))
             for name, schema in sorted(_with_flows_left_open(definitions, found).items())
         }
 
-    def of(self, model: object) -> Schema:
-        """The schema of a model, by reference."""
+    def reference(self, model: object) -> Schema:
+        """Returns a JSON reference to the schema of a model."""
         return dict(self._found[repr(model)])
 
 
 def _with_flows_left_open(
     definitions: Mapping[DefsRef, Schema], asked: Mapping[Any, Any]
 ) -> dict[str, Schema]:
-    """The steps of flows have a schema of their own, which is published with the package."""
+    """Replaces the schemas of flow steps, which are published in flow.schema.json."""
     step = {"type": "object", "description": "A step, as `leadhand/flow.schema.json` has it."}
     for model, schema in definitions.items():
         if model.startswith("Flow") and "steps" in schema.get("properties", {}):
             schema["properties"]["steps"]["items"] = step
             for part in ("agents", "inputs", "commands", "markdown", "flows"):
                 schema["properties"][part] = {"type": "object"}
-    needed, left = set[str](), _named_in(asked)
+    needed, left = set[str](), _references_in(asked)
     while left:
         name = left.pop()
         if name not in needed:
             needed.add(name)
-            left |= _named_in(definitions[DefsRef(name)])
+            left |= _references_in(definitions[DefsRef(name)])
     return {str(model): found for model, found in definitions.items() if model in needed}
 
 
-def _named_in(schema: object) -> set[str]:
+def _references_in(schema: object) -> set[str]:
     return set(re.findall(r"#/components/schemas/([\w.-]+)", str(schema)))
 
 
 def _operation(one: Operation, rule: Rule, shapes: Shapes, made: Schema) -> Schema:
     is_public = one.endpoint in PUBLIC
-    told: Schema = {
+    description: Schema = {
         "operationId": one.endpoint,
         "summary": one.summary,
         "tags": [one.endpoint.partition(".")[0]],
         "responses": dict(sorted(_responses(one, rule, shapes, is_public=is_public).items())),
     }
     if is_public:
-        told["security"] = []
+        description["security"] = []
     else:
-        told["description"] = f"Needs the scope `{scope_of(one.endpoint).value}`."
+        description["description"] = f"Needs the scope `{scope_of(one.endpoint).value}`."
     if parameters := [*_path(rule), *_query(one.query), *(_header(n) for n in one.headers)]:
-        told["parameters"] = parameters
+        description["parameters"] = parameters
     if one.makes is not None:
-        told["responses"][str(one.says[0].status)]["links"] = made[one.makes]
+        description["responses"][str(one.responses[0].status)]["links"] = made[one.makes]
     if one.body is not None:
-        content = {JSON: {"schema": shapes.of(one.body)}}
-        told["requestBody"] = {"required": one.body_required, "content": content}
-    return told
+        content = {JSON: {"schema": shapes.reference(one.body)}}
+        description["requestBody"] = {"required": one.body_required, "content": content}
+    return description
 
 
 def _links(rules: Mapping[tuple[str, str], Rule]) -> Schema:
-    """What can be done next with what was made, by the path parameter that its id is for."""
+    """OpenAPI links from a created resource to the operations that take its id."""
     found: Schema = {}
     for (endpoint, _), rule in sorted(rules.items()):
         for name in rule.arguments:
@@ -197,8 +199,8 @@ def _responses(one: Operation, rule: Rule, shapes: Shapes, *, is_public: bool) -
         refused.add(422)
     if _READ_STRICTLY & set(one.headers):
         refused.add(400)
-    problem = {MEDIA_TYPE: {"schema": shapes.of(Problem)}}
-    said = {str(says.status): _response(says, shapes) for says in one.says}
+    problem = {MEDIA_TYPE: {"schema": shapes.reference(Problem)}}
+    said = {str(says.status): _response(says, shapes) for says in one.responses}
     for status in refused:
         said[str(status)] = {"description": _REFUSALS[status], "content": problem}
         if status in (429, 503):
@@ -206,13 +208,17 @@ def _responses(one: Operation, rule: Rule, shapes: Shapes, *, is_public: bool) -
     return said
 
 
-def _response(says: Says, shapes: Shapes) -> Schema:
-    told: Schema = {"description": says.what}
+def _response(says: ApiResponse, shapes: Shapes) -> Schema:
+    description: Schema = {"description": says.what}
     if says.headers:
-        told["headers"] = {n: {**_response_header(n), "required": True} for n in says.headers}
+        description["headers"] = {
+            n: {**_response_header(n), "required": True} for n in says.headers
+        }
     if says.body:
-        told["content"] = {media: {"schema": shapes.of(m)} for media, m in says.body.items()}
-    return told
+        description["content"] = {
+            media: {"schema": shapes.reference(m)} for media, m in says.body.items()
+        }
+    return description
 
 
 def _response_header(name: str) -> Schema:
@@ -235,16 +241,16 @@ def _path(rule: Rule) -> Iterable[Schema]:
 def _query(model: type[BaseModel] | None) -> Iterable[Schema]:
     if model is None:
         return
-    whole = as_meant(model.model_json_schema(ref_template=_REF), model)
+    whole = with_comments(model.model_json_schema(ref_template=_REF), model)
     for name, schema in whole.get("properties", {}).items():
-        told: Schema = {"name": name, "in": "query", "schema": _plain(schema, whole)}
-        if "description" in told["schema"]:
-            told["description"] = told["schema"].pop("description")
-        yield told
+        description: Schema = {"name": name, "in": "query", "schema": _plain(schema, whole)}
+        if "description" in description["schema"]:
+            description["description"] = description["schema"].pop("description")
+        yield description
 
 
 def _plain(schema: Schema, whole: Schema) -> Schema:
-    """A query's parameter is there or not, it is never null; and it refers to nothing."""
+    """Simplifies the schema of a query parameter: no null and no references."""
     schema = dict(schema)
     others = [one for one in schema.pop("anyOf", []) if one.get("type") != "null"]
     for other in others:
@@ -257,7 +263,7 @@ def _plain(schema: Schema, whole: Schema) -> Schema:
 
 
 def _models_in(model: object) -> Sequence[type[BaseModel]]:
-    """All models that a type is made of."""
+    """All models that a type contains."""
     found: list[type[BaseModel]] = []
     _collect(model, found.append, set())
     return found
@@ -277,7 +283,7 @@ def _collect(model: object, tell: Callable[[type[BaseModel]], None], seen: set[i
 
 
 def status_phrase(status: str) -> str:
-    """A status with its name.
+    """Formats a status with its name.
 
     >>> status_phrase("404")
     '404 Not Found'

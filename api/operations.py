@@ -1,4 +1,4 @@
-"""What the API can be asked and what it answers: the words that its description is made of."""
+"""The table of API operations, from which the OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, JsonValue
 
-from api import bodies
-from api.answers import JSON_LINES
+from api import requests
 from api.fleet import FsckBody
 from api.health import Health
 from api.limits import LimitBody
+from api.plans import Decision
+from api.responses import JSON_LINES
+from api.store import AcceptBody
 from api.tokens import NewTokenBody
-from app.tokens import NewToken, TokenView
-from app.views import (
+from leadhand.flows.documents import AnyDocument, FlowRun
+from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
+from leadhand.models.views import (
     AgentView,
     BulkView,
     DiffView,
@@ -25,26 +28,34 @@ from app.views import (
     FlowCheckView,
     FlowView,
     FsckView,
+    InboxMessage,
     LedgerEntry,
     Limit,
+    NewToken,
+    OutputView,
     Page,
+    PlanView,
+    QuestionView,
     QueueView,
     ReceiptView,
+    ReportView,
     ResultView,
     SessionView,
     StepView,
+    StoreView,
+    TaskView,
+    TokenView,
     ToolView,
     TranscriptEntry,
+    TreeView,
     WorkerView,
 )
-from leadhand.any_document import AnyDocument
-from leadhand.flow_documents import FlowRun
 
 JSON = "application/json"
 
 
-class Says(NamedTuple):
-    """One answer: its status, what it means, and its body by media type."""
+class ApiResponse(NamedTuple):
+    """A response: its status, description, body by media type, and headers."""
 
     status: int
     what: str
@@ -53,36 +64,38 @@ class Says(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One thing that can be asked, by the endpoint that answers it."""
+    """An operation of the API, by endpoint."""
 
     endpoint: str
     method: str
     summary: str
-    says: tuple[Says, ...]
-    query: type[BaseModel] | None = bodies.NoQuery
-    #: What the body is read as; None where none is read.
+    responses: tuple[ApiResponse, ...]
+    query: type[BaseModel] | None = requests.NoQuery
+    #: The type of the request body; None if it is not read.
     body: object | None = None
     body_required: bool = False
     headers: tuple[str, ...] = ()
-    #: Statuses of its problems beside those that follow from what it reads.
+    #: Problem statuses in addition to those implied by its parameters and body.
     refuses: tuple[int, ...] = ()
-    #: The path parameter of other operations that the `id` of its answer is for.
+    #: The path parameter of other operations that takes the `id` of its response.
     makes: str | None = None
 
 
-def gives(model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()) -> Says:
-    """An answer of JSON."""
-    return Says(status, what, {JSON: model}, headers)
+def as_json(
+    model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()
+) -> ApiResponse:
+    """A JSON response."""
+    return ApiResponse(status, what, {JSON: model}, headers)
 
 
-_GONE = Says(204, "Done; there is nothing to say.")
-_SESSION = gives(SessionView, "The session as it is now.", 202, headers=("ETag",))
+_GONE = ApiResponse(204, "Done.")
+_SESSION = as_json(SessionView, "The session as it is now.", 202, headers=("ETag",))
 
 
-def _steers(
+def _control(
     verb: str, summary: str, body: type[BaseModel], *, body_required: bool = False
 ) -> Operation:
-    """One of the verbs that steer a session."""
+    """A control operation of a session."""
     room = (429,) if verb == "resume" else ()
     return Operation(
         f"sessions.{verb}", "POST", summary, (_SESSION,), body=body, body_required=body_required,
@@ -92,130 +105,188 @@ def _steers(
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "sessions.submit", "POST", "Start a session",
-        (gives(SessionView, "The session, new or known by its key.", 202,
+        "sessions.submit", "POST", "Start a session; with a step token, a child session",
+        (as_json(SessionView, "The session, new or known by its key.", 202,
                headers=("Location", "ETag")),),
-        body=AnyDocument, body_required=True, headers=("Idempotency-Key",), refuses=(429,),
+        query=requests.SubmitQuery, body=AnyDocument, body_required=True,
+        headers=("Idempotency-Key",), refuses=(409, 429),
         makes="session",
     ),
     Operation(
-        "sessions.listed", "GET", "List sessions, the newest first",
-        (gives(Page[SessionView], "Some of those that are meant."),),
-        query=bodies.SessionsQuery,
+        "sessions.listed", "GET", "List sessions, newest first",
+        (as_json(Page[SessionView], "A page of the matching sessions."),),
+        query=requests.SessionsQuery,
     ),
     Operation(
-        "sessions.bulk", "POST", "Do one thing to all sessions that a filter means",
-        (gives(BulkView, "What was done; of a dry run, what would be."),),
-        body=bodies.Bulk, body_required=True,
+        "sessions.bulk", "POST", "Apply a verb to all sessions that match a filter",
+        (as_json(BulkView, "What was done, or would be done (dry run)."),),
+        body=requests.Bulk, body_required=True,
     ),
     Operation(
         "sessions.one", "GET", "Show a session",
-        (gives(SessionView, "The session as it is now.", headers=("ETag",)),
-         Says(304, "It is as it was when the reader saw it.", headers=("ETag",))),
+        (as_json(SessionView, "The session as it is now.", headers=("ETag",)),
+         ApiResponse(304, "The session has not changed.", headers=("ETag",))),
         headers=("If-None-Match",),
     ),
     Operation(
-        "sessions.delete", "DELETE", "Forget a session",
-        (_GONE, gives(SessionView, "By force: it is being aborted, and goes when that is done.",
+        "sessions.delete", "DELETE", "Delete a session",
+        (_GONE, as_json(SessionView, "With force: it is aborting, and is deleted at its end.",
                       202, headers=("ETag",))),
-        query=bodies.DeleteQuery, headers=("If-Match",), refuses=(409, 412),
+        query=requests.DeleteQuery, headers=("If-Match",), refuses=(409, 412),
     ),
     Operation(
-        "sessions.result", "GET", "Tell how a session ended",
-        (gives(ResultView, "How it ended."),), refuses=(409,),
+        "sessions.result", "GET", "Show the result of an ended session",
+        (as_json(ResultView, "The result."),), refuses=(409,),
     ),
     Operation(
         "sessions.steps", "GET", "List a session's steps",
-        (gives(Page[StepView], "Some of them."),), query=bodies.PageQuery,
+        (as_json(Page[StepView], "A page of steps."),), query=requests.PageQuery,
     ),
     Operation(
-        "sessions.ledger", "GET", "List a session's iterations, the oldest first",
-        (gives(Page[LedgerEntry], "Some of them."),), query=bodies.PageQuery,
+        "sessions.ledger", "GET", "List a session's iterations, oldest first",
+        (as_json(Page[LedgerEntry], "A page of iterations."),), query=requests.PageQuery,
     ),
-    Operation("sessions.diffs", "GET", "Show what each doer changed in its folder",
-              (gives(Page[DiffView], "Some of it, in order."),), query=bodies.DiffsQuery),
-    Operation("sessions.receipt", "GET", "Say what the last stop, exit or abort met, and where",
-              (gives(ReceiptView, "The attempts that ran then, in the whole tree."),)),
-    Operation("sessions.explain", "GET", "Say why a session waits or ended, and what to do next",
-              (gives(ExplainView, "Why, down to the root cause, and commands that can be run."),)),
+    Operation("sessions.diffs", "GET", "Show the diffs of each doer's work",
+              (as_json(Page[DiffView], "A page of diffs, in order."),), query=requests.DiffsQuery),
+    Operation("sessions.output", "GET", "Read the last output of a session's bodies",
+              (as_json(Page[OutputView], "By attempt, the one that wrote last first."),),
+              query=requests.OutputQuery),
+    Operation("sessions.receipt", "GET", "List the attempts that the last control ended",
+              (as_json(ReceiptView, "The attempts that ran then, in the whole tree."),)),
+    Operation("sessions.explain", "GET", "Explain why a session waits or ended",
+              (as_json(ExplainView, "The chain of causes, and suggested commands."),)),
+    Operation("sessions.tree", "GET", "List a session and all sessions below it",
+              (as_json(TreeView, "The sessions, each before its children, and the causes."),),
+              query=requests.TreeQuery),
     Operation(
-        "sessions.transcript", "GET", "Read what agents and people said in a session, in order",
-        (Says(200, "Some of it; or all of it, as Markdown.",
+        "sessions.transcript", "GET", "Read a session's prompts and answers, in order",
+        (ApiResponse(200, "A page as JSON, or the whole transcript as Markdown.",
               {JSON: Page[TranscriptEntry], "text/markdown": str}),),
-        query=bodies.TranscriptQuery,
+        query=requests.TranscriptQuery,
     ),
     Operation(
-        "sessions.export", "GET", "Take along everything that is kept of a session",
-        (Says(200, "Everything as one object, or the ledger alone line by line.",
+        "sessions.export", "GET", "Export all stored data of a session",
+        (ApiResponse(200, "All data as one object, or the ledger as JSON Lines.",
               {JSON: ExportView, JSON_LINES: str}, headers=("Content-Disposition",)),),
-        query=bodies.ExportQuery,
+        query=requests.ExportQuery,
     ),
     Operation(
         "events.of_session", "GET", "Read or follow a session's events",
-        (Says(200, "A page of them; as `text/event-stream`, each as it happens until the end.",
+        (ApiResponse(200, "A page of events, or a stream of them until the session ends.",
               {JSON: Page[Event], "text/event-stream": str}),),
-        query=bodies.EventsQuery, headers=("Last-Event-ID",),
+        query=requests.StreamQuery, headers=("Last-Event-ID",),
     ),
-    _steers("stop", "Let nothing new start, and hand back what runs", bodies.NoBody),
-    _steers("resume", "Go on with a stopped or failed session", bodies.Resume),
-    _steers("exit", "End a session by intent", bodies.Exit, body_required=True),
-    _steers("abort", "End a session by force", bodies.Abort),
-    Operation("sessions.rehome", "POST", "Bind a session to another place",
-              (gives(SessionView, "The session, at its new place.", 202, headers=("ETag",)),),
-              body=bodies.Rehome, body_required=True, headers=("If-Match",),
+    _control("stop", "Stop a session: start no steps, and release running ones", requests.NoBody),
+    _control("resume", "Resume a stopped or failed session", requests.Resume),
+    _control("exit", "Exit a session from the inside", requests.Exit, body_required=True),
+    _control("abort", "Abort a session", requests.Abort),
+    Operation("sessions.rehome", "POST", "Move a session to another place",
+              (as_json(SessionView, "The session, at its new place.", 202, headers=("ETag",)),),
+              body=requests.Rehome, body_required=True, headers=("If-Match",),
               refuses=(409, 412)),
-    Operation("sessions.answers", "POST", "Answer a question that a session asks of a person",
-              (_SESSION,), body=bodies.Answers, body_required=True, refuses=(409,)),
-    Operation("flows.listed", "GET", "List the flows of the catalog, the broken ones too",
-              (gives(Page[FlowView], "All of them, by name."),)),
-    Operation("flows.one", "GET", "Show a flow of the catalog",
-              (gives(FlowView, "The flow as its file is now."),)),
+    Operation("sessions.answers", "POST", "Answer a session's question to a person",
+              (_SESSION,), body=requests.Answers, body_required=True, refuses=(409,)),
+    Operation("inbox.listed", "GET", "List the messages of a session's inbox, oldest first",
+              (as_json(Page[InboxMessage], "A page of messages."),), query=requests.InboxQuery),
+    Operation("inbox.take", "POST", "Acknowledge the unread messages that no turn has got",
+              (as_json(Page[InboxMessage], "The messages, oldest first; empty if none is left."),),
+              body=requests.NoBody, headers=("Idempotency-Key",)),
+    Operation("inbox.notify_parent", "POST", "Send a message of a session to its parent's inbox",
+              (as_json(InboxMessage, "The message, new or known by its key.", 201),),
+              body=requests.Notify, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409,)),
+    Operation("inbox.hint", "POST", "Send a hint to a session's next turn",
+              (as_json(InboxMessage, "The message, new or known by its key.", 201),),
+              body=requests.Hint, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409,)),
+    Operation("questions.listed", "GET", "List the open questions to people",
+              (as_json(Page[QuestionView], "A page of questions, those of new sessions first."),),
+              query=requests.QuestionsQuery, refuses=(404,)),
     Operation(
-        "flows.run", "POST", "Run a flow of the catalog",
-        (gives(SessionView, "The session, new or known by its key.", 202,
-               headers=("Location", "ETag")),),
-        body=FlowRun, headers=("Idempotency-Key",), refuses=(409, 429), makes="session",
+        "plans.one", "GET", "Show the plan of a session",
+        (as_json(PlanView, "The plan as it is now.", headers=("ETag",)),
+         ApiResponse(304, "The plan has not changed.", headers=("ETag",))),
+        headers=("If-None-Match",), refuses=(409,),
     ),
-    Operation("flows.validate", "POST", "Check a flow that is being written",
-              (gives(FlowCheckView, "Whether it could be run here now, and all that is wrong."),),
+    Operation(
+        "plans.edit", "PATCH", "Change the tasks of a plan: all operations, or none",
+        (as_json(PlanView, "The plan with the changes.", headers=("ETag",)),),
+        body=PlanEdit, body_required=True, headers=("If-Match",), refuses=(409, 412),
+    ),
+    Operation("plans.approve", "POST", "Approve a plan's draft, so that its tasks start",
+              (as_json(PlanView, "The approved plan.", 202, headers=("ETag",)),),
+              body=requests.NoBody, refuses=(409,)),
+    Operation("plans.changes", "POST", "Have the team lead change its draft",
+              (as_json(PlanView, "The plan; its next draft replaces it.", 202,
+                     headers=("ETag",)),),
+              body=PlanChange, body_required=True, refuses=(409,)),
+    Operation("plans.tasks", "GET", "List the tasks of a plan, in its order",
+              (as_json(Page[TaskView], "All tasks."),), refuses=(409,)),
+    Operation("plans.task", "GET", "Show a task of a plan",
+              (as_json(TaskView, "The task as it is now."),), refuses=(409,)),
+    Operation("plans.decide", "POST", "Accept or refuse a task that a child session proposed",
+              (as_json(PlanView, "The plan with the decision.", headers=("ETag",)),),
+              body=Decision, body_required=True, refuses=(409,)),
+    Operation("plans.own_task", "GET", "Show the task that a child session carries out",
+              (as_json(TaskView, "The task as its parent's plan has it."),), refuses=(409,)),
+    Operation("plans.report", "POST", "Report about the task that a child session carries out",
+              (as_json(ReportView, "The task's status with the report."),),
+              body=TaskReport, body_required=True, refuses=(409,)),
+    Operation("flows.listed", "GET", "List the flows of the catalog, broken ones included",
+              (as_json(Page[FlowView], "All flows, by name."),)),
+    Operation("flows.one", "GET", "Show a flow of the catalog",
+              (as_json(FlowView, "The flow as its file is now."),)),
+    Operation(
+        "flows.run", "POST", "Run a flow of the catalog; with a step token, as a child session",
+        (as_json(SessionView, "The session, new or known by its key.", 202,
+               headers=("Location", "ETag")),),
+        query=requests.SubmitQuery, body=FlowRun, headers=("Idempotency-Key",),
+        refuses=(409, 429), makes="session",
+    ),
+    Operation("flows.validate", "POST", "Validate a flow",
+              (as_json(FlowCheckView, "Whether it could run here now, and all errors."),),
               body=JsonValue, body_required=True),
-    Operation("workers.listed", "GET", "List the worker hosts",
-              (gives(Page[WorkerView], "Those that told of themselves lately."),)),
+    Operation("workers.listed", "GET", "List the workers",
+              (as_json(Page[WorkerView], "All live workers."),)),
     Operation("agents.listed", "GET", "List the agents",
-              (gives(Page[AgentView], "All that a worker knows, and where each can be used."),)),
+              (as_json(Page[AgentView], "All agents, and where each can be used."),)),
     Operation("tools.listed", "GET", "List the tools",
-              (gives(Page[ToolView], "All that a worker has, and where each can be used."),)),
+              (as_json(Page[ToolView], "All tools of the workers, and where each can be used."),)),
     Operation("fleet.queues", "GET", "List the queues",
-              (gives(Page[QueueView], "All that a worker takes from or a step stands in."),)),
-    Operation("fleet.fleet", "GET", "Look at the whole fleet",
-              (gives(FleetView, "Sessions by status, queues, workers, what is overdue."),)),
+              (as_json(Page[QueueView], "All queues with a worker or a step."),)),
+    Operation("fleet.fleet", "GET", "Show an overview of the fleet",
+              (as_json(FleetView, "Sessions by status, queues, workers, overdue entries."),)),
     Operation("fleet.metrics", "GET", "Read the fleet as metrics",
-              (Says(200, "All as gauges, in the text format of Prometheus.",
+              (ApiResponse(200, "All metrics in the text format of Prometheus.",
                     {"text/plain": str}),)),
-    Operation("fleet.fsck", "POST", "Cross-check what Redis and the broker hold",
-              (gives(FsckView, "Some of it, and where the next call goes on."),),
+    Operation("fleet.fsck", "POST", "Audit the data in Redis and the broker",
+              (as_json(FsckView, "The findings of a batch, and the cursor of the next call."),),
               body=FsckBody),
+    Operation("store.show", "GET", "Show the store",
+              (as_json(StoreView, "The store in Redis, and the one that the API remembers."),)),
+    Operation("store.accept", "POST", "Accept the store",
+              (as_json(StoreView, "The store as it is now."),), body=AcceptBody),
     Operation("limits.listed", "GET", "List the limits",
-              (gives(Page[Limit], "All of them."),)),
+              (as_json(Page[Limit], "All limits."),)),
     Operation("limits.one", "GET", "Show a limit",
-              (gives(Limit, "The limit as it holds now.", headers=("ETag",)),)),
+              (as_json(Limit, "The current limit.", headers=("ETag",)),)),
     Operation("limits.put", "PUT", "Set a limit",
-              (gives(Limit, "The limit as it holds now.", headers=("ETag",)),),
+              (as_json(Limit, "The current limit.", headers=("ETag",)),),
               body=LimitBody, body_required=True, headers=("If-Match",), refuses=(412,)),
-    Operation("limits.delete", "DELETE", "Take a limit away", (_GONE,),
+    Operation("limits.delete", "DELETE", "Remove a limit", (_GONE,),
               headers=("If-Match",), refuses=(412,)),
-    Operation("tokens.create", "POST", "Make a token",
-              (gives(NewToken, "The token; its text is told this once.", 201),),
+    Operation("tokens.create", "POST", "Create a token",
+              (as_json(NewToken, "The token; its text is returned only once.", 201),),
               body=NewTokenBody, body_required=True, headers=("Idempotency-Key",), makes="token"),
     Operation("tokens.listed", "GET", "List the tokens",
-              (gives(Page[TokenView], "All of them, without what opens doors."),)),
+              (as_json(Page[TokenView], "All tokens, without their secrets."),)),
     Operation("tokens.revoke", "DELETE", "Revoke a token", (_GONE,)),
-    Operation("health.alive", "GET", "Tell whether the process is alive",
-              (gives(Health, "It is."),), query=None),
-    Operation("health.ready", "GET", "Tell whether the process can be sent work",
-              (gives(Health, "It can."),), query=None, refuses=(503,)),
+    Operation("health.alive", "GET", "Check liveness",
+              (as_json(Health, "The process is alive."),), query=None),
+    Operation("health.ready", "GET", "Check readiness",
+              (as_json(Health, "The process is ready."),), query=None, refuses=(503,)),
     Operation("description.document", "GET", "Describe this API (OpenAPI 3.1)",
-              (gives(dict[str, object], "This document."),), query=None),
-    Operation("description.page", "GET", "Describe this API to people",
-              (Says(200, "A page to read.", {"text/html": str}),), query=None),
+              (as_json(dict[str, object], "This document."),), query=None),
+    Operation("description.page", "GET", "Show this description as a page",
+              (ApiResponse(200, "The page.", {"text/html": str}),), query=None),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Answers every error with a problem (RFC 9457) that tells no more than its reader may know."""
+"""Converts errors to problem responses (RFC 9457), without internal details."""
 
 from __future__ import annotations
 
@@ -7,153 +7,149 @@ import logging
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
-from api.fields import shortened
-from api.refusals import RETRY_AFTER_S, Refused, forbidden, invalid, problem
+from api import store
+from api.problem_types import Refused, invalid, refuse, refuse_by_status
 from api.request_log import request_id
+from api.validation_errors import shortened
+from app.domain.plan_errors import PlanRefused
+from app.engine import Engine
 from app.errors import (
-    AnswerUnwanted,
-    CapabilityRefused,
     ControlRefused,
-    FlowDisabled,
-    FlowUnknown,
     IdempotencyConflict,
     InvalidDocument,
+    LabelTaken,
     LeadhandError,
-    LimitChanged,
-    LimitUnknown,
-    ProgramNewer,
+    ParentRests,
     QuotaPassed,
     ReferenceUnresolved,
+    SecretDiffers,
     SessionChanged,
     SessionStillRuns,
-    SessionUnknown,
     StoreAway,
+    StoreForbids,
     StoreFull,
-    TokenUnknown,
+    StoreReadOnly,
+    StoreUnknown,
 )
-from leadhand.problems import MEDIA_TYPE, FieldProblem, Kind
+from leadhand.models.problems import MEDIA_TYPE, FieldProblem, Kind, Problem
 
 log = logging.getLogger("leadhand.api")
 
-#: Of what Flask refuses, the headers that say how to do better.
+#: Headers of Flask's refusals that are kept.
 _KEPT_HEADERS = {"Allow", "Retry-After"}
+_PARENT_RESTS = "the attempt that starts this child has ended, or its session stops"
 
 
-def install(flask: Flask) -> None:
-    """Let every error of this application be answered with a problem."""
-    flask.register_error_handler(Exception, _answer)
+def install(flask: Flask, engine: Engine) -> None:
+    """Register the error handler of the application."""
+
+    def answer(error: Exception) -> Response:
+        try:
+            store.check_unknown(engine, error)
+        except LeadhandError as other:
+            return _answer(other)
+        return _answer(error)
+
+    flask.register_error_handler(Exception, answer)
 
 
 def refusal_of(error: Exception) -> Refused:
-    """What the sender is told of this error."""
+    """The refusal for an error."""
     match error:
         case Refused():
             return error
         case HTTPException():
             return _of_http(error)
         case LeadhandError():
-            return _of_ours(error) or _internal(error)
+            return _of_core(error) or _internal(error)
         case _:
             return _internal(error)
 
 
 def _answer(error: Exception) -> Response:
     refusal = refusal_of(error)
-    told = refusal.problem.model_copy(update={"request_id": request_id()})
-    response = Response(told.model_dump_json(exclude_none=True), told.status)
+    problem = refusal.problem.model_copy(update={"request_id": request_id()})
+    response = Response(problem.model_dump_json(exclude_none=True), problem.status)
     response.headers["Content-Type"] = MEDIA_TYPE
     response.headers.update(refusal.headers)
     return response
 
 
-def _of_ours(error: LeadhandError) -> Refused | None:
-    return _of_session(error) or _of_limit(error) or _of_document(error) or _of_token(error)
-
-
-def _of_limit(error: LeadhandError) -> Refused | None:
+def _of_core(error: LeadhandError) -> Refused | None:
+    """The refusal for an error of the core; None for a server error."""
     match error:
-        case LimitChanged():
-            return Refused(problem(Kind.LIMIT_CHANGED, 412, str(error), hint="read it again"))
-        case LimitUnknown():
-            return Refused(problem(Kind.LIMIT_UNKNOWN, 404, str(error)))
-        case _:
-            return None
-
-
-def _of_session(error: LeadhandError) -> Refused | None:
-    text = str(error)
-    match error:
-        case SessionUnknown():
-            return Refused(problem(Kind.SESSION_UNKNOWN, 404, text))
-        case SessionStillRuns(status=status):
-            told = problem(Kind.SESSION_STILL_RUNS, 409, text)
-            return Refused(told.model_copy(update={"session_status": status}))
-        case ControlRefused(status=status, hint=hint):
-            told = problem(Kind.CONTROL_REFUSED, 409, text, hint=hint or None)
-            return Refused(told.model_copy(update={"session_status": status}))
-        case SessionChanged(status=status):
-            told = problem(Kind.SESSION_CHANGED, 412, text, hint="read it again")
-            return Refused(told.model_copy(update={"session_status": status}))
-        case ProgramNewer():
-            told = problem(Kind.PROGRAM_NEWER, 503, text, hint="come again, or upgrade this API")
-            return Refused(told, {"Retry-After": str(RETRY_AFTER_S)})
-        case StoreAway():
-            # The address of Redis is for the log, not for the sender.
-            log.warning("store away", extra={"store": error.url})
-            why = "is full" if isinstance(error, StoreFull) else "does not answer"
-            told = problem(Kind.STORE_AWAY, 503, f"Redis {why}; nothing was lost")
-            return Refused(told, {"Retry-After": str(RETRY_AFTER_S)})
-        case _:
-            return None
-
-
-def _of_token(error: LeadhandError) -> Refused | None:
-    match error:
-        case CapabilityRefused():
-            return forbidden(str(error))
-        case TokenUnknown():
-            return Refused(problem(Kind.TOKEN_UNKNOWN, 404, str(error)))
-        case QuotaPassed(retry_after_s=retry_after_s):
-            hint = "wait for sessions to end" if retry_after_s is None else "go on tomorrow (UTC)"
-            told = problem(Kind.QUOTA_PASSED, 429, str(error), hint=hint)
-            wait = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-            return Refused(told, wait)
-        case _:
-            return None
-
-
-def _of_document(error: LeadhandError) -> Refused | None:
-    match error:
-        case FlowUnknown():
-            return Refused(problem(Kind.FLOW_UNKNOWN, 404, str(error)))
-        case FlowDisabled():
-            return Refused(problem(Kind.FLOW_DISABLED, 409, str(error), hint="mend the file"))
-        case AnswerUnwanted():
-            return Refused(problem(Kind.ANSWER_UNWANTED, 409, str(error)))
-        case IdempotencyConflict():
-            told = problem(Kind.IDEMPOTENCY_CONFLICT, 422, str(error), hint="use a new key")
-            return Refused(told.model_copy(update={"field": "Idempotency-Key"}))
+        case ParentRests():
+            return refuse(Kind.CONTROL_REFUSED, _PARENT_RESTS)
         case InvalidDocument(field=field, hint=hint):
             value = shortened(error.value, field=field)
             return invalid((FieldProblem(field=field, value=value, message=hint, hint=hint),))
         case ReferenceUnresolved(reference=reference, address=address):
-            message = "it names no node that can be seen from there"
+            message = "it names no node that is visible from there"
             return invalid((FieldProblem(field=address, value=reference, message=message),))
+        case StoreAway() | SecretDiffers():
+            return _of_store(error)
+        case QuotaPassed(retry_after_s=int() as retry_after_s):
+            refusal = refuse(Kind.QUOTA_PASSED, str(error), hint="continue tomorrow (UTC)")
+            return Refused(refusal.problem, {"Retry-After": str(retry_after_s)})
+        case LabelTaken() | IdempotencyConflict():
+            field = "label" if isinstance(error, LabelTaken) else "Idempotency-Key"
+            return refuse(error.kind, str(error), field=field)
+        case PlanRefused(operation=int() as number):
+            field = f"operations.{number - 1}"
+            return refuse(Kind.PLAN_REFUSED, str(error), field=field)
         case _:
-            return None
+            return _of_kind(error)
+
+
+def _of_store(error: StoreAway | SecretDiffers) -> Refused:
+    """The refusal while the store is unavailable; only the log has the store's URL."""
+    match error:
+        case SecretDiffers():
+            log.critical("%s", error)
+            problem = Problem.of(Kind.STORE_AWAY, "the API's secret differs from its fleet's")
+            return Refused(problem)  # it waits for an operator, so there is no Retry-After
+        case StoreUnknown(what=what, hint=hint):
+            return Refused(Problem.of(Kind.STORE_UNKNOWN, f"Redis {what}", hint=hint))
+        case _:
+            log.warning("store away", extra={"store": error.url})
+            return refuse(Kind.STORE_AWAY, f"Redis {_why(error)}; nothing was lost")
+
+
+def _why(error: StoreAway) -> str:
+    match error:
+        case StoreFull():
+            return "is full"
+        case StoreReadOnly():
+            return "cannot write to its disk: make room there"
+        case StoreForbids(setting=setting):
+            return f"refuses the user or password of the API's {setting}"
+        case _:
+            return "does not answer"
+
+
+def _of_kind(error: LeadhandError) -> Refused | None:
+    """The refusal for the error's problem type; None for a server error."""
+    if error.kind is None:
+        return None
+    hint = error.hint if isinstance(error, ControlRefused) else None
+    refusal = refuse(error.kind, str(error), hint=hint)
+    if isinstance(error, SessionStillRuns | ControlRefused | SessionChanged):
+        seen = refusal.problem.model_copy(update={"session_status": error.status})
+        return Refused(seen, refusal.headers)
+    return refusal
 
 
 def _of_http(error: HTTPException) -> Refused:
-    """What Flask itself refuses: no such path, no such method, too large."""
+    """The refusal for an HTTP error of Flask: unknown path or method, too large."""
     status = error.code or 500
     if status >= 500:
         return _internal(error)
-    kept = {name: value for name, value in error.get_headers() if name in _KEPT_HEADERS}
-    hint = f"use one of: {kept['Allow']}" if "Allow" in kept else None
-    return Refused(problem(Kind.BLANK, status, error.description or "", hint=hint), kept)
+    headers = {name: value for name, value in error.get_headers() if name in _KEPT_HEADERS}
+    hint = f"use one of: {headers['Allow']}" if "Allow" in headers else None
+    return refuse_by_status(status, error.description or "", hint=hint, headers=headers)
 
 
 def _internal(error: Exception) -> Refused:
     log.error("request failed", exc_info=error)
-    detail = "the fault is ours; the server's log has it under this request_id"
-    return Refused(problem(Kind.INTERNAL, 500, detail))
+    detail = "internal error; the server's log has it under this request_id"
+    return refuse(Kind.INTERNAL, detail)

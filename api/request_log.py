@@ -1,4 +1,4 @@
-"""One line of the log for each request: ids and times, never what was sent."""
+"""Logs one line per request: ids and times, no content."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def install(flask: Flask) -> None:
-    """Give every request an id, and a line in the log when it is answered."""
+    """Assign an id to every request, and log it when it ends."""
     flask.before_request(_begin)
-    flask.after_request(_tell)
+    flask.after_request(_log_request)
     flask.teardown_request(lambda _: logs.begin())
 
 
 def request_id() -> str:
-    """The id of this request: the sender's own, where it is fit to be written down."""
+    """The id of this request: the client's own if it is valid, else a new one."""
     if "request_id" not in g:
         given = request.headers.get(HEADER, "")
         g.request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
@@ -39,7 +39,7 @@ def _begin() -> None:
     logs.begin(request_id=request_id(), **({"session": session} if session else {}))
 
 
-def _tell(response: Response) -> Response:
+def _log_request(response: Response) -> Response:
     response.headers[HEADER] = request_id()
     since_s = g.get("begun_s")
     log.info(

@@ -1,4 +1,4 @@
-"""Makes the models' schemas say what the models mean: their comments, and what validators add."""
+"""Adds comments and validators' rules to the JSON schemas of models."""
 
 from __future__ import annotations
 
@@ -6,60 +6,102 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from app.domain.reasons import ReasonCode
+from app.security.api_tokens import Scope
+from app.store_differences import StoreState
+
 Schema = dict[str, Any]
 
-#: Of these models exactly one of the fields is given.
+#: Models of which exactly one of these fields must be set.
 _ONE_OF = {
     "Doer": ("agent", "command", "callable"),
     "Checker": ("command", "prompt", "callable", "rubric"),
 }
-#: What belongs to one of the choices only.
+#: Fields that are allowed with some of the choices only.
 _GOES_WITH = {"agent": ("prompt", "rubric"), "model": ("prompt", "rubric")}
-#: What validators ask of texts.
+#: Patterns that validators require.
 _PATTERNS = {
     "PhaseDocument": {"on_fail": "^(stop|continue|retry:([1-9][0-9]{0,2}))$"},
     "LoopDocument": {"cwd": "^/"},
     "WorkflowDocument": {"cwd": "^/"},
+    "PlanDocument": {"cwd": "^/"},
 }
+#: Members of a union that is discriminated by `op`.
+_OPERATIONS = {"AddTask", "ChangeTask", "DropTask", "MoveTask", "RetryTask"}
 _SOME_TEXT = r"\S"
+#: Closed sets of words. Clients read them as text, because a newer server may send others.
+_WORDS: Mapping[str, Mapping[str, type[StrEnum]]] = {
+    "Reason": {"code": ReasonCode},
+    "TokenView": {"scopes": Scope},
+    "NewToken": {"scopes": Scope},
+}
+#: The same where the words have no schema of their own.
+_INLINE_WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "StoreView": {"state": get_args(StoreState)},
+}
+#: The sets of such words; each has a schema of its own.
+WORD_SETS = (ReasonCode, Scope)
 
 
-def as_meant(schema: Schema, model: type[BaseModel] | None) -> Schema:
-    """The schema with the `#:` comment above each field, and without the space around texts."""
+def with_comments(schema: Schema, model: type[BaseModel] | None) -> Schema:
+    """Adds the `#:` comment of each field as its description; handles stripped texts."""
     schema = {name: value for name, value in schema.items() if name != "title"}
     if model is None:
         return schema
-    told = _comments(model)
+    comments = _comments(model)
     properties = schema.get("properties", {})
     schema["properties"] = {
-        name: _text(_untitled(one), model) | ({"description": told[name]} if name in told else {})
+        name: _text(_without_title(one), model)
+        | ({"description": comments[name]} if name in comments else {})
         for name, one in properties.items()
     }
     return schema
 
 
-def as_accepted(name: str, schema: Schema) -> Schema:
-    """The schema with what the model's validators demand, or take, beside it."""
+def with_validators(name: str, schema: Schema) -> Schema:
+    """Adds the rules of a model's validators to its schema."""
     if name in _ONE_OF:
         schema = _one_of(schema, _ONE_OF[name], goes_with=_GOES_WITH if name == "Checker" else {})
-    if name in ("LoopDocument", "WorkflowDocument"):
+    if name in ("LoopDocument", "WorkflowDocument", "PlanDocument"):
         schema = schema | {"required": ["kind", *schema["required"]]}
-    for field, pattern in _PATTERNS.get(name, {}).items():
-        schema["properties"][field] = _with_pattern(schema["properties"][field], pattern)
+    _narrow(name, schema.get("properties", {}))
+    if name in _OPERATIONS:
+        schema = schema | {"required": ["op", *schema["required"]]}
+    if name == "Problem":
+        plan = {"anyOf": [{"$ref": "#/components/schemas/PlanView"}, {"type": "null"}]}
+        schema["properties"]["plan"] |= plan
     if name == "LimitBody":
         limits = {"concurrency": {"type": "integer"}, "per_minute": {"type": "number"}}
         either = [{"properties": {n: one}, "required": [n]} for n, one in limits.items()]
         schema = schema | {"anyOf": either}
     if name == "Meant":
-        schema = _says_something(schema)
+        schema = _require_one_field(schema)
     if name == "Checker":
         text = {"type": "string", "pattern": _SOME_TEXT, "maxLength": 200_000}
         schema = {"anyOf": [schema, {**text, "description": "A command, or `agent: ...`."}]}
     return schema
+
+
+def _narrow(name: str, properties: Schema) -> None:
+    """Add patterns and enums to the schemas of a model's fields."""
+    for field, pattern in _PATTERNS.get(name, {}).items():
+        properties[field] = _with_pattern(properties[field], pattern)
+    for field, words in _WORDS.get(name, {}).items():
+        properties[field] = _of_words(properties[field], words)
+    for field, texts in _INLINE_WORDS.get(name, {}).items():
+        properties[field] |= {"enum": [*texts]}
+
+
+def _of_words(schema: Schema, words: type[StrEnum]) -> Schema:
+    """The schema of a text, or list of texts, with only these words."""
+    if schema["type"] == "array":
+        return schema | {"items": _of_words(schema["items"], words)}
+    return {"$ref": f"#/components/schemas/{words.__name__}"}
 
 
 def _with_pattern(schema: Schema, pattern: str) -> Schema:
@@ -69,16 +111,16 @@ def _with_pattern(schema: Schema, pattern: str) -> Schema:
     return schema | {"anyOf": texts}
 
 
-def _says_something(schema: Schema) -> Schema:
-    told = {name: _never_null(one) for name, one in schema["properties"].items()}
-    told["status"] = told["status"] | {"minItems": 1}
-    return schema | {"properties": told, "minProperties": 1}
+def _require_one_field(schema: Schema) -> Schema:
+    comments = {name: _never_null(one) for name, one in schema["properties"].items()}
+    comments["status"] = comments["status"] | {"minItems": 1}
+    return schema | {"properties": comments, "minProperties": 1}
 
 
 def _one_of(
     schema: Schema, choices: tuple[str, ...], *, goes_with: Mapping[str, tuple[str, ...]]
 ) -> Schema:
-    """One alternative for each choice, in which the others are null or absent."""
+    """One alternative per choice, in which the others are null or absent."""
     properties: Schema = schema["properties"]
     alternatives = []
     for chosen in choices:
@@ -101,7 +143,7 @@ def _never_null(schema: Schema) -> Schema:
 
 
 def _text(schema: Schema, model: type[BaseModel]) -> Schema:
-    """Where space around a text is taken off, a text of nothing else is empty."""
+    """Requires a non-blank text if the model strips white space."""
     if not model.model_config.get("str_strip_whitespace"):
         return schema
     inner: Schema = {k: _text(v, model) for k, v in schema.items() if k == "items"}
@@ -110,12 +152,12 @@ def _text(schema: Schema, model: type[BaseModel]) -> Schema:
     return schema | inner | ({"pattern": _SOME_TEXT} if wanted else {})
 
 
-def _untitled(schema: Schema) -> Schema:
+def _without_title(schema: Schema) -> Schema:
     return {name: value for name, value in schema.items() if name != "title"}
 
 
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    """The `#:` comments above the fields of a model and of those that it builds on."""
+    """The `#:` comments of the fields of a model and its base classes."""
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         if issubclass(one, BaseModel) and one is not BaseModel:
@@ -137,9 +179,9 @@ def _own_comments(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
 
 
 def _above(lines: list[str]) -> str:
-    told: list[str] = []
+    comments: list[str] = []
     for line in reversed(lines):
         if not line.strip().startswith("#: "):
             break
-        told.insert(0, line.strip().removeprefix("#: "))
-    return " ".join(told)
+        comments.insert(0, line.strip().removeprefix("#: "))
+    return " ".join(comments)

@@ -1,17 +1,18 @@
-"""What each route needs: one table, and whatever is not in it is the administrator's only."""
+"""The scope that each route requires; routes outside the table require `admin`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
-from app.tokens import Scope
+from app.security.api_tokens import Scope
 
-#: Answered to anybody, without a token: they tell nothing of what runs.
+#: Routes without a token; they reveal nothing about sessions.
 PUBLIC = frozenset({"health.alive", "health.ready", "description.document", "description.page"})
 
-#: Endpoint -> the scope that a token must have for it.
+#: Endpoint -> the required scope.
 NEEDED: Mapping[str, Scope] = {
-    "sessions.submit": Scope.SUBMIT,  # and exec:free for commands and callables of one's own
+    "sessions.submit": Scope.SUBMIT,  # and exec:free for documents with commands or callables
     "sessions.listed": Scope.READ,
     "sessions.one": Scope.READ,
     "sessions.result": Scope.READ,
@@ -19,6 +20,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.ledger": Scope.READ,
     "sessions.receipt": Scope.READ,
     "sessions.transcript": Scope.READ,
+    "sessions.output": Scope.READ,
     "events.of_session": Scope.READ,
     "sessions.stop": Scope.CONTROL,
     "sessions.resume": Scope.CONTROL,
@@ -26,14 +28,29 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.abort": Scope.CONTROL,
     "sessions.rehome": Scope.CONTROL,
     "sessions.answers": Scope.CONTROL,
+    "inbox.listed": Scope.READ,
+    "inbox.take": Scope.CONTROL,
+    "inbox.notify_parent": Scope.CONTROL,
+    "inbox.hint": Scope.CONTROL,
+    "questions.listed": Scope.READ,
+    "plans.one": Scope.READ,
+    "plans.tasks": Scope.READ,
+    "plans.task": Scope.READ,
+    "plans.own_task": Scope.READ,
+    "plans.edit": Scope.CONTROL,
+    "plans.approve": Scope.CONTROL,
+    "plans.changes": Scope.CONTROL,
+    "plans.decide": Scope.CONTROL,
+    "plans.report": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
-    "flows.run": Scope.SUBMIT,  # what its file runs is the operator's word
+    "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file
     "flows.validate": Scope.SUBMIT,
     "sessions.delete": Scope.CONTROL,
     "sessions.bulk": Scope.CONTROL,
     "sessions.explain": Scope.READ,
     "sessions.diffs": Scope.READ,
+    "sessions.tree": Scope.READ,
     "sessions.export": Scope.READ,
     "workers.listed": Scope.READ,
     "agents.listed": Scope.READ,
@@ -46,23 +63,65 @@ NEEDED: Mapping[str, Scope] = {
     "limits.put": Scope.ADMIN,
     "limits.delete": Scope.ADMIN,
     "fleet.fsck": Scope.ADMIN,
+    "store.show": Scope.READ,
+    "store.accept": Scope.ADMIN,
     "tokens.create": Scope.ADMIN,
     "tokens.listed": Scope.ADMIN,
     "tokens.revoke": Scope.ADMIN,
 }
 
-#: What a running body may do with its own session, by the scopes of its capability token.
-BODY_NEEDED: Mapping[str, str] = {
-    "sessions.one": "read",
-    "sessions.result": "read",
-    "sessions.steps": "read",
-    "sessions.ledger": "read",
-    "sessions.explain": "read",
-    "events.of_session": "read",
-    "sessions.exit": "exit",
+
+class BodyRight(NamedTuple):
+    """What a body may do at a route: the scope of its step token, and for which sessions."""
+
+    scope: str
+    #: Its own session, those that it started and all below them, both, or a call that is about
+    #: no session.
+    reach: Literal["own", "below", "tree", "any"] = "tree"
+
+
+_READS = BodyRight("read")
+_CONTROLS = BodyRight("spawn", "below")
+
+#: Route -> what a body may do there; it gets no others.
+BODY_NEEDED: Mapping[str, BodyRight] = {
+    "sessions.one": _READS,
+    "sessions.result": _READS,
+    "sessions.steps": _READS,
+    "sessions.ledger": _READS,
+    "sessions.explain": _READS,
+    "sessions.receipt": _READS,
+    "sessions.transcript": _READS,
+    "sessions.output": _READS,
+    "sessions.diffs": _READS,
+    "sessions.tree": _READS,
+    "events.of_session": _READS,
+    "sessions.listed": _READS,  # with the parent named
+    "questions.listed": _READS,  # with the session named
+    "agents.listed": BodyRight("spawn", "any"),
+    "sessions.submit": BodyRight("spawn", "any"),  # a child of its own session
+    "flows.run": BodyRight("spawn", "any"),
+    "sessions.exit": BodyRight("exit", "own"),
+    "sessions.stop": _CONTROLS,
+    "sessions.resume": _CONTROLS,
+    "sessions.abort": _CONTROLS,
+    "inbox.listed": BodyRight("inbox", "own"),
+    "inbox.take": BodyRight("inbox", "own"),
+    "inbox.notify_parent": BodyRight("report", "own"),
+    "plans.own_task": BodyRight("read", "own"),
+    "plans.report": BodyRight("report", "own"),
+    "plans.one": _READS,
+    "plans.tasks": _READS,
+    "plans.task": _READS,
+}
+
+#: Routes without a session in their path -> the parameter of the query that names it.
+SESSION_IN_QUERY: Mapping[str, str] = {
+    "sessions.listed": "parent",
+    "questions.listed": "session",
 }
 
 
 def scope_of(endpoint: str) -> Scope:
-    """What a token needs for a route."""
+    """The scope that a route requires."""
     return NEEDED.get(endpoint, Scope.ADMIN)

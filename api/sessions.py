@@ -1,100 +1,145 @@
-"""Sessions over HTTP: start them, read them, steer them, forget them."""
+"""REST routes for sessions: submit, read, control and delete."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from api import bodies
-from api.answers import JSON_LINES, MARKDOWN, answer, attachment, session_answer
-from api.auth import allow, current_caller, current_owner, current_visitor
-from api.bodies import NoQuery, PageQuery, SessionsQuery
-from api.port import Engine, Verb
-from app.bulk import How, carry_out, preview
-from leadhand.documents import Budget
+from api import requests
+from api.auth import (
+    allow,
+    current_caller,
+    current_owner,
+    current_visitor,
+    may_bring_commands,
+)
+from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
+from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
+from app.domain.control import Control
+from app.engine import Engine
+from app.operations.bulk import How
+from leadhand.models.documents import Budget
+from leadhand.models.views import OutputView, Page
 
 
 class Sessions:
-    """One method for each thing that can be done with a session."""
+    """One method per route."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def submit(self) -> Response:
-        bodies.query(NoQuery)
-        key = bodies.idempotency_key()
-        document = bodies.document()
-        allow(document)
-        submitted = self._engine.submit(document, idempotency_key=key, owner=current_owner())
-        view = self._engine.session(submitted.session)
+        """POST /v1/sessions: create a session from a document; for a body, a child of its own."""
+        caller = current_caller()
+        policy = requests.query(SubmitQuery).policy_for(is_child=caller is not None)
+        key = requests.idempotency_key()
+        document = requests.document()
+        free = may_bring_commands(self._engine)
+        allow(document, free=free)
+        if caller is not None:
+            submitted = self._engine.spawner.document(
+                caller, document, key=key, on_parent_end=policy
+            )
+        else:
+            submitted = self._engine.submit.document(
+                document, idempotency_key=key, owner=current_owner(), free=free
+            )
+        view = self._engine.queries.session(submitted.session)
         location = f"/v1/sessions/{submitted.session}"
         return session_answer(view, 202, headers={"Location": location})
 
-    def listed(self) -> Response:
-        asked = bodies.query(SessionsQuery)
-        page = self._engine.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
+    def list_all(self) -> Response:
+        """GET /v1/sessions: list sessions."""
+        asked = requests.query(SessionsQuery)
+        page = self._engine.queries.sessions(asked.wanted(), limit=asked.limit, cursor=asked.cursor)
+        if not page.items:  # an emptied store lists nothing
+            self._engine.guard.check()
         return answer(page)
 
     def bulk(self) -> Response:
-        bodies.query(NoQuery)
-        asked = bodies.body(bodies.Bulk)
+        """POST /v1/sessions/bulk: apply a verb to the sessions of a filter."""
+        requests.query(NoQuery)
+        asked = requests.body(requests.Bulk)
         if asked.dry_run:
-            return answer(preview(self._engine, asked.verb, asked.filter, cursor=asked.cursor))
+            return answer(self._engine.bulk.preview(asked.verb, asked.filter, cursor=asked.cursor))
         how = How(asked.verb, reason=asked.reason, force=asked.force)
-        return answer(carry_out(self._engine, how, asked.filter, cursor=asked.cursor))
+        return answer(self._engine.bulk.carry_out(how, asked.filter, cursor=asked.cursor))
 
     def one(self, session: str) -> Response:
-        bodies.query(NoQuery)
-        return session_answer(self._engine.session(session))
+        """GET /v1/sessions/ID: show a session."""
+        requests.query(NoQuery)
+        return session_answer(self._engine.queries.session(session))
 
     def export(self, session: str) -> Response:
-        asked = bodies.query(bodies.ExportQuery)
-        exported = self._engine.export(session)
+        """GET .../export: download all data of a session."""
+        asked = requests.query(requests.ExportQuery)
+        exported = self._engine.queries.export(session)
         if asked.part == "all":
             return attachment(exported.model_dump_json(), "application/json", f"{session}.json")
         lines = "".join(f"{entry.model_dump_json()}\n" for entry in exported.ledger)
         return attachment(lines, JSON_LINES, f"{session}.jsonl")
 
     def result(self, session: str) -> Response:
-        bodies.query(NoQuery)
-        return answer(self._engine.result(session))
+        """GET .../result: show the result of an ended session."""
+        requests.query(NoQuery)
+        return answer(self._engine.queries.result(session))
 
     def steps(self, session: str) -> Response:
-        asked = bodies.query(PageQuery)
-        return answer(self._engine.steps(session, limit=asked.limit, cursor=asked.cursor))
+        """GET .../steps: list the steps."""
+        asked = requests.query(PageQuery)
+        return answer(self._engine.queries.steps(session, limit=asked.limit, cursor=asked.cursor))
 
     def ledger(self, session: str) -> Response:
-        asked = bodies.query(PageQuery)
-        return answer(self._engine.ledger(session, limit=asked.limit, cursor=asked.cursor))
+        """GET .../ledger: list the iterations."""
+        asked = requests.query(PageQuery)
+        return answer(self._engine.queries.ledger(session, limit=asked.limit, cursor=asked.cursor))
 
     def diffs(self, session: str) -> Response:
-        asked = bodies.query(bodies.DiffsQuery)
+        """GET .../diffs: list the doers' diffs."""
+        asked = requests.query(requests.DiffsQuery)
         return answer(
-            self._engine.diffs(
+            self._engine.queries.diffs(
                 session, iteration=asked.iteration, limit=asked.limit, cursor=asked.cursor
             )
         )
 
+    def output(self, session: str) -> Response:
+        asked = requests.query(requests.OutputQuery)
+        found = self._engine.outputs.outputs(session, step=asked.step, limit=asked.limit)
+        return answer(Page[OutputView](items=found))
+
     def receipt(self, session: str) -> Response:
-        bodies.query(NoQuery)
-        return answer(self._engine.receipt(session))
+        """GET .../receipt: show what the last control ended."""
+        requests.query(NoQuery)
+        return answer(self._engine.receipts.receipt(session))
+
+    def tree(self, session: str) -> Response:
+        """GET .../tree: list a session and all below it."""
+        asked = requests.query(requests.TreeQuery)
+        return answer(self._engine.trees.tree(session, limit=asked.limit))
 
     def explain(self, session: str) -> Response:
-        bodies.query(NoQuery)
-        return answer(self._engine.explain(session))
+        """GET .../explain: explain why a session waits or ended."""
+        requests.query(NoQuery)
+        return answer(self._engine.explainer.explain(session))
 
     def transcript(self, session: str) -> Response:
-        asked = bodies.query(bodies.TranscriptQuery)
+        """GET .../transcript: read the transcript."""
+        asked = requests.query(requests.TranscriptQuery)
         if asked.format == "markdown":
-            text = "".join(self._engine.transcript_text(session))
+            text = "".join(self._engine.queries.transcript_text(session))
             return attachment(text, MARKDOWN, f"{session}.md")
-        return answer(self._engine.transcript(session, limit=asked.limit, cursor=asked.cursor))
+        return answer(
+            self._engine.queries.transcript(session, limit=asked.limit, cursor=asked.cursor)
+        )
 
     def stop(self, session: str) -> Response:
-        bodies.body(bodies.NoBody)
+        """POST .../stop: stop a session."""
+        requests.body(requests.NoBody)
         return self._control(session, "stop")
 
     def resume(self, session: str) -> Response:
-        asked = bodies.body(bodies.Resume)
+        """POST .../resume: resume a session."""
+        asked = requests.body(requests.Resume)
         if asked.as_ == "old":
             return self._control(
                 session,
@@ -103,69 +148,91 @@ class Sessions:
                 budget=asked.budget,
                 after=asked.position,
             )
-        bodies.query(NoQuery)
-        view = self._engine.resume_as_new(
+        requests.query(NoQuery)
+        view = self._engine.migration.resume_as_new(
             session,
             max_iterations=asked.max_iterations,
             budget=asked.budget,
             after=asked.position,
-            seen=bodies.if_match(),
+            seen=requests.if_match(),
         )
         return session_answer(view, 202)
 
     def exit(self, session: str) -> Response:
-        return self._control(session, "exit", reason=bodies.body(bodies.Exit).reason)
+        """POST .../exit: exit a session."""
+        return self._control(session, "exit", reason=requests.body(requests.Exit).reason)
 
     def abort(self, session: str) -> Response:
-        return self._control(session, "abort", reason=bodies.body(bodies.Abort).reason)
+        """POST .../abort: abort a session."""
+        return self._control(session, "abort", reason=requests.body(requests.Abort).reason)
 
     def answers(self, session: str) -> Response:
-        asked = bodies.body(bodies.Answers)
-        bodies.query(NoQuery)
-        view = self._engine.give(session, asked.text, address=asked.address, by=current_visitor())
+        """POST .../answers: answer a question."""
+        asked = requests.body(requests.Answers)
+        requests.query(NoQuery)
+        view = self._engine.answers.give(
+            session, asked.text, address=asked.address, by=current_visitor()
+        )
         return session_answer(view, 202)
 
     def rehome(self, session: str) -> Response:
-        asked = bodies.body(bodies.Rehome)
-        bodies.query(NoQuery)
+        """POST .../rehome: move a session to another place."""
+        asked = requests.body(requests.Rehome)
+        requests.query(NoQuery)
         return session_answer(
-            self._engine.rehome(session, asked.place, seen=bodies.if_match()), 202
+            self._engine.control.rehome(session, asked.place, seen=requests.if_match()), 202
         )
 
     def delete(self, session: str) -> Response:
-        asked = bodies.query(bodies.DeleteQuery)
-        view = self._engine.delete(session, force=asked.force, seen=bodies.if_match())
+        """DELETE /v1/sessions/ID: delete a session."""
+        asked = requests.query(requests.DeleteQuery)
+        view = self._engine.deletion.delete(session, force=asked.force, seen=requests.if_match())
         return Response(status=204) if view is None else session_answer(view, 202)
 
     def _control(
         self,
         session: str,
-        verb: Verb,
+        verb: Control,
         *,
         reason: str = "",
         max_iterations: int | None = None,
         budget: Budget | None = None,
         after: str | None = None,
     ) -> Response:
-        bodies.query(NoQuery)
-        view = self._engine.control(
+        requests.query(NoQuery)
+        caller = current_caller()
+        view = self._engine.control.apply(
             session,
             verb,
             reason=reason,
             max_iterations=max_iterations,
             budget=budget,
             after=after,
-            by=current_caller(),
-            seen=bodies.if_match(),
+            # The transition checks the attempt of a body that controls its own session.
+            by=caller if caller is not None and caller.session == session else None,
+            seen=requests.if_match(),
         )
         return session_answer(view, 202)
+
+
+def questions_blueprint(engine: Engine) -> Blueprint:
+    routes = Blueprint("questions", __name__, url_prefix="/v1/questions")
+
+    def list_all() -> Response:
+        asked = requests.query(requests.QuestionsQuery)
+        if asked.session is not None:
+            return answer(engine.questions.of_tree(asked.session, limit=asked.limit))
+        return answer(engine.questions.page(limit=asked.limit, cursor=asked.cursor))
+
+    routes.add_url_rule("", "listed", list_all)
+    return routes
 
 
 def blueprint(engine: Engine) -> Blueprint:
     sessions = Sessions(engine)
     routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])
-    routes.add_url_rule("", "listed", sessions.listed)
+    routes.add_url_rule("", "listed", sessions.list_all)
     routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
     routes.add_url_rule("/<session:session>", "one", sessions.one)
     routes.add_url_rule("/<session:session>", "delete", sessions.delete, methods=["DELETE"])
@@ -175,7 +242,9 @@ def blueprint(engine: Engine) -> Blueprint:
         sessions.ledger,
         sessions.receipt,
         sessions.explain,
+        sessions.tree,
         sessions.diffs,
+        sessions.output,
         sessions.transcript,
         sessions.export,
     ):

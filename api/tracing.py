@@ -1,4 +1,4 @@
-"""A span for each request, where traces are asked for; all but those that only ask how we are."""
+"""OpenTelemetry spans for requests, except for probes and metrics."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from flask import Flask
 from app.settings import Settings
 from tasks import tracing
 
-_NOT_TOLD = "healthz,readyz,metrics"
+_EXCLUDED = "healthz,readyz,metrics"
 
 
 def begin(flask: Flask, settings: Settings) -> None:
-    """Trace this process' requests, and what they send to workers."""
+    """Start tracing this process' requests, and the messages that they send."""
     tracing.begin(settings, "leadhand-api")
     if settings.traces == "off":
         return
     from opentelemetry.instrumentation.flask import FlaskInstrumentor
 
     instrumentor = FlaskInstrumentor()
-    instrumentor.instrument_app(flask, excluded_urls=_NOT_TOLD)  # type: ignore[no-untyped-call]
+    instrumentor.instrument_app(flask, excluded_urls=_EXCLUDED)  # type: ignore[no-untyped-call]

@@ -1,3 +1,3 @@
-"""What a workflow is, what may follow what, and the store."""
+"""The engine without its transport: compilers, domain rules, operations, queries and the store."""
 
 from __future__ import annotations

@@ -1,37 +1,53 @@
-"""Everything that Leadhand's core refuses, as one tree; each error is named for the fact.
+"""The tree of Leadhand's errors; each is named for the fact.
 
 LeadhandError
 ├── SessionUnknown          no session has this id
 ├── SessionStillRuns        the call needs a session that has ended
 ├── ControlRefused          the verb does not fit the session's status
-├── SessionChanged          the session is no longer what its caller saw
-├── LimitChanged            the limit is no longer what its caller saw
+├── SessionChanged          the session has changed since its caller read it
+├── LimitChanged            the limit has changed since its caller read it
 ├── LimitUnknown            no limit is set for this key
-├── IdempotencyConflict     the key was used before, for another body
-├── InvalidDocument         a field holds what cannot be run
-│   ├── ParentRests         the step that starts a child session runs no more
-│   └── PositionRefused     a session cannot go on after this point
+├── IdempotencyConflict     the key was used before with another body
+├── InvalidDocument         a field has a value that cannot be run
+│   ├── ParentRests         the step that starts a child session no longer runs
+│   └── PositionRefused     a session cannot be resumed from this point
 ├── FlowUnknown             no file of the catalog has this name
 ├── FlowDisabled            the flow's file is broken
 ├── AnswerUnwanted          no step of the session waits for this answer
+├── MessageRefused          an inbox refuses a message (app.domain.messages)
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
-├── SpecForeign             what a session would run was not signed here
-├── ExportOwed              a session stays, for its export could not be written
-├── ProgramNewer            a newer version wrote what the session runs
+├── SpecForeign             the program's signature does not match this process' secret
+├── ExportOwed              a session is kept because its export could not be written
+├── ProgramNewer            a newer version compiled the session's program
 ├── TokenUnknown            no token has this id
-├── QuotaPassed             the token's sessions have used what they may
+├── QuotaPassed             the token's sessions have used up its quota
+├── LabelTaken              another active session has the label
+├── TreeLimitReached        a tree of sessions has no room for a child (domain/tree_limits)
 ├── SettingInvalid          a setting cannot be used
-├── ProgramStale            the session has taken over another program
+├── SecretDiffers           the process' secret differs from the fleet's
+├── WorkerNameTaken         another worker uses this name
+├── ProgramStale            the session has adopted another program than the cached one
 └── StoreAway               Redis does not answer
-    └── StoreFull           Redis answers, and has no room for more
+    ├── StoreFull           Redis is out of memory
+    ├── StoreForbids        Redis refuses the user or password
+    ├── StoreReadOnly       Redis cannot write to its disk
+    └── StoreUnknown        Redis holds other data, or none, and this was not accepted
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from app.store_differences import DIFFERENCES, StoreState
+from leadhand.models.problems import Kind
+
 
 class LeadhandError(Exception):
-    """What all of Leadhand's own errors are; the arguments are kept, so each one pickles."""
+    """Base class of Leadhand's errors; it keeps the arguments, so that each one pickles."""
+
+    #: The problem type of the API's response; an error without one is a server error.
+    kind: ClassVar[Kind | None] = None
 
     def __reduce__(self) -> tuple[type[LeadhandError], tuple[object, ...]]:
         return (type(self), self.args)
@@ -39,6 +55,8 @@ class LeadhandError(Exception):
 
 class SessionUnknown(LeadhandError):
     """No session has this id."""
+
+    kind = Kind.SESSION_UNKNOWN
 
     def __init__(self, session: str) -> None:
         super().__init__(session)
@@ -51,6 +69,8 @@ class SessionUnknown(LeadhandError):
 class SessionStillRuns(LeadhandError):
     """The call needs a session that has ended."""
 
+    kind = Kind.SESSION_STILL_RUNS
+
     def __init__(self, session: str, status: str) -> None:
         super().__init__(session, status)
         self.session = session
@@ -62,6 +82,8 @@ class SessionStillRuns(LeadhandError):
 
 class ControlRefused(LeadhandError):
     """The verb does not fit the session's status."""
+
+    kind = Kind.CONTROL_REFUSED
 
     def __init__(self, session: str, verb: str, status: str, hint: str = "") -> None:
         super().__init__(session, verb, status, hint)
@@ -76,7 +98,9 @@ class ControlRefused(LeadhandError):
 
 
 class SessionChanged(LeadhandError):
-    """The session is no longer what its caller saw."""
+    """The session has changed since its caller read it."""
+
+    kind = Kind.SESSION_CHANGED
 
     def __init__(self, session: str, status: str) -> None:
         super().__init__(session, status)
@@ -88,7 +112,9 @@ class SessionChanged(LeadhandError):
 
 
 class LimitChanged(LeadhandError):
-    """The limit is no longer what its caller saw."""
+    """The limit has changed since its caller read it."""
+
+    kind = Kind.LIMIT_CHANGED
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -101,16 +127,20 @@ class LimitChanged(LeadhandError):
 class LimitUnknown(LeadhandError):
     """No limit is set for this key."""
 
+    kind = Kind.LIMIT_UNKNOWN
+
     def __init__(self, key: str) -> None:
         super().__init__(key)
         self.key = key
 
     def __str__(self) -> str:
-        return f"{self.key!r} is not limited; `leadhand limit list` lists what is"
+        return f"{self.key!r} has no limit; `leadhand limit list` lists all limits"
 
 
 class IdempotencyConflict(LeadhandError):
-    """The key was used before, for another body."""
+    """The key was used before with another body."""
+
+    kind = Kind.IDEMPOTENCY_CONFLICT
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -121,7 +151,9 @@ class IdempotencyConflict(LeadhandError):
 
 
 class InvalidDocument(LeadhandError):
-    """A field holds what cannot be run."""
+    """A field has a value that cannot be run."""
+
+    kind = Kind.INVALID
 
     def __init__(self, field: str, value: object, hint: str) -> None:
         super().__init__(field, value, hint)
@@ -134,18 +166,20 @@ class InvalidDocument(LeadhandError):
 
 
 class ParentRests(InvalidDocument):
-    """The step that starts a child session runs no more, or its session starts nothing now."""
+    """The step that starts a child session no longer runs, or its session starts no steps now."""
 
     def __init__(self, parent: object) -> None:
-        super().__init__("parent", parent, "its step runs no more")
+        super().__init__("parent", parent, "its step no longer runs")
 
 
 class PositionRefused(InvalidDocument):
-    """A session cannot go on after this point."""
+    """A session cannot be resumed from this point."""
 
 
 class FlowUnknown(LeadhandError):
     """No file of the catalog has this name."""
+
+    kind = Kind.FLOW_UNKNOWN
 
     def __init__(self, name: str, folders: tuple[str, ...]) -> None:
         super().__init__(name, folders)
@@ -160,6 +194,8 @@ class FlowUnknown(LeadhandError):
 class FlowDisabled(LeadhandError):
     """The flow's file is broken."""
 
+    kind = Kind.FLOW_DISABLED
+
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)
         self.name = name
@@ -172,17 +208,21 @@ class FlowDisabled(LeadhandError):
 class AnswerUnwanted(LeadhandError):
     """No step of the session waits for this answer."""
 
+    kind = Kind.ANSWER_UNWANTED
+
     def __init__(self, session: str, why: str) -> None:
         super().__init__(session, why)
         self.session = session
         self.why = why
 
     def __str__(self) -> str:
-        return f"session {self.session!r} takes no such answer: {self.why}"
+        return f"session {self.session!r} does not accept this answer: {self.why}"
 
 
 class ReferenceUnresolved(LeadhandError):
     """A `${reference}` names nothing."""
+
+    kind = Kind.INVALID
 
     def __init__(self, reference: str, address: str) -> None:
         super().__init__(reference, address)
@@ -190,11 +230,13 @@ class ReferenceUnresolved(LeadhandError):
         self.address = address
 
     def __str__(self) -> str:
-        return f"{self.reference!r} in {self.address!r} names no node that can be seen from there"
+        return f"{self.reference!r} in {self.address!r} names no node that is visible from there"
 
 
 class CapabilityRefused(LeadhandError):
     """The token does not grant this."""
+
+    kind = Kind.FORBIDDEN
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -205,7 +247,7 @@ class CapabilityRefused(LeadhandError):
 
 
 class SpecForeign(LeadhandError):
-    """What a session would run was not signed with this process' secret."""
+    """The session's program was not signed with this process' secret."""
 
     def __init__(self, session: str, why: str) -> None:
         super().__init__(session, why)
@@ -213,11 +255,11 @@ class SpecForeign(LeadhandError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"nothing of session {self.session!r} is run here: {self.why}"
+        return f"session {self.session!r} cannot run here: {self.why}"
 
 
 class ExportOwed(LeadhandError):
-    """A session stays past its time, for its export could not be written."""
+    """A session is kept past its retention time because its export could not be written."""
 
     def __init__(self, session: str, why: str) -> None:
         super().__init__(session, why)
@@ -225,11 +267,13 @@ class ExportOwed(LeadhandError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"session {self.session!r} stays until its export is written: {self.why}"
+        return f"session {self.session!r} is kept until its export is written: {self.why}"
 
 
 class ProgramNewer(LeadhandError):
-    """A newer version wrote what the session runs: this one cannot read it."""
+    """A newer version compiled the session's program, and this one cannot read it."""
+
+    kind = Kind.PROGRAM_NEWER
 
     def __init__(self, program: str) -> None:
         super().__init__(program)
@@ -242,6 +286,8 @@ class ProgramNewer(LeadhandError):
 class TokenUnknown(LeadhandError):
     """No token has this id."""
 
+    kind = Kind.TOKEN_UNKNOWN
+
     def __init__(self, token: str) -> None:
         super().__init__(token)
         self.token = token
@@ -251,18 +297,34 @@ class TokenUnknown(LeadhandError):
 
 
 class QuotaPassed(LeadhandError):
-    """The token's sessions have used what they may."""
+    """The token's sessions have used up its quota."""
+
+    kind = Kind.QUOTA_PASSED
 
     def __init__(self, what: str, limit: int, retry_after_s: int | None = None) -> None:
         super().__init__(what, limit, retry_after_s)
         self.what = what
         self.limit = limit
-        #: None where nobody can tell when there is room again.
+        #: None if the time at which the quota has room again is unknown.
         self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         when = " that have not ended" if self.what == "sessions" else " a day"
         return f"the token's quota of {self.limit} {self.what}{when} is used up"
+
+
+class LabelTaken(LeadhandError):
+    """Another session at work has the label."""
+
+    kind = Kind.LABEL_TAKEN
+
+    def __init__(self, label: str, session: str) -> None:
+        super().__init__(label, session)
+        self.label = label
+        self.session = session
+
+    def __str__(self) -> str:
+        return f"label is {self.label!r}: session {self.session} has it, and has not ended"
 
 
 class SettingInvalid(LeadhandError):
@@ -278,12 +340,47 @@ class SettingInvalid(LeadhandError):
         return f"{self.name} is {self.value!r}: {self.hint}"
 
 
+class SecretDiffers(LeadhandError):
+    """The process' secret differs from the fleet's."""
+
+    kind = Kind.STORE_AWAY
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            "LEADHAND_SECRET differs from that of the fleet: set the same one for each API and "
+            "worker; to rotate it, set the old one as LEADHAND_SECRET_OTHER; "
+            f"if the old one is lost, delete the key {self.key!r} in Redis"
+        )
+
+
+class WorkerNameTaken(LeadhandError):
+    """Another worker uses this name."""
+
+    def __init__(self, name: str, host: str, pid: int) -> None:
+        super().__init__(name, host, pid)
+        self.name = name
+        self.host = host
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return (
+            f"LEADHAND_WORKER_NAME is {self.name!r}: a worker of that name is running on "
+            f"{self.host} (process {self.pid}); give this one another name, or stop that one"
+        )
+
+
 class ProgramStale(LeadhandError):
-    """The session has taken over another program than the one that is remembered."""
+    """The session has adopted another program than the cached one."""
 
 
 class StoreAway(LeadhandError):
     """Redis does not answer."""
+
+    kind = Kind.STORE_AWAY
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -294,10 +391,58 @@ class StoreAway(LeadhandError):
 
 
 class StoreFull(StoreAway):
-    """Redis answers, and has no room for more: what is written waits, what is deleted goes."""
+    """Redis is out of memory: writes fail, deletions succeed."""
 
     def __str__(self) -> str:
-        return (
-            f"Redis at {self.url} is full; nothing was lost: "
-            "delete sessions, or give it more memory"
-        )
+        trouble = f"Redis at {self.url} is full; nothing was lost"
+        return f"{trouble}: delete sessions, or give it more memory"
+
+
+class StoreForbids(StoreAway):
+    """Redis refuses the user or password of the URL."""
+
+    def __init__(self, url: str, setting: str = "LEADHAND_REDIS_URL") -> None:
+        super().__init__(url)
+        self.args = (url, setting)
+        self.setting = setting
+
+    def __str__(self) -> str:
+        refused = f"Redis at {self.url} refuses the user or password of {self.setting}"
+        return f"{refused}; set the right ones there"
+
+
+class StoreReadOnly(StoreAway):
+    """Redis cannot write to its disk: writes fail."""
+
+    def __str__(self) -> str:
+        trouble = f"Redis at {self.url} cannot write to its disk; nothing was lost"
+        return f"{trouble}: make room there, or see its log"
+
+
+class StoreUnknown(StoreAway):
+    """Redis holds other data than this process expects, or none."""
+
+    kind = Kind.STORE_UNKNOWN
+
+    def __init__(
+        self, url: str, state: StoreState, remembered: str = "", found: str = "", file: str = ""
+    ) -> None:
+        super().__init__(url)
+        self.args = (url, state, remembered, found, file)
+        self.file = file
+        self.state = state
+        self.remembered = remembered
+        self.found = found
+
+    @property
+    def what(self) -> str:
+        """What happened to the data."""
+        return DIFFERENCES[self.state][0].format(file=self.file)
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        return DIFFERENCES[self.state][1]
+
+    def __str__(self) -> str:
+        return f"Redis at {self.url} {self.what}; {self.hint}"

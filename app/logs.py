@@ -1,21 +1,22 @@
-"""The log of a server process: one line each, with the ids of what it is about, never a payload."""
+"""Logging of the server processes: one line per event with its ids as fields, never payloads."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
 from app.redaction import without_keys
+from leadhand.models.text import escape_controls, escape_line
 
-#: What a record holds without our doing; all else was given as `extra`.
+#: Attributes of every log record; all others were passed as `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-#: Others' lines that tell of each task without saying of which session it was.
+#: Loggers of Celery that log each task without its session.
 _CHATTY = ("celery.worker.strategy", "celery.app.trace")
 
 _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default={})  # noqa: B039 - never changed
@@ -23,7 +24,7 @@ _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default={})  # noqa: B03
 
 @contextmanager
 def about(**ids: str) -> Iterator[None]:
-    """Every line that is written within is about these."""
+    """Add these ids to every line that is logged inside the block."""
     token = _IDS.set({**_IDS.get(), **ids})
     try:
         yield
@@ -32,13 +33,19 @@ def about(**ids: str) -> Iterator[None]:
 
 
 def begin(**ids: str) -> None:
-    """Every line of this thread is about these from now on, and about nothing else."""
+    """Set the ids of every further line of this thread, and drop all others."""
     _IDS.set(ids)
+
+
+def log_doubts(doubts: Iterable[str]) -> None:
+    """Log what looks wrong in the settings of a process that starts."""
+    for text in doubts:
+        logging.getLogger("leadhand").warning("a setting looks wrong", extra={"why": text})
 
 
 def log_to_stderr(form: Literal["plain", "json"]) -> None:
     """Write all lines from INFO on to standard error."""
-    # Where in the code a line comes from, and which thread wrote it, is a third of its cost.
+    # Finding the caller and the thread would be a third of the cost of a line.
     logging._srcfile = None
     logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
     lines = logging.StreamHandler(sys.stderr)
@@ -50,10 +57,10 @@ def log_to_stderr(form: Literal["plain", "json"]) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON, its ids and fields beside its message."""
+    """Formats a record as one line of JSON, with its ids and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {
+        line: dict[str, object] = {
             "at": _at(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -61,20 +68,20 @@ class JsonLines(logging.Formatter):
             **_fields(record),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return without_keys(json.dumps(told, default=str, ensure_ascii=False))
+            line["exception"] = self.formatException(record.exc_info)
+        return escape_line(without_keys(json.dumps(line, default=str, ensure_ascii=False)))
 
 
 class PlainLines(logging.Formatter):
-    """The same for people: the fields follow the message."""
+    """Formats a record for people: the fields follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = _at(record).isoformat(" ", "seconds")[:19]
-        said = f"{when} {record.levelname} {record.name}: {record.getMessage()}"
+        text = f"{when} {record.levelname} {record.name}: {record.getMessage()}"
         fields = " ".join(f"{name}={_word(value)}" for name, value in _fields(record).items())
-        line = f"{said} [{fields}]" if fields else said
+        line = escape_line(f"{text} [{fields}]" if fields else text)
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return without_keys(line + trace)
+        return escape_controls(without_keys(line + trace))
 
 
 def _at(record: logging.LogRecord) -> datetime:
@@ -82,13 +89,13 @@ def _at(record: logging.LogRecord) -> datetime:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """The ids of what the thread is at, and what the line itself was given."""
-    given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    return {name: value for name, value in {**_IDS.get(), **given}.items() if value is not None}
+    """The ids of the thread, and the fields of the line itself."""
+    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: value for name, value in {**_IDS.get(), **extra}.items() if value is not None}
 
 
 def _word(value: object) -> str:
-    """A field's value on a line for people.
+    """Formats a field's value, quoted if necessary.
 
     >>> _word("42"), _word("two words")
     ('42', '"two words"')

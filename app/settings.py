@@ -1,19 +1,21 @@
-"""What the server's processes are told by their environment: the one place that reads it."""
+"""Settings of the server processes, read from LEADHAND_ environment variables."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import SettingInvalid
-from leadhand.documents import Budget
+from leadhand.models.documents import Budget
+from leadhand.models.variables import misspelt
 
-#: Nothing is kept for ever.
+#: Upper limit of all retention times.
 RETENTION_MAX_S = 10 * 365 * 24 * 3600
 
 
@@ -23,83 +25,99 @@ Host = Annotated[
 
 
 class Settings(BaseModel):
-    """All settings of a server process, each with the default that suits one machine."""
+    """All settings of a server process; the defaults suit a single machine."""
 
     model_config = ConfigDict(frozen=True)
 
     redis_url: str = ""
-    #: Where Celery's messages travel; Redis itself unless given.
+    #: The broker of Celery's messages; the Redis of LEADHAND_REDIS_URL unless set.
     broker_url: str = ""
-    #: What every key in Redis begins with.
+    #: Prefix of all keys in Redis.
     prefix: str = Field(default="lh", pattern=r"^[a-z0-9_-]{1,32}$")
-    #: Signs what sessions run, API tokens and the capability tokens of bodies; all processes of
-    #: a fleet have the same.
+    #: Signs sessions, API tokens and step tokens; the same for all processes of a fleet.
     secret: str = ""
-    #: The bearer token that the API accepts; empty refuses everybody.
+    #: A second secret that is accepted during a rotation.
+    secret_other: str = ""
+    #: The operator's bearer token for the API; empty refuses all calls.
     api_token: str = ""
     api_bind: str = "127.0.0.1:8765"
-    #: Calls that one API process answers at once; 16 of them are never event streams.
+    #: Threads of one API process; 16 of them are never used for event streams.
     api_threads: int = Field(default=64, ge=24, le=2048)
-    #: Processes of the API behind its one address; each has these threads.
+    #: Number of API processes behind one port; each has these threads.
     api_processes: int = Field(default=1, ge=1, le=64)
-    #: How bodies reach the API.
+    #: URL at which bodies reach the API.
     api_url: str = "http://127.0.0.1:8765"
     place: str = Field(default="local", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
-    #: Working folders must lie beneath one of these; none given: anywhere.
+    #: Allowed roots of working folders; empty allows any folder.
     roots: tuple[Path, ...] = ()
     agents_files: tuple[Path, ...] = ()
-    #: Folders of flows; where two have a flow of the same name, the first one's is meant.
+    #: Folders of flow files; if two have a flow of the same name, the first folder wins.
     flows: tuple[Path, ...] = ()
-    #: Folders of Python files whose functions are tools; the first one's file is meant.
+    #: Folders of Python files whose functions are tools; the first folder wins.
     tools: tuple[Path, ...] = ()
-    #: Where prompts and whole outputs are written.
+    #: Folder for persistent files of this process, such as the id of its store; the user's state
+    #: folder unless set.
+    state_dir: Path | None = None
+    state_home: Path = Path("~/.local/state")
+    #: Folder for prompts and for outputs that are too long for Redis.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
-    #: Seconds for which what a session left there stays, once it is gone, after the last write.
+    #: Retention of a deleted session's spill files, in seconds since the last write.
     spill_keep_s: float = Field(default=7 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
     default_agent: str | None = None
-    #: How often an instruction of a flow is given to its agent in all, before its step has failed.
+    #: Attempts of a flow's agent step, the first included.
     attempts: int = Field(default=5, ge=1, le=100)
     #: How long an attempt may go without a heartbeat.
     lease_s: float = Field(default=30.0, ge=0.5, le=3600)
-    #: Attempts that one worker makes side by side.
+    #: Attempts that one worker runs in parallel.
     concurrency: int = Field(default=4, ge=1, le=256)
-    #: How many hints one session may have out on one queue, and steps in line for one limit.
+    #: Hints that a session may have in one queue, and its steps that may wait for one limit.
     window: int = Field(default=16, ge=1, le=10_000)
-    #: How long a session is kept after it ended or was stopped, unless its status says otherwise.
+    #: Retention of ended and stopped sessions, unless set for the status.
     retention_s: int = Field(default=30 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
     retention_completed_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_failed_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_exited_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_aborted_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
     retention_stopped_s: int | None = Field(default=None, ge=60, le=RETENTION_MAX_S)
-    #: What a session may use that does not say so itself; each ends it with the reason `budget`.
+    #: Default budgets of a session; an exceeded one ends it with the reason `budget`.
     budget_iterations: int = Field(default=10_000, ge=1)
     budget_steps: int = Field(default=100_000, ge=1)
     budget_wall_s: float = Field(default=30 * 24 * 3600, gt=0, le=365 * 24 * 3600)
     budget_cost_usd: float = Field(default=1_000, gt=0, le=1_000_000)
     budget_tokens: int = Field(default=1_000_000_000, ge=1)
-    #: How many runs of one stage, and of all together, may end without acceptance;
+    #: How many runs of one stage, and of all stages, may end without acceptance; the reasons are
     #: `circuit_open` and `stop_limit`.
     budget_stage_stops: int = Field(default=5, ge=1, le=1_000_000)
     budget_stops: int = Field(default=15, ge=1, le=1_000_000)
-    #: Where a session's export is written before it goes; none: it goes without.
+    #: Limits of what bodies start: how deep sessions may be nested, the child sessions of one
+    #: session, and the sessions of a whole tree.
+    tree_depth: int = Field(default=5, ge=0, le=50)
+    tree_children: int = Field(default=100, ge=0, le=10_000)
+    tree_sessions: int = Field(default=1_000, ge=1, le=100_000)
+    #: Folder for exports that are written before a session is deleted; empty writes none.
     export_dir: Path | None = None
-    #: Receivers of webhooks, as HOST or HOST:PORT, that may be private, spoken to over http and
-    #: at any port.
+    #: Trusted webhook receivers, as HOST or HOST:PORT: private IPs, http and any port are allowed.
     webhook_hosts: tuple[Host, ...] = ()
-    #: How long a worker is believed to be there after it told of itself.
+    #: Validity of a worker's inventory.
     inventory_s: float = Field(default=45.0, ge=1, le=3600)
-    #: How long running attempts may go on after TERM, before they are handed back.
+    #: Grace period for running attempts after SIGTERM, before they are released.
     drain_s: float = Field(default=10.0, ge=0, le=3600)
     worker_name: str = ""
-    #: How lines of the log are written: for people, or for programs.
+    #: Format of log lines: for people, or JSON for programs.
     log: Literal["plain", "json"] = "plain"
-    #: Whether requests and steps are traced, and how spans are sent.
+    #: Whether requests and steps are traced, and with which exporter.
     traces: Literal["off", "otlp"] = "off"
-    #: The process that this one must not outlive; none where an init system watches.
+    #: This process ends with the supervisor of this pid; unset under an init system.
     supervisor_pid: int | None = None
-    #: Whether its worker and those before it, all on this host, are all that ever used the Redis.
+    #: Whether only this host's worker and its predecessors have ever used the Redis.
     own_redis: bool = False
+    #: Whether the data comes from elsewhere: its webhooks are removed, and nothing is sent.
+    importing: bool = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets whose signatures are accepted; this process signs with the first."""
+        return tuple(filter(None, (self.secret, self.secret_other)))
 
     @property
     def lease_ms(self) -> int:
@@ -107,35 +125,73 @@ class Settings(BaseModel):
 
     @property
     def retentions(self) -> dict[str, str]:
-        """How long a session is kept, as it takes it along from its creation."""
-        kept = {name: self.model_dump()[name] for name in _PLAIN if name.startswith("retention_")}
-        return {name.removesuffix("_s"): str(s) for name, s in kept.items() if s is not None}
+        """The retention settings as fields of a new session."""
+        times = {name: self.model_dump()[name] for name in _PLAIN if name.startswith("retention_")}
+        return {name.removesuffix("_s"): str(s) for name, s in times.items() if s is not None}
 
     @property
     def budget(self) -> Budget:
-        """What a session may use unless its document says otherwise."""
+        """The default budget of a session."""
         names = Budget.model_fields
         return Budget(**{name: getattr(self, f"budget_{name}") for name in names})
 
+    @property
+    def tree_limits(self) -> dict[str, int]:
+        """The limits of a tree of sessions, by name."""
+        return {
+            "depth": self.tree_depth,
+            "children": self.tree_children,
+            "sessions": self.tree_sessions,
+        }
+
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
-        """Read the environment. Raises SettingInvalid: the variable, its value, the way out."""
+        """Read the environment. Raises SettingInvalid for the first invalid variable."""
         env = os.environ if env is None else env
-        given: dict[str, object] = {
+        values: dict[str, object] = {
             field: env[name] for field, name in _PLAIN.items() if env.get(name)
         }
         for field, name in _PATHS.items():
             if env.get(name):
-                given[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
+                values[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
         if env.get(_HOSTS):
-            given["webhook_hosts"] = tuple(h.strip() for h in env[_HOSTS].split(",") if h.strip())
-        given.setdefault("broker_url", given.get("redis_url", ""))
+            values["webhook_hosts"] = tuple(h.strip() for h in env[_HOSTS].split(",") if h.strip())
+        values["state_home"] = Path(
+            env.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+        )
+        _check_redis_url(str(values.get("redis_url", "")))
+        values.setdefault("broker_url", values.get("redis_url", ""))
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = {**_PLAIN, **_PATHS, "webhook_hosts": _HOSTS}[str(first["loc"][0])]
             raise SettingInvalid(name, env.get(name, ""), first["msg"]) from None
+
+
+def doubts(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A sentence for each setting that looks wrong: a misspelt name, a short secret."""
+    yield from misspelt(os.environ if env is None else env)
+    for field, least in _LEAST.items():
+        length = len(getattr(settings, field))
+        if 0 < length < least:
+            fix = f"use at least {least}, such as the output of `openssl rand -hex 32`"
+            yield f"{_PLAIN[field]} has {length} characters and can be guessed; {fix}"
+
+
+#: How many characters a secret needs.
+_LEAST = {"secret": 32, "secret_other": 32, "api_token": 16}
+
+
+def _check_redis_url(url: str) -> None:
+    """Raises SettingInvalid for a malformed Redis URL, without repeating its password."""
+    scheme, found, rest = url.partition("://")
+    if url and (scheme not in ("redis", "rediss", "unix") or not found or not rest):
+        hint = "give redis://HOST:6379/0, rediss://HOST:6379/0 or unix:///PATH/redis.sock?db=0"
+        raise SettingInvalid("LEADHAND_REDIS_URL", f"{scheme}://..." if found else "...", hint)
+    if scheme == "unix" and not urlsplit(url).path:
+        hint = "name the path of the socket: unix:///PATH/redis.sock?db=0"
+        raise SettingInvalid("LEADHAND_REDIS_URL", "unix://...", hint)
 
 
 _PLAIN = {
@@ -143,12 +199,14 @@ _PLAIN = {
     "broker_url": "LEADHAND_BROKER_URL",
     "prefix": "LEADHAND_PREFIX",
     "secret": "LEADHAND_SECRET",
+    "secret_other": "LEADHAND_SECRET_OTHER",
     "api_token": "LEADHAND_API_TOKEN",
     "api_bind": "LEADHAND_API_BIND",
     "api_threads": "LEADHAND_API_THREADS",
     "api_processes": "LEADHAND_API_PROCESSES",
     "api_url": "LEADHAND_API_URL",
     "place": "LEADHAND_PLACE",
+    "state_dir": "LEADHAND_STATE_DIR",
     "spill": "LEADHAND_SPILL",
     "spill_keep_s": "LEADHAND_SPILL_KEEP_S",
     "default_agent": "LEADHAND_DEFAULT_AGENT",
@@ -169,6 +227,9 @@ _PLAIN = {
     "budget_tokens": "LEADHAND_BUDGET_TOKENS",
     "budget_stage_stops": "LEADHAND_BUDGET_STAGE_STOPS",
     "budget_stops": "LEADHAND_BUDGET_STOPS",
+    "tree_depth": "LEADHAND_TREE_DEPTH",
+    "tree_children": "LEADHAND_TREE_CHILDREN",
+    "tree_sessions": "LEADHAND_TREE_SESSIONS",
     "export_dir": "LEADHAND_EXPORT_DIR",
     "inventory_s": "LEADHAND_INVENTORY_S",
     "drain_s": "LEADHAND_DRAIN_S",
@@ -177,6 +238,7 @@ _PLAIN = {
     "traces": "LEADHAND_TRACES",
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
     "own_redis": "LEADHAND_OWN_REDIS",
+    "importing": "LEADHAND_IMPORTING",
 }
 _HOSTS = "LEADHAND_WEBHOOK_HOSTS"
 _PATHS = {

@@ -1,7 +1,7 @@
-"""Measures Leadhand beside plain Celery and a bare loop: ``python -P -m benchmarks``.
+"""Runs the benchmarks beside plain Celery and a bare loop: ``python -P -m benchmarks``.
 
-Rounds are interleaved (each workload on each side, then the next round), and what is printed are
-medians. On a machine that others use too, only ratios of one run mean something.
+Rounds are interleaved (each workload on each side, then the next round), and medians are printed.
+On a shared machine, only ratios within a run are meaningful.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 
 from benchmarks import processes, report
 from benchmarks.meter import Meter, machine
-from benchmarks.sides import CONCURRENCY, Floor, Ours, Plain, Sample, Side, measured
+from benchmarks.sides import CONCURRENCY, Floor, Ours, Plain, Sample, Side, measure_side
 from benchmarks.workloads import MANY, WORKLOADS
-from leadhand.redis_server import RedisServer
+from leadhand.local.redis_server import RedisServer
 
-#: Chains of so many sessions would keep plain Celery busy for minutes.
+#: Maximum sessions for plain Celery, which would take minutes for more.
 _PLAIN_UP_TO = 1000
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is asked for and print it."""
-    asked = _asked(arguments)
+    """Run the chosen benchmarks and print the tables."""
+    asked = _parse_options(arguments)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(RedisServer(folder / ".leadhand"))
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
             _many([ours, celery, floor], meter)
 
 
-def _asked(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=WORKLOADS, default=list(WORKLOADS))
@@ -62,13 +62,13 @@ def _workloads(sides: Sequence[Side], meter: Meter, only: Sequence[str], rounds:
     for _ in range(rounds):
         for name in only:
             for side in sides:
-                found[name][side.name].append(measured(side, WORKLOADS[name], meter))
+                found[name][side.name].append(measure_side(side, WORKLOADS[name], meter))
     for name in only:
         print(report.table(WORKLOADS[name], found[name]), flush=True)
 
 
 def _many(sides: Sequence[Side], meter: Meter) -> None:
-    """The smallest again after each larger one: a machine's own pace changes within minutes."""
+    """Run the smallest size again after each larger one, as the machine's speed varies."""
     small, *larger = MANY.values()
     found: dict[int, dict[str, list[Sample]]] = {
         work.sessions: defaultdict(list) for work in MANY.values()
@@ -76,7 +76,7 @@ def _many(sides: Sequence[Side], meter: Meter) -> None:
     for work in (small, *(one for large in larger for one in (large, small, small))):
         for side in sides:
             if side.name != "celery" or work.sessions <= _PLAIN_UP_TO:
-                found[work.sessions][side.name].append(measured(side, work, meter))
+                found[work.sessions][side.name].append(measure_side(side, work, meter))
     for work in MANY.values():
         print(report.table(work, found[work.sessions]), flush=True)
     print(report.many(found))
@@ -95,7 +95,7 @@ def _processes(ours: Ours, celery: Plain, folder: Path, url: str) -> None:
             idle[f"API process {number}" if number else "API, its arbiter"] = one
         print(report.memory(idle))
         rows = [api.submits(folder), *processes.submits_in_process(ours, celery)]
-        print(report.submitted(rows), flush=True)
+        print(report.submits_table(rows), flush=True)
     finally:
         api.stop()
 

@@ -1,4 +1,4 @@
-"""Redis commands and bytes per step, at the beginning and at the end of long sessions.
+"""Measures Redis commands and bytes per step at the start and the end of long sessions.
 
 Run it against any Redis that may be emptied: ``python -P -m benchmarks.cost redis://...``; without
 an address it starts the packaged server. Steps are claimed, read and settled as a worker does it,
@@ -17,21 +17,22 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from app.engine import About, Engine
-from app.frontends import compile_document
-from app.keys import SessionRef
-from app.outcomes import Outcome
-from app.program import Action, Program, Step
-from app.records import Hint
+from app.compiler import compile_document
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.ports import QueueDepth
+from app.domain.program import Action, Program, Step
+from app.domain.records import Hint
+from app.engine import Engine
+from app.operations.submit import About
 from app.settings import Settings
-from app.store import Store, connect
-from app.transitions import Standing
-from leadhand.documents import LoopDocument, WorkflowDocument
-from leadhand.redis_server import RedisServer
+from app.store.store import Store, connect
+from leadhand.local.redis_server import RedisServer
+from leadhand.models.documents import LoopDocument, WorkflowDocument
 
 
 class Queue:
-    """Stands where Celery would: hints go in at one end and come out at the other."""
+    """An in-memory replacement of Celery: a queue of hints."""
 
     def __init__(self) -> None:
         self.hints: deque[Hint] = deque()
@@ -42,19 +43,19 @@ class Queue:
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, len(self.hints))
 
-    def strays(self, *_: object, **__: object) -> list[Standing]:
+    def strays(self, *_: object, **__: object) -> list[QueueDepth]:
         return []
 
 
 class Spent(NamedTuple):
-    """What the server counted."""
+    """The server's counters."""
 
     commands: int
     bytes: int
 
 
 class Cost(NamedTuple):
-    """Per step, over some steps at the beginning and at the end of a session."""
+    """Cost per step, over some steps at the start and the end of a session."""
 
     steps: int
     first: Spent
@@ -66,8 +67,8 @@ class Cost(NamedTuple):
         return self.memory / self.steps
 
 
-def spent(redis: Redis) -> Spent:
-    """All commands that were called so far, those within scripts too, and all bytes sent."""
+def read_counters(redis: Redis) -> Spent:
+    """Read the server's counters: commands (those in scripts included) and bytes."""
     stats = redis.info("commandstats")
     calls = sum(s["calls"] for name, s in stats.items() if name != "cmdstat_info")
     traffic = redis.info("stats")
@@ -75,19 +76,19 @@ def spent(redis: Redis) -> Spent:
 
 
 def measure(url: str, program: Program, *, sample: int) -> Cost:
-    """Run the program to its end; what `sample` steps cost at both ends of it."""
+    """Run the program to its end, and measure `sample` steps at its start and end."""
     redis = Redis.from_url(url, decode_responses=True)
     redis.execute_command("FLUSHALL", "SYNC")  # what is freed later would be counted as ours
     before_memory = redis.info("memory")["used_memory"]
     queue = Queue()
     engine = Engine(Store(connect(url)), queue, Settings(redis_url=url, secret="of the benchmark"))
-    session = engine.start(program, About(kind="loop", name="cost")).session
+    session = engine.submit.program(program, About(kind="loop", name="cost")).session
     ref = SessionRef(session, session)
-    marks = {0: spent(redis)}
+    marks = {0: read_counters(redis)}
     steps = 0
     while queue.hints:
         steps += _carry_out(engine, ref, queue)
-        marks[steps] = spent(redis)
+        marks[steps] = read_counters(redis)
     memory = redis.info("memory")["used_memory"] - before_memory
     ends = sorted(marks)
     early = next(n for n in ends if n >= sample)
@@ -108,7 +109,7 @@ def memory_per_session(url: str, program: Program, *, sessions: int) -> int:
     engine = Engine(Store(connect(url)), queue, Settings(redis_url=url, secret="of the benchmark"))
     used = []
     for _ in range(sessions + 1):
-        session = engine.start(program, About(kind="workflow", name="cost")).session
+        session = engine.submit.program(program, About(kind="workflow", name="cost")).session
         while queue.hints:
             _carry_out(engine, SessionRef(session, session), queue)
         used.append(redis.info("memory")["used_memory"])
@@ -122,15 +123,15 @@ def _per_step(begin: Spent, end: Spent, steps: int) -> Spent:
 
 
 def _carry_out(engine: Engine, ref: SessionRef, queue: Queue) -> int:
-    """One hint and what it may go on with; how many steps that were."""
+    """Carry out a hint and the granted next steps; returns the number of steps."""
     hint = queue.hints.popleft()
-    answer = engine.claim(ref, hint.address, nonce=uuid.uuid4().hex, worker="cost")
+    answer = engine.attempts.claim(ref, hint.address, nonce=uuid.uuid4().hex, worker="cost")
     todo, done = deque(answer.grants), 0
     while todo:
-        work = engine.work(ref, todo.popleft())
+        work = engine.attempts.work(ref, todo.popleft())
         outcome = _outcome(work.step, work.grant.address)
-        settled = engine.settle(work, outcome, take=[uuid.uuid4().hex], worker="cost")
-        engine.publish(ref, settled.hints)
+        settled = engine.attempts.settle(work, outcome, take=[uuid.uuid4().hex], worker="cost")
+        engine.transitions.publish(ref, settled.hints)
         todo.extend(settled.grants)
         done += 1
     return done

@@ -1,7 +1,7 @@
-"""The floor: a bare loop that does one Lua transition and one push and pop for each step.
+"""The lower bound: a bare loop with one Lua transition and one push and pop per step.
 
-Nothing that keeps a step's state in Redis and hands it on can do less. As a program it is one
-loop: ``python -P -m benchmarks.floor URL``; there are as many of them as a worker has processes.
+A system that stores steps in Redis and queues them cannot do less. As a program it is one loop:
+``python -P -m benchmarks.floor URL``; there are as many of them as a worker has processes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ return 1
 
 
 def send(redis: Redis, steps: int, name: str) -> None:
-    """The first step of so many in a row."""
+    """Queue the first of a sequence of steps."""
     redis.lpush(QUEUE, json.dumps([name, 1, steps, time.time()]))
 
 
 def main(url: str) -> None:
-    """Carry steps out until it is ended."""
+    """Carry out steps until it is killed."""
     redis = Redis.from_url(url, decode_responses=True, socket_timeout=None)
     transition = redis.register_script(_TRANSITION)
     while True:

@@ -1,4 +1,4 @@
-"""Reads what a server counted and what processes used, so that two readings can be compared."""
+"""Reads the counters of a server and the CPU time of processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import NamedTuple
 import psutil
 from redis import Redis
 
+#: The store's id and the fleet's secrets (app/store/keys.py): running workers compare them.
+INSTALLATION_KEYS = ("lh:store", "lh:store-past", "lh:secret", "lh:secrets-used")
+
 
 class Reading(NamedTuple):
-    """Everything that was counted up to one moment."""
+    """All counters at one moment."""
 
     #: All commands that the server ran, those within scripts too.
     commands: int
@@ -30,16 +33,17 @@ class Reading(NamedTuple):
 
 
 class Meter:
-    """Looks at one server; its own looks are counted and taken off again."""
+    """Reads one server, and subtracts the cost of its own reads."""
 
     def __init__(self, url: str) -> None:
         self._redis = Redis.from_url(url, decode_responses=True)
+        self._binary = Redis.from_url(url)
         self._server = psutil.Process(self._redis.info("server")["process_id"])
         self._look = self._cost_of_a_look()
         self._looks = 0
 
     def read(self, workers: Iterable[int]) -> Reading:
-        """What was used up to now, by the server and by these process trees."""
+        """Read the counters of the server and of these process trees."""
         stats, net = self._redis.info("commandstats"), self._redis.info("stats")
         counted = (c for name, c in stats.items() if name not in ("cmdstat_info", "cmdstat_client"))
         reading = Reading(
@@ -54,7 +58,7 @@ class Meter:
         return reading - looked if looks else reading
 
     def count(self, key: str) -> int:
-        """How many members a list or sorted set has; one look."""
+        """The size of a sorted set; counts as one read."""
         self._looks += 1
         return int(self._redis.zcard(key))
 
@@ -63,8 +67,17 @@ class Meter:
         return int(self._redis.info("memory")["used_memory"])
 
     def empty(self) -> None:
-        """Forget all that is kept; at once, for what is freed later would be counted as ours."""
-        self._redis.execute_command("FLUSHALL", "SYNC")
+        """Delete all keys but the installation's: a worker stops when its store has lost its id.
+
+        Synchronous, so that no time to free memory is counted for the next run.
+        """
+        kept = {key: self._binary.dump(key) for key in INSTALLATION_KEYS}
+        with self._binary.pipeline(transaction=True) as transaction:
+            transaction.execute_command("FLUSHALL", "SYNC")
+            for key, value in kept.items():
+                if value is not None:
+                    transaction.restore(key, 0, value)
+            transaction.execute()
 
     def _cost_of_a_look(self) -> float:
         def moved() -> int:
@@ -120,7 +133,7 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """What a process and its children that have ended used."""
+    """CPU seconds of a process and its ended children."""
     with suppress(psutil.Error):
         used = process.cpu_times()
         return float(used.user + used.system + used.children_user + used.children_system)

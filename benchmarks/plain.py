@@ -1,4 +1,4 @@
-"""Plain Celery on the same broker: chains and chords, and no state beyond what those need.
+"""Plain Celery on the same broker: chains and chords, without further state.
 
 As a program it is the worker: ``python -P -m benchmarks.plain URL CONCURRENCY``. Settings are those
 of our own worker (early acknowledgement, no prefetch, JSON, task events, prefork) but for the
@@ -9,15 +9,18 @@ ignored, which is the fastest that a chain can be; a chord needs them.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 
 from celery import Celery, chain, chord
 from celery.result import denied_join_result
+from celery.signals import worker_process_init
 from redis import Redis
 
 from app.settings import Settings
+from leadhand.process_guard import end_with_parent
 from tasks.celery_app import make_celery
 
 QUEUE = "plain"
@@ -83,7 +86,7 @@ def send_sequence(app: Celery, steps: int, name: str, *, kept: bool) -> None:
     middle, end = ("plain.kept", "plain.last_kept") if kept else ("plain.noop", "plain.last")
     tasks = [app.signature(middle, immutable=True) for _ in range(steps - 1)]
     last = app.signature(end, args=(name, time.time()), immutable=True)
-    with denied_join_result():  # nobody asks for it: the end is noted
+    with denied_join_result():  # the result is not read: the last task records the end
         chain(*tasks, last, app=app).apply_async()
 
 
@@ -106,7 +109,9 @@ def send_fan_out(app: Celery, width: int, name: str) -> None:
 
 
 def main(url: str, concurrency: int) -> int:
-    """Work until TERM."""
+    """Work until TERM; the pool's processes are killed when this one dies."""
+    host = os.getpid()
+    worker_process_init.connect(lambda **_: end_with_parent(host), weak=False)
     worker = make_app(url).Worker(
         hostname="plain@bench",
         pool_cls="prefork",

@@ -1,4 +1,4 @@
-"""Measured of processes: idle memory, submitting over REST, and how soon a lost step runs."""
+"""Measures processes: idle memory, submits over REST, and the recovery time of a lost step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import psutil
 
-from app.engine import About, Engine
-from app.keys import SessionRef
+from app.domain.ids import SessionRef
+from app.engine import Engine
+from app.operations.submit import About
 from app.settings import Settings
-from app.store import Store, connect
+from app.store.store import Store, connect
 from benchmarks import plain, programs
 from benchmarks.cost import Queue
 from benchmarks.meter import Resident, resident
 from benchmarks.sides import SECRET, Ours, Plain, end, start, wait
-from leadhand.ports import free_port
+from leadhand.local.ports import free_port
 
 SUBMITS = 200
 LEASE_S = 3.0
@@ -46,7 +47,7 @@ class Api:
             "LEADHAND_API_BIND": f"127.0.0.1:{self._port}",
             "LEADHAND_API_TOKEN": TOKEN,
         }
-        self._process = start(["-m", "api"], folder / "api.log", env)
+        self._process = start("leadhand.serve", "api", log=folder / "api.log", env=env)
         wait(self._answers)
 
     def idle(self) -> list[Resident]:
@@ -94,7 +95,7 @@ def submits_in_process(ours: Ours, celery: Plain) -> list[Submits]:
     about = About(kind="workflow", name="submitted")
     found = []
     for name, submit in (
-        ("leadhand, from Python", lambda _: ours.engine.start(program, about)),
+        ("leadhand, from Python", lambda _: ours.engine.submit.program(program, about)),
         (
             "celery, a chain of 10",
             lambda n: plain.send_sequence(celery.app, 10, str(n), kept=False),
@@ -117,19 +118,21 @@ def idle_worker(ours: Ours) -> dict[str, Resident]:
 
 
 def again_s(url: str) -> float:
-    """How long after its last claim the step of a worker that was killed is claimed anew.
+    """Seconds until the step of a killed worker is claimed again.
 
     Its claim is made here and never beaten for, which is all that Redis sees of a killed worker.
     """
     settings = {"LEADHAND_REDIS_URL": url, "LEADHAND_SECRET": SECRET, "LEADHAND_LEASE_S": LEASE_S}
     given = Settings.from_env({name: str(value) for name, value in settings.items()})
-    engine = Engine(Store(connect(url)), Queue(), given)  # nobody is told but by the sweep
+    engine = Engine(Store(connect(url)), Queue(), given)  # only the sweep sends hints
     program = programs.sequence(1, quick=False)
-    session = engine.start(program, About(kind="workflow", name="killed")).session
+    session = engine.submit.program(program, About(kind="workflow", name="killed")).session
     began = time.perf_counter()
-    answer = engine.claim(SessionRef(session, session), "s1", nonce="killed", worker="killed")
+    answer = engine.attempts.claim(
+        SessionRef(session, session), "s1", nonce="killed", worker="killed"
+    )
     assert answer.word == "granted"
-    wait(lambda: engine.session(session).status == "completed")
+    wait(lambda: engine.queries.session(session).status == "completed")
     return time.perf_counter() - began
 
 

@@ -1,10 +1,10 @@
-"""The workloads as programs of ours."""
+"""The workloads as Leadhand programs."""
 
 from __future__ import annotations
 
-from app.program import Action, Loop, Program, Step
+from app.domain.program import Action, Loop, Program, Step
 
-#: What the worker finds in the working folder; a checker accepts in the third iteration.
+#: A file in the working folder: a checker that accepts in the third iteration.
 CHECKS = """
 def third(iteration):
     return iteration >= 3

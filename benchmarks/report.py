@@ -1,4 +1,4 @@
-"""The tables that a run prints, in Markdown."""
+"""Formats the results as Markdown tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(work: Workload, sides: Mapping[str, Sequence[Sample]]) -> str:
 
 
 def many(sizes: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
-    """What a step costs, whatever stands beside it; the floor's tells of the machine."""
+    """The table of cost per step by number of sessions; the floor shows the machine's variation."""
     lines = ["### W4, as parts of its smallest size", ""]
     lines += ["| sessions | commands | bytes | CPU | the floor's |", "|--:|--:|--:|--:|--:|"]
     spent = {
@@ -58,8 +58,8 @@ def _cpu_s(spent: Reading) -> float:
     return spent.server_s + spent.worker_s
 
 
-def submitted(rows: Sequence[Submits]) -> str:
-    """W5."""
+def submits_table(rows: Sequence[Submits]) -> str:
+    """The table of W5: submits."""
     lines = [
         "### W5: submitting, one after the other",
         "",
@@ -74,7 +74,7 @@ def submitted(rows: Sequence[Submits]) -> str:
 
 
 def memory(processes: Mapping[str, Resident]) -> str:
-    """Of idle processes."""
+    """The table of idle memory."""
     lines = ["### Memory of idle processes", "", "| | resident | its share |", "|---|--:|--:|"]
     lines += [
         f"| {name} | {one.rss:.0f} MB | {one.pss:.0f} MB |" for name, one in processes.items()

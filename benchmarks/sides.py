@@ -1,4 +1,4 @@
-"""The three that are measured against each other, each with processes of its own."""
+"""The three measured systems, each with its own processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,12 +16,13 @@ from typing import NamedTuple, Protocol
 import psutil
 from redis import Redis
 
-from app.engine import About, Engine
+from app.engine import Engine
+from app.operations.submit import About
 from app.settings import Settings
 from benchmarks import floor, plain, programs
 from benchmarks.meter import Meter, Reading
 from benchmarks.workloads import Workload
-from tasks.wiring import make_engine
+from tasks.bootstrap import make_engine
 
 #: Processes that carry steps out, on each side.
 CONCURRENCY = 2
@@ -58,12 +59,12 @@ class Side(Protocol):
         """How long each session took from its sending to its end."""
 
 
-def measured(side: Side, work: Workload, meter: Meter) -> Sample:
-    """Send all, then let the workers go on, and count until the last has ended."""
+def measure_side(side: Side, work: Workload, meter: Meter) -> Sample:
+    """Send all sessions, resume the workers, and measure until the last one ends."""
     meter.empty()
     before_memory = meter.memory()
     before, began = meter.read(side.pids()), time.perf_counter()
-    with _held(side, held=work.held):
+    with _suspended(side, held=work.held):
         ends = sum(side.send(work, number) for number in range(work.sessions))
         if work.held:
             before, began = meter.read(side.pids()), time.perf_counter()
@@ -82,7 +83,7 @@ def measured(side: Side, work: Workload, meter: Meter) -> Sample:
 
 
 @contextmanager
-def _held(side: Side, *, held: bool) -> Iterator[None]:
+def _suspended(side: Side, *, held: bool) -> Iterator[None]:
     """Stop the side's processes for as long as the block runs."""
     groups = side.pids() if held else []
     for pid in groups:
@@ -115,15 +116,15 @@ class Ours:
         self.engine, _ = make_engine(Settings.from_env(env))
         self._redis = Redis.from_url(url, decode_responses=True)
         self.env = env
-        self._worker = start(["-m", "workers"], folder / "leadhand.log", env)
-        wait(lambda: bool(self.engine.workers()))
+        self._worker = start("leadhand.serve", "worker", log=folder / "leadhand.log", env=env)
+        wait(lambda: bool(self.engine.fleet.inventories()))
 
     def pids(self) -> list[int]:
         return [self._worker.pid]
 
     def send(self, work: Workload, number: int) -> int:
         about = About(kind="workflow", name=f"{work.title} {number}", cwd=str(self._folder))
-        self.engine.start(work.program, about)
+        self.engine.submit.program(work.program, about)
         return 1
 
     def times_ms(self) -> list[float]:
@@ -145,8 +146,8 @@ class Plain:
     def __init__(self, url: str, folder: Path) -> None:
         self.app = plain.make_app(url)
         self._redis = Redis.from_url(url, decode_responses=True)
-        command = ["-m", "benchmarks.plain", url, str(CONCURRENCY)]
-        self._worker = start(command, folder / "celery.log", dict(os.environ))
+        arguments = ("benchmarks.plain", url, str(CONCURRENCY))
+        self._worker = start(*arguments, log=folder / "celery.log", env=os.environ)
         wait(lambda: len(psutil.Process(self._worker.pid).children()) >= CONCURRENCY)
 
     def pids(self) -> list[int]:
@@ -172,9 +173,9 @@ class Floor:
 
     def __init__(self, url: str, folder: Path) -> None:
         self._redis = Redis.from_url(url, decode_responses=True)
-        command = ["-m", "benchmarks.floor", url]
         self._loops = [
-            start(command, folder / "floor.log", dict(os.environ)) for _ in range(CONCURRENCY)
+            start("benchmarks.floor", url, log=folder / "floor.log", env=os.environ)
+            for _ in range(CONCURRENCY)
         ]
 
     def pids(self) -> list[int]:
@@ -194,11 +195,14 @@ class Floor:
             end(loop)
 
 
-def start(command: list[str], log: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """A process in a group of its own."""
+def start(
+    module: str, *arguments: str, log: Path, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """A module in a process and group of its own, which is killed when this process dies."""
+    tied = ["benchmarks.tied", str(os.getpid()), module, *arguments]
     with log.open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-P", *command],
+            [sys.executable, "-P", "-m", *tied],
             env={**env, "PYTHONPATH": str(Path(__file__).parent.parent)},
             stdout=file,
             stderr=file,

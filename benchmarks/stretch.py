@@ -1,4 +1,4 @@
-"""What a worker's own part of the work costs, counted without Celery: only calls and bytes."""
+"""Counts calls and bytes of a worker's own part of the work, without Celery."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from app.engine import About, Engine
-from app.keys import SessionRef
-from app.program import Program
-from app.records import Hint
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.domain.records import Hint
+from app.engine import Engine
+from app.operations.submit import About
 from app.settings import Settings
-from app.store import Store, connect
+from app.store.store import Store, connect
 from benchmarks import programs
 from benchmarks.cost import Queue
-from workers.agents.book import AgentBook
-from workers.attempt import Attempts
-from workers.lease import Heart
+from workers.attempt.attempt import Attempts
+from workers.attempt.heartbeat import Heartbeats
+from workers.registry.agents import AgentBook
 
 
 class Calls(NamedTuple):
@@ -42,30 +43,30 @@ def stretch(
         engine,
         worker="counted",
         agents=lambda: AgentBook(agents={}),
-        heart=Heart(Engine(Store(connect(url)), queue, settings)),
+        heart=Heartbeats(Engine(Store(connect(url)), queue, settings)),
     )
     about = About(kind="workflow", name="counted", cwd=str(folder))
     for _ in range(beside):
-        engine.start(program, about)
+        engine.submit.program(program, about)
     queue.hints.clear()
     refs = []
     for _ in range(sessions + 1):
-        session = engine.start(program, about).session
+        session = engine.submit.program(program, about).session
         refs.append((SessionRef(session, session), list(queue.hints)))
         queue.hints.clear()
     redis = Redis.from_url(url, decode_responses=True)
-    # The first one is not counted: a server that knows no script yet is told them all.
-    _carried_out(attempts, queue, *refs.pop(0))
-    before = _counted(redis)
-    hints = sum(_carried_out(attempts, queue, ref, first) for ref, first in refs)
-    spent = [now - then for now, then in zip(_counted(redis), before, strict=True)]
+    # The first one is not counted, because it loads the scripts.
+    _carry_out(attempts, queue, *refs.pop(0))
+    before = _read_counters(redis)
+    hints = sum(_carry_out(attempts, queue, ref, first) for ref, first in refs)
+    spent = [now - then for now, then in zip(_read_counters(redis), before, strict=True)]
     attempts.close()
     steps = sum(int(engine.store.fields(ref)["steps"]) for ref, _ in refs)
     return Calls(*(one / steps for one in spent), hints=hints / steps)
 
 
-def _carried_out(attempts: Attempts, queue: Queue, ref: SessionRef, first: list[Hint]) -> int:
-    """How many hints it took."""
+def _carry_out(attempts: Attempts, queue: Queue, ref: SessionRef, first: list[Hint]) -> int:
+    """Carry out a session; returns the number of hints."""
     todo, count = list(first), 0
     while todo:
         count += 1
@@ -75,7 +76,7 @@ def _carried_out(attempts: Attempts, queue: Queue, ref: SessionRef, first: list[
     return count
 
 
-def _counted(redis: Redis) -> tuple[int, int, int, int]:
+def _read_counters(redis: Redis) -> tuple[int, int, int, int]:
     stats, net = redis.info("commandstats"), redis.info("stats")
     return (
         net["total_reads_processed"],

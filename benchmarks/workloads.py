@@ -1,4 +1,4 @@
-"""What is run on all sides, and how often; ratios are of one run, its rounds interleaved."""
+"""The workloads that all sides run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from celery import Celery
 
-from app.program import Program
+from app.domain.program import Program
 from benchmarks import plain, programs
 
 WIDTH = 1000
 
 
 class Workload(NamedTuple):
-    """What is run: how many of what, and what each side sends for one of them."""
+    """A workload: its number of sessions, and what each side sends per session."""
 
     title: str
     sessions: int

@@ -81,7 +81,7 @@ DOCSTRINGS = {
 
 
 def write_tests(prompt: str) -> str:
-    """Red: the tests, before there is anything to test."""
+    """Write failing tests for a function that does not exist yet."""
     first = TEST_FILE.partition("\n\n\ndef test_blanks")[0] + "\n"
     if "too few" in prompt:
         TESTS.write_text(TEST_FILE)
@@ -91,7 +91,7 @@ def write_tests(prompt: str) -> str:
 
 
 def make_them_pass(prompt: str) -> str:
-    """Green: the first idea, and then whatever the failing tests ask for."""
+    """Write a first implementation, and on feedback one that passes the failing tests."""
     if "test_accents" in prompt:
         CODE.write_text(HEAD + WHOLE)
         return "The tests named accents, so I take the letters apart before I look for words."
@@ -103,7 +103,7 @@ def make_them_pass(prompt: str) -> str:
 
 
 def refactor(prompt: str) -> str:
-    """Refactor: shorter lines, and docstrings once somebody misses them."""
+    """Shorten lines, and add docstrings once the checker asks for them."""
     text = HEAD + CLEAR
     if "no docstring" in prompt:
         for line, docstring in DOCSTRINGS.items():
@@ -112,7 +112,7 @@ def refactor(prompt: str) -> str:
     return "I gave the steps names" + (" and docstrings." if "no docstring" in prompt else ".")
 
 
-#: What the task says, and what is done about it.
+#: A phrase of each task, and the function that does it.
 TASKS: dict[str, Callable[[str], str]] = {
     "Write failing tests": write_tests,
     "Make the tests": make_them_pass,
@@ -121,7 +121,7 @@ TASKS: dict[str, Callable[[str], str]] = {
 
 
 def main(pause_s: str = "0") -> int:
-    """Do what the prompt on standard input asks for."""
+    """Do the task in the prompt on standard input."""
     prompt = sys.stdin.read()
     time.sleep(float(pause_s))  # Long enough to watch, and to kill it in the middle.
     for opening, work in TASKS.items():

@@ -41,7 +41,7 @@ wf.phase(
 )
 results = wf.run()
 
-# If anybody inside called `leadhand exit`, the results say where and why.
+# If a doer or checker called `leadhand exit`, the results say where and why.
 for name, result in results.items():
     if result.verdict == "exit":
         print(f"the workflow stopped at {name}: {result.exit_reason}")

@@ -1,14 +1,16 @@
-"""What users import and type: the client, the builder and the command line."""
+"""Leadhand's Python client, workflow builder and command line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leadhand.asks import SessionsWanted
-    from leadhand.async_client import AsyncClient
-    from leadhand.client import Client
+    from leadhand.client.async_client import AsyncClient
+    from leadhand.client.client import Client
+    from leadhand.client.requests import SessionsWanted
+    from leadhand.contract import generate_contract
     from leadhand.results import LoopResult, PhaseResult
+    from leadhand.state import load_exit_reason, poll, save_exit_reason
     from leadhand.workflow import Phase, Workflow
 
 __all__ = [
@@ -19,25 +21,36 @@ __all__ = [
     "PhaseResult",
     "SessionsWanted",
     "Workflow",
+    "generate_contract",
+    "load_exit_reason",
+    "poll",
+    "save_exit_reason",
 ]
 
 _HOMES = {
-    "AsyncClient": "leadhand.async_client",
-    "Client": "leadhand.client",
+    "AsyncClient": "leadhand.client.async_client",
+    "Client": "leadhand.client.client",
     "LoopResult": "leadhand.results",
     "Phase": "leadhand.workflow",
     "PhaseResult": "leadhand.results",
-    "SessionsWanted": "leadhand.asks",
+    "SessionsWanted": "leadhand.client.requests",
     "Workflow": "leadhand.workflow",
+    "generate_contract": "leadhand.contract",
+    "load_exit_reason": "leadhand.state",
+    "poll": "leadhand.state",
+    "save_exit_reason": "leadhand.state",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `import leadhand` costs nothing."""
+    import sys
     from importlib import import_module
 
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # With both, a traceback ends with the name that is meant.
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])
     value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -1,21 +1,21 @@
-"""Names Python callables so that workers on any machine can import them."""
+"""Converts Python functions to `module:function` names, which workers on any host can import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from leadhand.documents import Checker, Doer
+from leadhand.models.documents import Checker, Doer
 
-#: Who may judge, as people write it: a command, `agent: ...`, a function, or the whole model.
+#: A checker as users write it: a command, `agent: ...`, a function, or the fields of the model.
 CheckerLike = str | Checker | Mapping[str, object] | Callable[..., object]
-#: Who may work, as people write it: a command, a function, or the whole model.
+#: A doer as users write it: a command, a function, or the fields of the model.
 DoerLike = str | Doer | Mapping[str, object] | Callable[..., object]
 
-_WAY_OUT = "put it at the top level of a module that the workers can import"
+_HINT = "put it at the top level of a module that the workers can import"
 
 
 def callable_name(function: Callable[..., object]) -> str:
-    """The `module:function` under which workers find it. Raises ValueError where they cannot.
+    """The `module:function` name of a function. Raises ValueError if workers cannot import it.
 
     >>> callable_name(callable_name)
     'leadhand.callables:callable_name'
@@ -23,31 +23,31 @@ def callable_name(function: Callable[..., object]) -> str:
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or isinstance(function, type):
-        raise ValueError(f"{function!r} is no function with a name; {_WAY_OUT}")
+        raise ValueError(f"{function!r} is not a function with a name; {_HINT}")
     if "<lambda>" in name:
-        raise ValueError(f"a lambda has no name that workers could import; {_WAY_OUT}")
+        raise ValueError(f"workers cannot import a lambda; {_HINT}")
     if "<locals>" in name:
         inside = name.replace(".<locals>", "")
-        raise ValueError(f"{inside!r} is a closure, which workers cannot import; {_WAY_OUT}")
+        raise ValueError(f"{inside!r} is a closure, which workers cannot import; {_HINT}")
     if module == "__main__":
-        raise ValueError(f"{name!r} stands in the file that runs the workflow; {_WAY_OUT}")
+        raise ValueError(f"{name!r} is in the file that runs the workflow; {_HINT}")
     return f"{module}:{name}"
 
 
 def as_checker(checker: CheckerLike) -> object:
-    """What the documents take for a checker."""
+    """A checker in the form of the documents."""
     return {"callable": callable_name(checker)} if callable(checker) else checker
 
 
 def as_checkers(checkers: CheckerLike | Sequence[CheckerLike]) -> list[object]:
-    """One checker or several, as the documents take them."""
+    """One or several checkers, as a list in the form of the documents."""
     if isinstance(checkers, Sequence) and not isinstance(checkers, str):
         return [as_checker(checker) for checker in checkers]
     return [as_checker(checkers)]
 
 
 def as_doer(doer: DoerLike | None, agent: str | None) -> object:
-    """What the documents take for a doer; None leaves it to the default agent."""
+    """A doer or agent in the form of the documents; None means the default agent."""
     if doer is not None and agent is not None:
         raise ValueError("give doer or agent, not both")
     if agent is not None:

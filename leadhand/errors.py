@@ -1,43 +1,57 @@
-"""What a client can be told, as one tree; each error is named for the fact.
+"""The errors that a client raises, as one tree.
 
 LeadhandError
-├── SettingInvalid          a setting of the environment cannot be used
-├── ApiAway                 the API does not answer
-├── AnswerUnreadable        something answered that is not the API
-├── WaitTimedOut            the session had not ended in time
-├── EmbeddedError           the embedded stack could not be had (start_errors.py draws its branch)
-└── Refused                 the API said no: `problem` and `status` hold what it said
-    ├── RequestInvalid      400, 413, 415, 422: what was sent cannot be used
+├── SettingInvalid          an environment variable has an invalid value
+├── ApiAway                 the API does not respond
+├── AnswerUnreadable        the response is not one of Leadhand's API
+├── WaitTimedOut            the session did not end in time
+├── EmbeddedError           the embedded stack did not start (leadhand.local.errors has its branch)
+└── Refused                 the API returned an error: `problem` and `status` have the details
+    ├── RequestInvalid      400, 413, 415, 422: the request is invalid
     │   └── IdempotencyConflict     the key was used before, for another body
     ├── TokenRefused        401, 403: no token, or one that does not grant this
     ├── SessionUnknown      404: no session has this id
     ├── SessionStillRuns    409: the call needs a session that has ended
     ├── ControlRefused      409: the verb does not fit the session's status
     ├── FlowUnknown         404: no flow of the catalog has this name
-    ├── FlowDisabled        409: the flow's file is broken
+    ├── FlowDisabled        409: the flow's file is invalid
     ├── AnswerUnwanted      409: no step of the session waits for this answer
+    ├── MessageRefused      409: the session's inbox does not accept the message
     ├── TokenUnknown        404: no token has this id
-    ├── QuotaPassed         429: the token's sessions have used what they may
-    ├── SessionChanged      412: the session is no longer what the caller saw
-    ├── LimitChanged        412: the limit is no longer what the caller saw
+    ├── QuotaPassed         429: the token's quota is used up
+    ├── LabelTaken          409: another active session has the label
+    ├── TreeLimitReached    409: a tree of sessions has no room for a child session
+    ├── SessionChanged      412: the session has changed since the caller read it
+    ├── PlanRefused         409: the plan does not allow this
+    │   ├── NoPlan              the session is no plan, or has no draft yet
+    │   └── ReportLate          the task has ended for its plan
+    ├── PlanChanged         412: the plan has changed since the caller read it
+    ├── TaskUnknown         404: the plan has no task of this id
+    ├── LimitChanged        412: the limit has changed since the caller read it
     ├── LimitUnknown        404: no limit is set for this key
-    └── Unavailable         503: Redis is away, or too many streams are open
+    └── Unavailable         503: Redis is unreachable, or too many streams are open
+        └── StoreUnknown            Redis holds another store than before, or is empty
 """
 
 from __future__ import annotations
 
-from leadhand.problems import Kind, Problem
+from typing import TYPE_CHECKING
+
+from leadhand.models.problems import Kind, Problem, error_name
+
+if TYPE_CHECKING:
+    from leadhand.models.views import PlanView
 
 
 class LeadhandError(Exception):
-    """What all of the client's own errors are; the arguments are kept, so each one pickles."""
+    """The base of the client's errors; keeps its arguments, so that each error pickles."""
 
     def __reduce__(self) -> tuple[type[LeadhandError], tuple[object, ...]]:
         return (type(self), self.args)
 
 
 class SettingInvalid(LeadhandError):
-    """A setting of the environment cannot be used."""
+    """An environment variable has an invalid value."""
 
     def __init__(self, name: str, value: str, hint: str) -> None:
         super().__init__(name, value, hint)
@@ -50,7 +64,7 @@ class SettingInvalid(LeadhandError):
 
 
 class ApiAway(LeadhandError):
-    """The API does not answer."""
+    """The API does not respond."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(url, why)
@@ -58,11 +72,11 @@ class ApiAway(LeadhandError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"the API at {self.url} does not answer: {self.why}"
+        return f"the API at {self.url} does not respond: {self.why}"
 
 
 class AnswerUnreadable(LeadhandError):
-    """Something answered that is not the API."""
+    """The response is not one of Leadhand's API."""
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(url, status)
@@ -71,16 +85,17 @@ class AnswerUnreadable(LeadhandError):
 
     def __str__(self) -> str:
         return (
-            f"{self.url} answered {self.status} with what Leadhand's API never says; check the URL"
+            f"{self.url} returned HTTP {self.status}, but not a response of Leadhand's API;"
+            " check the URL"
         )
 
 
 class WaitTimedOut(LeadhandError, TimeoutError):
-    """The session had not ended in time; it goes on."""
+    """The session did not end in time; it continues."""
 
     def __init__(self, session: str, status: str, timeout_s: float) -> None:
         super().__init__(session, status, timeout_s)
-        # An OSError makes of its arguments what it likes; a pickle needs them as they were.
+        # OSError changes its arguments; pickle needs the original ones.
         self.args = (session, status, timeout_s)
         self.session = session
         self.status = status
@@ -91,7 +106,7 @@ class WaitTimedOut(LeadhandError, TimeoutError):
 
 
 class Refused(LeadhandError):
-    """The API said no."""
+    """The API returned an error."""
 
     def __init__(self, problem: Problem, status: int) -> None:
         super().__init__(problem, status)
@@ -103,7 +118,7 @@ class Refused(LeadhandError):
 
 
 class RequestInvalid(Refused):
-    """What was sent cannot be used; `problem.errors` lists each field."""
+    """The request is invalid; `problem.errors` lists each field."""
 
 
 class IdempotencyConflict(RequestInvalid):
@@ -131,11 +146,15 @@ class FlowUnknown(Refused):
 
 
 class FlowDisabled(Refused):
-    """The flow's file is broken; what it says names the place in it."""
+    """The flow's file is invalid; the message names the path in it."""
 
 
 class AnswerUnwanted(Refused):
     """No step of the session waits for this answer, or another answer was first."""
+
+
+class MessageRefused(Refused):
+    """The session's inbox does not accept the message: it has ended, or is full."""
 
 
 class TokenUnknown(Refused):
@@ -143,15 +162,51 @@ class TokenUnknown(Refused):
 
 
 class QuotaPassed(Refused):
-    """The token's sessions have used what they may."""
+    """The token's quota is used up."""
+
+
+class LabelTaken(Refused):
+    """Another active session has the label."""
+
+
+class TreeLimitReached(Refused):
+    """A limit of the tree of sessions leaves no room for another child session."""
 
 
 class SessionChanged(Refused):
-    """The session is no longer what the caller saw; read it again."""
+    """The session has changed since the caller read it; read it again."""
+
+
+class PlanRefused(Refused):
+    """The plan does not allow this; the message says why."""
+
+
+class NoPlan(PlanRefused):
+    """The session is no plan, or its team lead has not drafted one yet."""
+
+
+class ReportLate(PlanRefused):
+    """The report came after the task had ended for its plan."""
+
+
+class PlanChanged(Refused):
+    """The plan has changed since the caller read it."""
+
+    @property
+    def plan(self) -> PlanView | None:
+        """The plan as it was when the request was refused, if the response has it."""
+        from leadhand.models.views import PlanView
+
+        given = self.problem.plan
+        return None if given is None else PlanView.model_validate(given)
+
+
+class TaskUnknown(Refused):
+    """The plan has no task of this id."""
 
 
 class LimitChanged(Refused):
-    """The limit is no longer what the caller saw; read it again."""
+    """The limit has changed since the caller read it; read it again."""
 
 
 class LimitUnknown(Refused):
@@ -159,37 +214,28 @@ class LimitUnknown(Refused):
 
 
 class Unavailable(Refused):
-    """Redis is away, or too many streams are open; trying again later may help."""
+    """Redis is unreachable, or too many streams are open; a later retry may succeed."""
 
 
-def refused(problem: Problem, status: int) -> Refused:
-    """The error that says what the problem says."""
-    kind = Kind.of(problem.type)
-    named = _BY_KIND.get(kind) if kind is not None else None
-    return (named or _BY_STATUS.get(status, Refused))(problem, status)
+class StoreUnknown(Unavailable):
+    """Redis holds another store than before, or is empty; an operator must accept it."""
 
 
-_BY_KIND: dict[Kind, type[Refused]] = {
-    Kind.IDEMPOTENCY_CONFLICT: IdempotencyConflict,
-    Kind.SESSION_UNKNOWN: SessionUnknown,
-    Kind.SESSION_STILL_RUNS: SessionStillRuns,
-    Kind.CONTROL_REFUSED: ControlRefused,
-    Kind.FLOW_UNKNOWN: FlowUnknown,
-    Kind.FLOW_DISABLED: FlowDisabled,
-    Kind.ANSWER_UNWANTED: AnswerUnwanted,
-    Kind.TOKEN_UNKNOWN: TokenUnknown,
-    Kind.QUOTA_PASSED: QuotaPassed,
-    Kind.SESSION_CHANGED: SessionChanged,
-    Kind.LIMIT_CHANGED: LimitChanged,
-    Kind.LIMIT_UNKNOWN: LimitUnknown,
-}
-_BY_STATUS: dict[int, type[Refused]] = {
-    400: RequestInvalid,
-    401: TokenRefused,
-    403: TokenRefused,
-    413: RequestInvalid,
-    415: RequestInvalid,
-    422: RequestInvalid,
-    429: QuotaPassed,
-    503: Unavailable,
+def error_for(problem: Problem, status: int) -> Refused:
+    """The error of a problem, by its type and status."""
+    return _REFUSALS[error_name(problem.type, status)](problem, status)
+
+
+def local_error(
+    kind: Kind, detail: str, *, hint: str | None = None, field: str | None = None
+) -> Refused:
+    """The error for a request that the client rejects itself, as the API would."""
+    return error_for(Problem.of(kind, detail, hint=hint, field=field), kind.status)
+
+
+#: The error classes by name, as the table of problem kinds refers to them.
+_REFUSALS: dict[str, type[Refused]] = {
+    one.__name__: one
+    for one in globals().copy().values()
+    if isinstance(one, type) and issubclass(one, Refused)
 }

@@ -1,4 +1,4 @@
-"""The doer-checker loop under the names that scope gave its parts, each on top of the client."""
+"""Functions that run one doer-checker loop, with the names of the `scope` library."""
 
 from __future__ import annotations
 
@@ -8,36 +8,45 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from leadhand import verdicts
-from leadhand.attending import aloud, run_to_end
 from leadhand.callables import CheckerLike, DoerLike, as_checkers, as_doer
-from leadhand.client import Client
-from leadhand.complaints import complaint
-from leadhand.documents import LoopDocument
-from leadhand.folders import working_folder
+from leadhand.client.borrowed import borrowed
+from leadhand.client.client import Client
+from leadhand.contract import generate_contract
+from leadhand.models import verdicts
+from leadhand.models.documents import LoopDocument
+from leadhand.models.validation_messages import first_error
+from leadhand.models.views import ENDED
 from leadhand.results import LoopResult
-from leadhand.views import ENDED
+from leadhand.run import print_message, run_to_end, working_folder
+from leadhand.state import Poll, load_exit_reason, poll, save_exit_reason
 
 __all__ = [
     "CONTRACT_CHUNK_SIZE",
     "PENDING_TASK",
     "TERMINAL_STATES",
     "LoopResult",
+    "Poll",
+    "generate_contract",
+    "load_exit_reason",
     "parse_verdict",
+    "poll",
     "read_result",
     "run_loop",
+    "save_exit_reason",
     "send_contract",
     "spawn_and_run",
     "spawn_session",
     "wait_for_sessions",
 ]
 
-#: The statuses in which nothing of a session runs; a stopped or failed one can be resumed.
+#: The statuses of an ended session; a stopped or failed one can be resumed.
 TERMINAL_STATES = ENDED
-#: The most characters that a task, and so a contract, may have.
+#: The most characters of a task or contract.
 CONTRACT_CHUNK_SIZE = 200_000
-#: The task of a session that was created and is waiting for its contract.
+#: The placeholder for a task, which is not accepted as a contract.
 PENDING_TASK = "(pending)"
+#: What the functions accept beside the fields of a loop.
+_PARAMETERS = ("checker", "agent", "client")
 
 
 def spawn_session(
@@ -52,11 +61,12 @@ def spawn_session(
 ) -> str:
     """Start a loop and return its session's id at once.
 
-    The keywords of `LoopDocument` (rule, max_iterations, model, timeout_s ...) may be given too.
-    Raises ValueError for what cannot be run; nothing is created then.
+    Also accepts the fields of `LoopDocument` (rule, max_iterations, model, timeout_s,
+    checker_timeout_s, doer_attempts, conversation ...). Raises ValueError for an invalid loop and
+    creates no session then.
     """
     document = loop_document(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
-    with _Borrowed(client) as server:
+    with borrowed(client) as server:
         return server.submit(document).id
 
 
@@ -69,17 +79,17 @@ def send_contract(
 ) -> str:
     """Start a loop whose task is a whole contract, and return its session's id.
 
-    A contract travels in one piece with the session's creation, so a session without one never
-    exists. Raises ValueError for one longer than CONTRACT_CHUNK_SIZE, and for PENDING_TASK.
+    The contract is part of the request that creates the session, so no session exists without one.
+    Raises ValueError for a contract longer than CONTRACT_CHUNK_SIZE, and for PENDING_TASK.
     """
     if contract.strip() == PENDING_TASK:
-        raise ValueError(f"contract is {PENDING_TASK!r}: write what is to be done")
+        raise ValueError(f"contract is {PENDING_TASK!r}: write the task")
     return spawn_session(contract, checker, client=client, **settings)
 
 
 def run_loop(session: str, *, client: Client | None = None) -> LoopResult:
-    """Wait until the loop of a session has ended and return how; the workers turn it."""
-    with _Borrowed(client) as server:
+    """Wait until the loop of a session has ended and return its result."""
+    with borrowed(client) as server:
         return LoopResult.from_view(server.wait(session))
 
 
@@ -93,10 +103,10 @@ def spawn_and_run(
     client: Client | None = None,
     **limits: Any,
 ) -> LoopResult:
-    """Start a loop, wait for its end and return how it ended; Ctrl-C stops it."""
+    """Start a loop, wait for its end and return its result; Ctrl-C stops it."""
     document = loop_document(task, checker, doer=as_doer(doer, agent), cwd=cwd, **limits)
-    with _Borrowed(client) as server:
-        return LoopResult.from_view(run_to_end(server, document, say=aloud))
+    with borrowed(client) as server:
+        return LoopResult.from_view(run_to_end(server, document, say=print_message))
 
 
 def wait_for_sessions(
@@ -106,21 +116,21 @@ def wait_for_sessions(
 
     `timeout` is for each of them, in seconds. Raises WaitTimedOut and SessionUnknown.
     """
-    with _Borrowed(client) as server:
+    with borrowed(client) as server:
         return {session: server.wait(session, timeout).status for session in sessions}
 
 
 def read_result(session: str, *, client: Client | None = None) -> str:
-    """The text that the session's latest work came to; empty where there is none.
+    """The result text of the session's latest work, or ''.
 
     Raises SessionStillRuns and SessionUnknown.
     """
-    with _Borrowed(client) as server:
+    with borrowed(client) as server:
         return server.result(session).result_text
 
 
 def parse_verdict(text: str) -> tuple[str, str]:
-    """What a checker's words say about the work, and the feedback in them.
+    """Parse a checker's answer into its verdict and feedback.
 
     >>> parse_verdict("Looks good. ACCEPT")
     ('accept', 'Looks good. ACCEPT')
@@ -137,7 +147,7 @@ def loop_document(
     cwd: str | Path | None,
     **limits: Any,
 ) -> LoopDocument:
-    """The loop as the server takes it. Raises ValueError for what cannot be run."""
+    """The loop as the document that the API accepts. Raises ValueError if it is invalid."""
     try:
         return LoopDocument.model_validate(
             {
@@ -149,20 +159,4 @@ def loop_document(
             }
         )
     except ValidationError as error:
-        raise ValueError(complaint(error)) from None
-
-
-class _Borrowed:
-    """A client that is closed after use, unless it is the caller's own."""
-
-    def __init__(self, client: Client | None) -> None:
-        self._own = Client() if client is None else None
-        self._client = client or self._own
-
-    def __enter__(self) -> Client:
-        assert self._client is not None
-        return self._client
-
-    def __exit__(self, *_error: object) -> None:
-        if self._own is not None:
-            self._own.close()
+        raise ValueError(first_error(error, LoopDocument, also=_PARAMETERS)) from None

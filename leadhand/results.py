@@ -1,11 +1,11 @@
-"""What a loop and a phase came to, in the words of those who wrote them."""
+"""The results of loops and phases, as the Python API returns them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from leadhand.views import (
+from leadhand.models.views import (
     Event,
     LedgerEntry,
     Page,
@@ -36,7 +36,7 @@ LoopVerdict = Literal["accept", "terminate", "max_iterations", "exit"]
 
 @dataclass(frozen=True)
 class LoopResult:
-    """How one loop ended: `exit_reason` is filled only where somebody inside called exit."""
+    """The result of one loop; `exit_reason` is set only if `leadhand exit` ended the loop."""
 
     session_id: str
     verdict: LoopVerdict
@@ -44,13 +44,13 @@ class LoopResult:
     history: list[dict[str, Any]] = field(default_factory=list)
     result_text: str = ""
     exit_reason: str = ""
-    #: Where it was not accepted: the iteration that came nearest, and who did not accept that.
+    #: If not accepted: the iteration with the most accepting checkers, and the other checkers.
     best_iteration: dict[str, Any] | None = None
     missing: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def from_view(cls, view: ResultView) -> LoopResult:
-        """The session's own result; one that was stopped or aborted reads as terminated."""
+        """The result of a session; the verdict of a stopped or aborted one is terminate."""
         return cls(
             session_id=view.session_id,
             verdict=view.verdict or "terminate",
@@ -65,7 +65,7 @@ class LoopResult:
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """How one phase of a workflow ended."""
+    """The result of one phase of a workflow."""
 
     phase_name: str
     loop_result: LoopResult
@@ -115,7 +115,7 @@ def phase_results(view: ResultView) -> dict[str, PhaseResult]:
 
 
 def _loop_verdict(word: str) -> LoopVerdict:
-    """A loop's verdict; an unfinished loop whose last turn said retry has run out of turns."""
+    """A loop's verdict; retry means that it reached max_iterations."""
     match word:
         case "accept" | "terminate" | "max_iterations" | "exit":
             return word

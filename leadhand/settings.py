@@ -1,4 +1,4 @@
-"""What the client's side is told by its environment: the only place in leadhand/ that reads it."""
+"""The client's settings from environment variables; no other module of leadhand/ reads them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from leadhand.errors import SettingInvalid
 
 
 class ClientSettings(BaseModel):
-    """Where the API is, and, inside a body, whose body it is."""
+    """The address of the API and, inside a doer or checker, its session and step."""
 
     model_config = ConfigDict(frozen=True)
 
-    #: Where the API is; the embedded stack of the current folder unless given.
+    #: The API's URL; by default the embedded stack of the current folder is used.
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+")
     token: str | None = None
-    #: The session, step and iteration that the calling body works for.
+    #: The token of a body that outlives its attempt: it reports, and reads its session's inbox.
+    session_token: str | None = None
+    #: The session, step and iteration of the calling doer or checker.
     session: str | None = None
     step: str | None = None
     iteration: int | None = Field(default=None, ge=1)
-    #: Whose `.leadhand/` is used in place of the current folder's.
+    #: The folder whose `.leadhand/` is used instead of the current folder's.
     home: Path | None = None
-    #: The Redis that the embedded stack uses in place of one of its own.
+    #: The Redis that the embedded stack uses instead of its own.
     redis_url: str | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> ClientSettings:
-        """Read the environment. Raises SettingInvalid naming the variable, its value and why."""
+        """Read the settings. Raises SettingInvalid for an invalid variable."""
         env = os.environ if env is None else env
         given = {field: env[name] for field, name in _NAMES.items() if env.get(name)}
         try:
@@ -42,17 +44,18 @@ class ClientSettings(BaseModel):
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment, for child processes to start from."""
+    """A copy of the environment, for child processes."""
     return dict(os.environ)
 
 
 _NAMES = {
     "url": "LEADHAND_URL",
     "token": "LEADHAND_TOKEN",
+    "session_token": "LEADHAND_SESSION_TOKEN",
     "session": "LEADHAND_SESSION",
     "step": "LEADHAND_STEP",
     "iteration": "LEADHAND_ITERATION",
     "home": "LEADHAND_HOME",
     "redis_url": "LEADHAND_REDIS_URL",
 }
-_HINTS = {"LEADHAND_URL": "give an address such as http://127.0.0.1:8765"}
+_HINTS = {"LEADHAND_URL": "give a URL such as http://127.0.0.1:8765"}

@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ValidationError
 
 from leadhand.callables import CheckerLike, DoerLike, as_checkers, as_doer
-from leadhand.complaints import complaint
-from leadhand.documents import (
+from leadhand.models.documents import (
     AGENT_TIMEOUT_S,
+    CHECK_TIMEOUT_S,
     DEFAULT_MAX_ITERATIONS,
     DEFAULT_NO_PROGRESS,
     Budget,
+    Conversation,
     PhaseDocument,
     WorkflowDocument,
 )
-from leadhand.folders import working_folder
+from leadhand.models.suggestions import suggest_keywords
+from leadhand.models.validation_messages import first_error
+from leadhand.models.views import ResultView
 from leadhand.results import PhaseResult, phase_results
-from leadhand.views import ResultView
+from leadhand.run import working_folder
 
 if TYPE_CHECKING:
-    from leadhand.client import Client
+    from leadhand.client.client import Client
 
 __all__ = ["Phase", "PhaseResult", "Workflow"]
 
@@ -33,7 +36,7 @@ Rule = Literal["all", "any"] | int
 
 @dataclass
 class Phase:
-    """A named loop of a workflow; `result` is filled once the workflow ran as far as here."""
+    """A named loop of a workflow; `result` is set once the phase has run."""
 
     name: str
     task: str
@@ -50,10 +53,13 @@ class Phase:
     file_scope: list[str] = field(default_factory=list)
     verify: list[str] = field(default_factory=list)
     timeout_s: float = AGENT_TIMEOUT_S
+    checker_timeout_s: float = CHECK_TIMEOUT_S
+    doer_attempts: int = 1
+    conversation: Conversation = "fresh"
     result: PhaseResult | None = None
 
     def document(self) -> PhaseDocument:
-        """The phase as the server takes it. Raises ValueError for what cannot be run."""
+        """The phase as the document that the API accepts. Raises ValueError if it is invalid."""
         own = {"checker", "doer", "agent", "result"}
         fields = {name: value for name, value in vars(self).items() if name not in own}
         try:
@@ -65,19 +71,20 @@ class Phase:
                 }
             )
         except ValidationError as error:
-            raise ValueError(f"phase {self.name!r}: {complaint(error)}") from None
+            raise ValueError(f"phase {self.name!r}: {first_error(error, PhaseDocument)}") from None
         except ValueError as error:
             raise ValueError(f"phase {self.name!r}: {error}") from None
 
 
 class Workflow:
-    """Phases in the order in which they are registered.
+    """A sequence of phases, which run in the order in which they are added.
 
     >>> wf = Workflow("tdd")
     >>> wf.phase("red", task="Write failing tests", checker="pytest tests/").name
     'red'
     """
 
+    @suggest_keywords
     def __init__(
         self,
         name: str,
@@ -90,7 +97,7 @@ class Workflow:
     ) -> None:
         self.name = name
         self.phases: list[Phase] = []
-        #: The session of the latest run.
+        #: The session id of the latest run.
         self.session_id: str | None = None
         self._model = model
         self._cwd = working_folder(cwd)
@@ -98,12 +105,13 @@ class Workflow:
         self._doer = as_doer(doer, agent)
         self._documents: tuple[PhaseDocument, ...] = ()
 
+    @suggest_keywords
     def phase(
         self,
         name: str,
-        *,
         task: str,
         checker: CheckerLike | Sequence[CheckerLike] | None = None,
+        *,
         checkers: Sequence[CheckerLike] | None = None,
         rule: Rule = "all",
         max_iterations: int = DEFAULT_MAX_ITERATIONS,
@@ -118,14 +126,17 @@ class Workflow:
         file_scope: Sequence[str] = (),
         verify: Sequence[str] = (),
         timeout_s: float = AGENT_TIMEOUT_S,
+        checker_timeout_s: float = CHECK_TIMEOUT_S,
+        doer_attempts: int = 1,
+        conversation: Conversation = "fresh",
     ) -> Phase:
-        """Register a phase. Raises ValueError for one that cannot be run as it stands."""
+        """Add a phase. Raises ValueError if it is invalid."""
         _not_both(name, checker=checker, checkers=checkers)
         _not_both(name, pipe=pipe, pipe_from=pipe_from)
         phase = Phase(
             name=name,
             task=task,
-            checker=_given(name, checker if checkers is None else checkers),
+            checker=_require_checker(name, checker if checkers is None else checkers),
             rule=rule,
             max_iterations=max_iterations,
             no_progress=no_progress,
@@ -138,6 +149,9 @@ class Workflow:
             file_scope=_names(file_scope),
             verify=_names(verify),
             timeout_s=timeout_s,
+            checker_timeout_s=checker_timeout_s,
+            doer_attempts=doer_attempts,
+            conversation=conversation,
         )
         documents = (*self._documents, phase.document())
         self._document(documents)
@@ -146,7 +160,7 @@ class Workflow:
         return phase
 
     def document(self) -> WorkflowDocument:
-        """The workflow as the server takes it. Raises ValueError for what cannot be run."""
+        """The workflow as the document that the API accepts. Raises ValueError if it is invalid."""
         if not self._documents:
             raise ValueError(f"workflow {self.name!r} has no phases; add one with .phase(...)")
         return self._document(self._documents)
@@ -154,29 +168,29 @@ class Workflow:
     def run(self, *, client: Client | None = None) -> dict[str, PhaseResult]:
         """Run the phases and return the results of those that ran, by name.
 
-        A phase that failed ends the run unless its `on_fail` says otherwise; one that somebody
-        inside ended with `leadhand exit` always does. Ctrl-C stops the session, says how to
-        resume it and raises KeyboardInterrupt; a second one aborts it.
+        A failed phase ends the run unless its `on_fail` says otherwise; `leadhand exit` always ends
+        it. Ctrl-C stops the session, says how to resume it and raises KeyboardInterrupt; a second
+        Ctrl-C aborts it.
         """
-        from leadhand.attending import Interrupted  # so that `import leadhand` stays fast
+        from leadhand.run import Interrupted
 
         try:
-            return self._keep(self._conducted(self.document(), client))
+            return self._keep(self._run_document(self.document(), client))
         except Interrupted as interrupted:
             self._keep(interrupted.result)
             raise
 
-    def _conducted(self, document: WorkflowDocument, client: Client | None) -> ResultView:
-        from leadhand.attending import CONDUCTOR, aloud, run_to_end
-        from leadhand.client import Client
+    def _run_document(self, document: WorkflowDocument, client: Client | None) -> ResultView:
+        from leadhand.client.client import Client
+        from leadhand.run import CONDUCTOR, print_message, run_to_end
 
         conductor = CONDUCTOR.get()
         if client is not None:
-            return run_to_end(client, document, say=aloud)
+            return run_to_end(client, document, say=print_message)
         if conductor is not None:
             return conductor(document)
         with Client() as own:
-            return run_to_end(own, document, say=aloud)
+            return run_to_end(own, document, say=print_message)
 
     def _keep(self, result: ResultView) -> dict[str, PhaseResult]:
         self.session_id = result.session_id
@@ -198,10 +212,10 @@ class Workflow:
                 }
             )
         except ValidationError as error:
-            raise ValueError(complaint(error)) from None
+            raise ValueError(first_error(error, WorkflowDocument)) from None
 
 
-def _given(
+def _require_checker(
     phase: str, checker: CheckerLike | Sequence[CheckerLike] | None
 ) -> CheckerLike | Sequence[CheckerLike]:
     if checker is None:

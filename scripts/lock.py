@@ -1,4 +1,4 @@
-"""Makes the lock files from pyproject.toml, and says whether they still belong to it."""
+"""Generates the lock files from pyproject.toml, or with --check reports outdated ones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
-MONITORING = "requirements-monitoring.lock"
-LOCKS = (RUNTIME, MONITORING, DEV)
+MONITORING, DOCS = "requirements-monitoring.lock", "requirements-docs.lock"
+LOCKS = (RUNTIME, MONITORING, DEV, DOCS)
 STAMP = "# made from dependencies "
 COMPILE = (
     *("pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
@@ -49,6 +49,8 @@ def make(flags: list[str]) -> None:
         for name, more in ((MONITORING, ("--extra", "monitoring")), (DEV, ("--group", "dev"))):
             wanted = ["pyproject.toml", *more, "--constraint", RUNTIME]
             run(uv, *COMPILE, *flags, *wanted, "--output-file", name)
+        # The group alone, so that building the site does not install the server.
+        run(uv, *COMPILE, *flags, "--group", "docs", "--constraint", DEV, "--output-file", DOCS)
     for name in LOCKS:
         lock = ROOT / name
         lock.write_text(f"{STAMP}{fingerprint(name)} by `make lock`\n{lock.read_text()}")
@@ -75,11 +77,14 @@ def fingerprint(name: str) -> str:
     """Return a short digest of the part of pyproject.toml that a lock is made from."""
     document: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = document["project"]
+    groups = document["dependency-groups"]
     source = [project["requires-python"], project["dependencies"]]
     if name == MONITORING:
         source.append(project["optional-dependencies"]["monitoring"])
     if name == DEV:
-        source.append(document["dependency-groups"])
+        source.append({"dev": groups["dev"]})
+    if name == DOCS:
+        source = [project["requires-python"], groups["docs"]]
     return hashlib.sha256(json.dumps(source).encode()).hexdigest()[:16]
 
 

@@ -1,3 +1,3 @@
-"""The tasks and canvases that Celery carries."""
+"""The Celery side: application, tasks, canvas, result backend and periodic threads."""
 
 from __future__ import annotations

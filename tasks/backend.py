@@ -1,8 +1,8 @@
-"""A result backend that keeps nothing: whether a chord's body travels is what settle answered.
+"""A Celery result backend that stores nothing; the reply of settle decides about a chord's body.
 
-Celery's own chord counts arrivals in Redis and loses the body when a worker dies between the count
-and the publish. Here the join is kept where the state is; the one worker whose settle released the
-body's step publishes it, and if it dies first, the sweep finds that step ready.
+Celery's own chord counts arrivals in Redis, and loses the body if a worker dies between the count
+and the publish. Here the join is part of the session's state. The worker whose settle released the
+body's step publishes it. If that worker dies first, the sweep finds the step ready.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tasks.canvas import body_of
 
 
 class SettledBackend(BaseBackend):
-    """Stores nothing and counts nothing."""
+    """A result backend without storage and counters."""
 
     app: Celery
 
@@ -24,25 +24,25 @@ class SettledBackend(BaseBackend):
         """A chord needs no preparation."""
 
     def on_chord_part_return(self, request: Any, *_: Any, **__: Any) -> None:
-        """Publish the body where this very settle released its step."""
+        """Publish the chord's body if this task's settle released its step."""
         body = body_of(request, self.app)
         if body is not None:
             body.apply_async()
 
     def store_result(self, task_id: str, result: Any, state: str, *_: Any, **__: Any) -> Any:  # noqa: ARG002
-        """Nobody asks Celery what came of a step."""
+        """Discard the result: outcomes are stored by settle."""
         return result
 
     def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """What Celery calls a task that it knows nothing of."""
+        """Report every task as unknown."""
         return {"status": "PENDING", "result": None, "task_id": task_id}
 
     def process_cleanup(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""
 
     def ensure_chords_allowed(self) -> None:
-        """They are: see above."""
+        """Allow chords."""
 
     def as_uri(self, include_password: bool = False) -> str:  # noqa: ARG002
-        """How Celery's banner shows this backend."""
+        """The name of this backend in Celery's banner."""
         return "settled://"

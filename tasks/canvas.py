@@ -1,8 +1,8 @@
-"""The only place that says chain and chord: from "these steps are ready" to Celery's canvas.
+"""Builds Celery chains and chords from hints for ready steps.
 
-One iteration is ``chain(do, chord(checks, judge))``, a fan-out a chord of what is ready with what
-joins it. All signatures are immutable and hold ids. A message is a hint: what it carries beyond
-its own step travels on only as far as settle answered that it is ready.
+One iteration is ``chain(do, chord(checks, judge))``; a fan-out is a chord of the ready steps and
+their join. All signatures are immutable and contain only ids. A message is a hint: the rest of its
+canvas is sent on only if settle replied that those steps are ready.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from typing import Any, NamedTuple
 from celery import Celery, signature
 from celery.canvas import Signature
 
-from app import decide
-from app.keys import SessionRef
-from app.program import Program, block_of
-from app.records import Hint
-from app.transitions import Standing
+from app.domain import routing
+from app.domain.addresses import block_of
+from app.domain.ids import SessionRef
+from app.domain.ports import QueueDepth
+from app.domain.program import Program
+from app.domain.records import Hint
 from tasks.celery_app import PRIORITIES
-from tasks.sending import Letter, Post, new_id, post_of
-from tasks.strays import standing
+from tasks.publisher import Letter, Publisher, new_id, publisher_of
+from tasks.stale_messages import scan_queues
 
 log = logging.getLogger(__name__)
 
-#: The widest chord; the window of hints brings the rest.
+#: Maximum width of a chord; the window of hints limits the rest.
 WIDEST = 100
 _ADDRESS = 2  # position of the address among a task's arguments
 _CHORD = "celery.chord"
 
 
 class Canvas:
-    """Carries hints to workers as Celery messages."""
+    """Sends hints to workers as Celery messages."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
-        self._post = post_of(celery)
+        self._post = publisher_of(celery)
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
-        """Tell workers of ready steps. What cannot be sent now is sent by the sweep."""
-        _sent(self._post, ref, self.build(ref, program, hints))
+        """Send hints for ready steps; the sweep repeats those that cannot be sent."""
+        _send(self._post, ref, self.build(ref, program, hints))
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
-        """How many messages stand in each queue; what cannot be asked is taken for empty."""
+        """The number of messages in each queue; empty if the broker is unreachable."""
         try:
             with self._celery.connection_for_read() as connection:
                 channel: Any = connection.default_channel
@@ -55,23 +56,23 @@ class Canvas:
 
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
-    ) -> Sequence[Standing]:
-        """Every queue with messages of ours; those for sessions that are gone are dropped if asked.
+    ) -> Sequence[QueueDepth]:
+        """List queues with their stray messages, and with `drop` remove those.
 
-        A broker that cannot be asked is taken for empty.
+        Empty if the broker is unreachable.
         """
         try:
             with self._celery.connection_for_read() as connection:
-                return list(standing(connection.default_channel, gone, drop=drop))
+                return list(scan_queues(connection.default_channel, gone, drop=drop))
         except Exception as error:  # noqa: BLE001 - see publish
             log.warning("queues not asked", extra={"why": type(error).__name__})
             return []
 
     def build(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> Iterator[Letter]:
-        """The canvas of these hints: chords of those that meet in one join, chains of the rest."""
+        """Build the messages: chords of hints with a common join, chains of the others."""
         meeting: dict[tuple[str, str], list[Hint]] = defaultdict(list)
         for hint in hints:
-            joined = decide.joined_by(program, hint.path)
+            joined = routing.join_step(program, hint.path)
             if joined is None:
                 yield self._chain(ref, program, hint)
             else:
@@ -86,9 +87,9 @@ class Canvas:
                 yield from _chord(header, _signature(body))
 
     def _chain(self, ref: SessionRef, program: Program, hint: Hint) -> Letter:
-        """The step with what follows it alone: one step, or a chord of checks and their judge."""
+        """A message for a step, with the step or chord that follows it directly."""
         first = self._step(ref, hint)
-        following = decide.following(program, hint.path)
+        following = routing.following(program, hint.path)
         if following is None or "#" in hint.address:
             return first
         block = _block_around(hint.address)
@@ -106,7 +107,7 @@ class Canvas:
     def _follower(self, ref: SessionRef, program: Program, hint: Hint, address: str) -> Letter:
         step = program.step(address)
         _, at, place = hint.queue.partition("@")
-        queue = decide.queue_of(step) + at + place
+        queue = routing.queue_of(step) + at + place
         return self._letter(ref, address, step.action, queue, hint.priority)
 
     def _letter(
@@ -117,7 +118,7 @@ class Canvas:
 
 
 def _signature(letter: Letter) -> dict[str, Any]:
-    """A task within a message, as Celery writes it."""
+    """A task signature within a message, in Celery's format."""
     return {
         "task": letter.task,
         "args": letter.arguments,
@@ -129,7 +130,7 @@ def _signature(letter: Letter) -> dict[str, Any]:
 
 
 def _chord_signature(header: Sequence[Letter], body: Letter) -> dict[str, Any]:
-    """A chord within a message, as Celery writes it."""
+    """A chord signature within a message, in Celery's format."""
     group = {
         "task": "celery.group",
         "args": [],
@@ -149,65 +150,66 @@ def _chord_signature(header: Sequence[Letter], body: Letter) -> dict[str, Any]:
 
 
 def _chord(header: Sequence[Letter], body: Mapping[str, Any]) -> Iterator[Letter]:
-    """The messages of a chord: each of the header carries its body."""
+    """The messages of a chord: each header task contains the body."""
     group = new_id()
     for place, letter in enumerate(header):
         yield letter._replace(chord=body, group=group, place=place)
 
 
 def _depth(channel: Any, queue: str) -> int:
-    """What stands in a queue, of all priorities."""
+    """The number of messages in a queue, of all priorities."""
     lists = [channel._q_for_pri(queue, priority) for priority in PRIORITIES]
     return sum(int(channel.client.llen(name)) for name in lists)
 
 
-class Travels(NamedTuple):
-    """Of a message's own canvas: what goes on now, and what is left to publish."""
+class CanvasSplit(NamedTuple):
+    """The part of a message's canvas that is sent on, and the hints left to publish."""
 
     letters: list[Letter]
     rest: list[Hint]
 
 
-def travels(request: Any, celery: Celery, hints: Sequence[Hint]) -> Travels:
-    """Compare what a message carries with what its settle released.
+def split_canvas(request: Any, celery: Celery, hints: Sequence[Hint]) -> CanvasSplit:
+    """Compare a message's canvas with the hints that its settle released.
 
-    What its chain would send next is sent by us, or not at all: it is cut in any case.
+    The rest of the chain is removed from the request, so that only the caller sends it.
     """
     released = {hint.address for hint in hints}
-    carried, request.chain = _carried(request.chain), None
-    onward = carried if {letter.arguments[_ADDRESS] for letter in carried} <= released else []
+    following, request.chain = _next_in_chain(request.chain), None
+    addresses = {letter.arguments[_ADDRESS] for letter in following}
+    onward = following if addresses <= released else []
     by_itself = {letter.arguments[_ADDRESS] for letter in onward}
     by_itself.add(_body_address(request, celery) or "")
-    return Travels(onward, [hint for hint in hints if hint.address not in by_itself])
+    return CanvasSplit(onward, [hint for hint in hints if hint.address not in by_itself])
 
 
-def go_on(ref: SessionRef, celery: Celery, letters: Sequence[Letter]) -> None:
-    """Send what a message carried. What cannot be sent now is sent by the sweep."""
-    _sent(post_of(celery), ref, letters)
+def send_on(ref: SessionRef, celery: Celery, letters: Sequence[Letter]) -> None:
+    """Send the rest of a message's canvas; the sweep repeats what cannot be sent."""
+    _send(publisher_of(celery), ref, letters)
 
 
-def _sent(post: Post, ref: SessionRef, letters: Iterable[Letter]) -> None:
+def _send(post: Publisher, ref: SessionRef, letters: Iterable[Letter]) -> None:
     try:
         post.send(list(letters))
-    except Exception as error:  # noqa: BLE001 - a broker that is away has many names in kombu
+    except Exception as error:  # noqa: BLE001 - kombu raises many types for an unreachable broker
         log.warning("hints not sent", extra={"session": ref.id, "why": type(error).__name__})
 
 
 def remember(request: Any, hints: Sequence[Hint]) -> None:
-    """Leave word for the backend of what this settle released."""
+    """Store the released addresses on the request, for the backend."""
     request.released = {hint.address for hint in hints}
 
 
 def body_of(request: Any, celery: Celery) -> Signature | None:
-    """The chord body of a message, where its settle released the body's step."""
+    """The chord body of a message, if its settle released the body's step."""
     address = _body_address(request, celery)
     if address is None or address not in (getattr(request, "released", None) or ()):
         return None
     return signature(request.chord, app=celery)
 
 
-def _carried(chain: Sequence[Mapping[str, Any]] | None) -> list[Letter]:
-    """What the message's chain would send next: one task, or the header of a chord."""
+def _next_in_chain(chain: Sequence[Mapping[str, Any]] | None) -> list[Letter]:
+    """The next messages of a chain: one task, or the header of a chord."""
     if not chain:
         return []
     following = chain[-1]
@@ -236,6 +238,6 @@ def _body_address(request: Any, celery: Celery) -> str | None:
 
 
 def _block_around(address: str) -> str:
-    """The block that a step or an item's for_each stands in, ready to be followed by a name."""
+    """The prefix of the addresses in the block of a step or for_each."""
     block = block_of(address.partition("#")[0])
     return f"{block}/" if block else ""

@@ -1,4 +1,4 @@
-"""The Celery application, and the settings that matter; each has a measured reason."""
+"""The Celery application and its settings, each with a reason."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from celery import Celery
 
 from app.settings import Settings
 from tasks import transport
+from tasks.broker_url import broker_address
 
-#: Seconds that a socket to the broker may stay silent. Without it a half-open one hangs for ever.
-#: A worker needs up to four times as long to be sure, and must be back within 30 s.
+#: Time-out of sockets to the broker; without it a half-open one blocks for ever. A worker takes up
+#: to four times as long to notice, and must be back within 30 s.
 SOCKET_TIMEOUT_S = 4
 CONNECT_TIMEOUT_S = 5
-#: High, normal and low; 0 goes first.
+#: High, normal and low; 0 is first.
 PRIORITIES = (0, 5, 9)
 #: Seconds between checks that an idle connection still answers.
 HEALTH_CHECK_S = 4
 
 
 def make_celery(settings: Settings) -> Celery:
-    """A Celery application for these settings; workers and publishers use the same."""
+    """Creates the Celery application for workers and publishers."""
     transport.install()
     celery = Celery(
         "leadhand",
-        broker=settings.broker_url,
+        broker=broker_address(settings.broker_url),
         backend="tasks.backend:SettledBackend",
         set_as_current=True,
     )
     celery.conf.update(
-        # Redis holds the truth and leases find lost work, so messages are acknowledged at once:
+        # The state is in Redis and leases recover lost work, so messages are acknowledged early:
         # a late-acked task makes a 5.7.0 worker exit when Redis restarts.
         task_acks_late=False,
         task_ignore_result=True,
@@ -39,11 +40,11 @@ def make_celery(settings: Settings) -> Celery:
         task_serializer="json",
         result_serializer="json",
         accept_content=["json"],
-        # Flower and `celery inspect` see what happens.
+        # For Flower and `celery inspect`.
         worker_send_task_events=True,
         task_send_sent_event=True,
         worker_enable_remote_control=True,
-        # A hint that cannot be sent soon is sent by the sweep.
+        # The sweep repeats a hint that cannot be sent.
         task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_max": 0.5},
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -61,7 +62,7 @@ def make_celery(settings: Settings) -> Celery:
         worker_redirect_stdouts=False,
         # On a busy machine a new process may take long to come up; the default kills it after 4 s.
         worker_proc_alive_timeout=30.0,
-        # TERM is ours to answer: see workers/drain.py.
+        # SIGTERM is handled in workers/host/drain.py.
         worker_max_tasks_per_child=5000,
     )
     return celery

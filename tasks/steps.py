@@ -1,4 +1,4 @@
-"""Names the tasks that Celery knows; their one body is bound by the worker at boot."""
+"""The Celery tasks, one per action; the worker binds their common body at boot."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, Protocol
 from celery import Celery, Task
 from celery.exceptions import Ignore
 
-from app.keys import SessionRef
-from app.program import Action
-from app.records import Hint
+from app.domain.ids import SessionRef
+from app.domain.program import Action
+from app.domain.records import Hint
 from tasks import canvas
 
 
 class Carry(Protocol):
-    """Makes the attempt at a step, and all that it may go on with by itself."""
+    """Carries out a step, and the steps that this worker may continue with."""
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
-        """What became ready elsewhere, or None where the step was not to be had."""
+        """Returns the hints to publish, or None if the claim was refused."""
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Tell workers of ready steps."""
+        """Send hints for ready steps."""
 
 
 class Bound:
-    """The one piece of state that tasks have: what carries out their steps in this process."""
+    """Process-wide state of the tasks: the function that carries out steps."""
 
     carry: Carry | None = None
 
@@ -34,25 +34,25 @@ BOUND = Bound()
 
 
 def register(celery: Celery) -> None:
-    """Give Celery a task for each action, by the name that Flower shows."""
+    """Register a Celery task for each action."""
     for action in Action:
         celery.task(bind=True, name=f"leadhand.{action.value}", shared=False)(step)
 
 
 def step(self: Task[..., None], session: str, root: str, address: str) -> None:
-    """One hint: try for the step, and let the message travel on as far as settle answered."""
+    """The body of all tasks: carry out the step, then send on the released part of the canvas."""
     assert BOUND.carry is not None
     ref = SessionRef(session, root)
     hints = BOUND.carry(ref, address)
     if hints is None:
         raise Ignore
-    _go_on(self.request, self.app, ref, hints, BOUND.carry)
+    _send_on(self.request, self.app, ref, hints, BOUND.carry)
 
 
-def _go_on(
+def _send_on(
     request: Any, celery: Celery, ref: SessionRef, hints: Sequence[Hint], carry: Carry
 ) -> None:
-    onward = canvas.travels(request, celery, hints)
+    onward = canvas.split_canvas(request, celery, hints)
     canvas.remember(request, hints)
-    canvas.go_on(ref, celery, onward.letters)
+    canvas.send_on(ref, celery, onward.letters)
     carry.publish(ref, onward.rest)

@@ -1,21 +1,22 @@
-"""Traces for OpenTelemetry, where they are asked for: one leads from a request through its steps.
+"""OpenTelemetry traces (optional): a trace connects a request with its steps.
 
-Messages carry the trace along. A step that the sweep had to hint again begins a trace of its own;
-each span names its session, so that both are found. Where spans go is told by the variables of
-OpenTelemetry itself, such as OTEL_EXPORTER_OTLP_ENDPOINT.
+Messages carry the trace context. A step that the sweep hinted again starts a trace of its own; each
+span names its session, by which both are found. The exporter is configured by OpenTelemetry's own
+variables, such as OTEL_EXPORTER_OTLP_ENDPOINT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 
 from app.errors import SettingInvalid
 from app.settings import Settings
 
-#: Milliseconds between two sends: what a process has not sent by its end is lost.
+#: Milliseconds between two exports; unsent spans are lost when the process dies.
 _DELAY_MS = 1000
+_NO_SPAN = nullcontext()
 
 
 class _On:
@@ -25,14 +26,14 @@ class _On:
 
 
 def check(settings: Settings) -> None:
-    """Raises SettingInvalid where traces are asked for and cannot be had."""
+    """Raises SettingInvalid if traces are enabled and the packages are missing."""
     if settings.traces != "off" and not _is_there("opentelemetry.instrumentation.celery"):
         hint = "it needs more packages: pip install 'leadhand[otel]'"
         raise SettingInvalid("LEADHAND_TRACES", settings.traces, hint)
 
 
 def begin(settings: Settings, service: str) -> Callable[[], None]:
-    """Trace from now on, in this process; what to call before it ends. After a fork, not before."""
+    """Start tracing, after a fork; returns the function to call before the process ends."""
     if settings.traces == "off":
         return lambda: None
     from opentelemetry import trace
@@ -56,12 +57,10 @@ def is_on() -> bool:
     return _On.now
 
 
-@contextmanager
-def step(session: str, address: str, *, attempt: int) -> Iterator[None]:
+def step(session: str, address: str, *, attempt: int) -> AbstractContextManager[object]:
     """A span for one attempt at a step."""
     if not _On.now:
-        yield
-        return
+        return _NO_SPAN
     from opentelemetry import trace
 
     ids: Mapping[str, str | int] = {
@@ -69,12 +68,11 @@ def step(session: str, address: str, *, attempt: int) -> Iterator[None]:
         "leadhand.step": address,
         "leadhand.attempt": attempt,
     }
-    with trace.get_tracer("leadhand").start_as_current_span("step", attributes=ids):
-        yield
+    return trace.get_tracer("leadhand").start_as_current_span("step", attributes=ids)
 
 
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even what it would be in
+    except ModuleNotFoundError:  # a parent package is missing
         return False

@@ -1,9 +1,8 @@
-"""Celery's Redis transport, for messages that may be lost: what is lost is let go.
+"""Celery's Redis transport without redelivery of unacknowledged messages.
 
-kombu's own keeps each message that a worker has taken in a hash until it is acknowledged, so that
-somebody finds it a visibility time-out after that worker's death: two transactions a message, half
-of the time of a worker's parent. Here the sweep finds each step whose hint came to nothing, within
-seconds, so a message is in a queue or it is gone.
+kombu stores each received message in a hash until it is acknowledged, to redeliver it a visibility
+time-out after the worker's death. This takes two transactions per message, half of the time of a
+worker's parent process. Leadhand does not need it: the sweep repeats a lost hint within seconds.
 """
 
 from __future__ import annotations
@@ -14,23 +13,30 @@ from typing import Any
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.redis import Channel, Transport
 from kombu.transport.virtual import QoS
+from kombu.utils.encoding import bytes_to_str
+
+from tasks import malformed
 
 log = logging.getLogger(__name__)
 
+#: A set in the broker with all declared task queues. It has no TTL, like kombu's bindings. With it,
+#: an audit needs no permission to list the broker's keys.
+QUEUES = "_kombu.leadhand.queues"
+
 
 class HintQoS(QoS):
-    """Knows in memory which messages are not acknowledged yet."""
+    """Tracks unacknowledged messages in memory only."""
 
     def restore_unacked(self) -> None:
-        """Give back what can be given back, at the end of a connection; the rest is let go."""
+        """Requeue messages at the end of a connection; those that fail are dropped."""
         lost: Any = super().restore_unacked()
-        # To nobody's caller: kombu would write what it is told of to a file.
+        # Not returned: kombu would write the messages to a file.
         if lost:
-            log.warning("hints not given back", extra={"count": len(lost)})
+            log.warning("hints not requeued", extra={"count": len(lost)})
 
 
 class HintChannel(Channel):
-    """A channel whose end ends nothing else."""
+    """A channel without acknowledgement emulation."""
 
     ack_emulation = False
 
@@ -38,14 +44,50 @@ class HintChannel(Channel):
         super().__init__(*args, **kwargs)
         self.QoS = HintQoS  # type: ignore[assignment]  # kombu does the same, of its own
 
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """Bind a queue; record it in QUEUES if it is a task queue (its exchange has its name)."""
+        super()._queue_bind(  # type: ignore[misc]  # its stubs do not know it
+            exchange, routing_key, pattern, queue
+        )
+        if queue == exchange:
+            with self.conn_or_acquire() as client:
+                client.sadd(QUEUES, queue)
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        client = super()._create_client(asynchronous=asynchronous)  # type: ignore[misc]
+        client.set_response_callback("BRPOP", self._validate_reply)
+        return client
+
+    def _validate_reply(self, reply: Any, **_: object) -> tuple[bytes, bytes] | None:
+        """The reply of BRPOP; None, like after a time-out, for a malformed message."""
+        if not reply:
+            return None
+        why = malformed.envelope_fault(reply[1], self)
+        if why is not None:
+            key = bytes_to_str(reply[0])
+            malformed.drop(key.rpartition(self.sep)[0] or key, why, reply[1])
+            return None
+        return tuple(reply)
+
+    def _handle_message(self, client: Any, reply: Any) -> Any:
+        """Receive a broadcast, such as a remote control command; drops malformed data."""
+        message = super()._handle_message(client, reply)  # type: ignore[misc]
+        if message["data"] and bytes_to_str(message["type"]).endswith("message"):
+            exchange = bytes_to_str(message["channel"])
+            why = malformed.broadcast_fault(message["data"], exchange, self)
+            if why is not None:
+                malformed.drop(exchange, why, message["data"])
+                return {**message, "data": b""}
+        return message
+
 
 class HintTransport(Transport):
-    """What `redis://` means to our Celery."""
+    """The transport of `redis://` URLs."""
 
     Channel = HintChannel
 
 
 def install() -> None:
-    """Let every connection to a Redis broker, from now on, be one of ours."""
+    """Register the transport for all Redis brokers of this process."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{HintTransport.__name__}"

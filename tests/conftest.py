@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,8 +13,28 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
-from leadhand.redis_server import RedisServer
+from leadhand.local.redis_server import RedisServer
+from tests import servers
+from tests.long_first import long_first
 from tests.real_agents import versions, why_missing
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--redis-server", help="run on this server program, not on the packaged one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pin the server for this process and for all that it starts."""
+    if servers.is_pinned():  # by the process that started this worker of xdist
+        return
+    named = config.getoption("--redis-server")
+    program = servers.identify(Path(named)) if named else servers.packaged()
+    folder = servers.pin(program)
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+
+
+def pytest_report_header() -> str:
+    return f"server: {servers.describe(servers.chosen())}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -31,14 +53,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 #: Coverage doubles what a test takes. These folders try the whole from the outside, and tests that
 #: are marked `no_cover` the same lines a thousand times: other tests measure what they reach.
-UNMEASURED = {"acceptance", "chaos", "contract", "deploy"}
+UNMEASURED = {"acceptance", "chaos", "contract", "deploy", "fundamentals"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave those out of what is measured, and the planted faults."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark tests before -m selects: unmeasured ones, those of servers. Then order the selection."""
     for item in items:
+        if servers.is_marked(item.path):
+            item.add_marker("server")
         if item.path.parent.name in UNMEASURED or item.get_closest_marker("faults"):
             item.add_marker("no_cover")
+    yield
+    items[:] = long_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,10 +85,19 @@ settings.register_profile(
 settings.load_profile("busy machine")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the bindings of state folders apart from those of the user who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("user state")))
+        yield
+
+
 @pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def redis_url(user_state: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of this test process' own; what is in it belongs to whoever emptied it last."""
-    with RedisServer(tmp_path_factory.mktemp("redis server") / ".leadhand") as server:
+    home = tmp_path_factory.mktemp("redis server") / ".leadhand"
+    with RedisServer(home, program=servers.chosen()) as server:
         yield server.url
 
 
@@ -77,7 +113,21 @@ def module_store_url(redis_url: str) -> str:
     return _emptied(redis_url)
 
 
+#: Where API and workers that tests start remember their stores.
+STATE = Path(tempfile.mkdtemp(prefix="leadhand-tests-"))
+os.environ["LEADHAND_STATE_DIR"] = str(STATE)
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing in the temporary folder."""
+    shutil.rmtree(STATE, ignore_errors=True)
+
+
 def _emptied(url: str) -> str:
+    default = Path(os.environ["XDG_STATE_HOME"], "leadhand", "fleet")
+    for folder in (STATE, default):  # the next test's store is a new one
+        for file in folder.glob("store-*"):
+            file.unlink()
     kombu.pools.reset()  # a connection of a test before may be broken: such pools are everybody's
     with redis.Redis.from_url(url) as client:
         client.flushall()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadhand.flow_documents import FlowDocument
+from leadhand.flows.documents import FlowDocument
 
 Step = dict[str, Any]
 

@@ -1,7 +1,8 @@
-"""A real API process on loopback, and a wire to it that breaks."""
+"""A real API process on loopback over a real Redis, and wires to both that break."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -13,26 +14,29 @@ from typing import NamedTuple
 
 import httpx2
 
-from tests.serve_memory import TOKEN
+from app.engine import Engine
+from tests.silent_engine import silent_engine
 from tests.waiting import wait_until
+from tests.wire import Wire
 
 ROOT = Path(__file__).parent.parent
+TOKEN = "the operator's own"
+SECRET = "signs what sessions run"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-#: A session id that the wire lets through unchanged.
-LOOP = {"kind": "loop", "task": "write it", "checker": "true"}
+LOOP = {"kind": "loop", "task": "write it", "checker": "true", "doer": {"command": "true"}}
+#: The fewest threads that an API process may have, and the event streams that it then serves.
+FEW_THREADS, FEW_STREAMS = 24, 8
 
 
 class Served(NamedTuple):
-    """A process that serves, and how to reach it."""
+    """An API process, how to reach it, and an engine of the test's own on the same Redis."""
 
     url: str
     port: int
     process: subprocess.Popen[bytes]
-
-    def move(self, path: str, **params: int) -> None:
-        """Move the engine behind the API."""
-        answer = httpx2.post(f"{self.url}/test/{path}", headers=HEADERS, params=params)
-        assert answer.status_code == 204, answer.text
+    engine: Engine
+    #: Between the API and its Redis.
+    wire: Wire
 
     def submit(self) -> str:
         """A new session's id."""
@@ -42,20 +46,33 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(*, threads: int = 16, streams: int = 8) -> Iterator[Served]:
+def served(store_url: str, *, threads: int = 64) -> Iterator[Served]:
     """The API in a process of its own, on a port that was free when it began."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        fd = listener.fileno()
-        command = [sys.executable, "-P", "-m", "tests.serve_memory", str(fd), str(threads)]
-        process = subprocess.Popen([*command, str(streams)], pass_fds=[fd], cwd=ROOT)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _answers(url))
-        yield Served(url, port, process)
-    finally:
-        process.terminate()
-        process.wait(timeout=15)
+    with Wire(store_url) as wire:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            process = _start(listener.fileno(), wire.url, store_url, threads)
+        url = f"http://127.0.0.1:{port}"
+        try:
+            wait_until(lambda: _answers(url) or process.poll() is not None, timeout=25)
+            yield Served(url, port, process, silent_engine(store_url, secret=SECRET), wire)
+        finally:
+            process.terminate()
+            process.wait(timeout=15)
+
+
+def _start(fd: int, redis_url: str, store_url: str, threads: int) -> subprocess.Popen[bytes]:
+    env = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("LEADHAND_")},
+        "LEADHAND_REDIS_URL": redis_url,
+        "LEADHAND_BROKER_URL": store_url.removesuffix("/0") + "/1",
+        "LEADHAND_API_TOKEN": TOKEN,
+        "LEADHAND_SECRET": SECRET,
+        "LEADHAND_API_BIND": f"fd://{fd}",
+        "LEADHAND_API_THREADS": str(threads),
+    }
+    command = [sys.executable, "-P", "-m", "leadhand.serve", "api"]
+    return subprocess.Popen(command, pass_fds=[fd], cwd=ROOT, env=env)
 
 
 class BreakingWire:

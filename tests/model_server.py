@@ -34,6 +34,17 @@ class Use:
 
 
 @dataclass(frozen=True)
+class Call:
+    """Call a tool of an MCP server."""
+
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    input_tokens: int = 1000
+    output_tokens: int = 100
+
+
+@dataclass(frozen=True)
 class Refuse:
     """Answer with a status, and nothing else."""
 
@@ -68,7 +79,7 @@ class Hang:
     """Take the question and never answer."""
 
 
-Reply = Say | Use | Refuse | Drop | Garble | Drip | Hang
+Reply = Say | Use | Call | Refuse | Drop | Garble | Drip | Hang
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ class ModelServer:
     def __init__(self, answer: Callable[[Asked], Reply]) -> None:
         self.answer = answer
         self.asked: list[Asked] = []
-        #: Set when whoever listened to a drip or waited for a hanging answer has gone.
+        #: Set when the client of a slow or a hanging response has disconnected.
         self.left = threading.Event()
         self.closing = threading.Event()
         self._http = _Http(self)
@@ -180,9 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _stream(
-        self, reply: Say | Use | Drop | Garble | Drip, asked: Asked, write: _Writer
+        self, reply: Say | Use | Call | Drop | Garble | Drip, asked: Asked, write: _Writer
     ) -> None:
-        if isinstance(reply, Say | Use):
+        if isinstance(reply, Say | Use | Call):
             self._send(list(write(reply, asked)))
             if asked.path == "/v1/chat/completions":
                 self.wfile.write(b"data: [DONE]\n\n")
@@ -256,7 +267,7 @@ def _read_messages(path: str, raw: dict[str, Any]) -> Asked:
     return Asked(path, raw["model"], tuple(said), tools, raw)
 
 
-def _write_messages(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]:
+def _write_messages(reply: Say | Use | Call, asked: Asked) -> Iterator[dict[str, Any]]:
     number = next(_numbers)
     usage = {
         "input_tokens": reply.input_tokens,
@@ -273,9 +284,12 @@ def _write_messages(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]:
         block: dict[str, Any] = {"type": "text", "text": ""}
         delta = {"type": "text_delta", "text": reply.text}
     else:
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {}}
-        arguments = json.dumps({"command": reply.command, "description": "do it"})
-        delta = {"type": "input_json_delta", "partial_json": arguments}
+        if isinstance(reply, Call):
+            tool, given = f"mcp__{reply.server}__{reply.tool}", dict(reply.arguments)
+        else:
+            tool, given = "Bash", {"command": reply.command, "description": "do it"}
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
@@ -299,7 +313,7 @@ def _read_responses(path: str, raw: dict[str, Any]) -> Asked:
     return Asked(path, raw["model"], tuple(said), tools, raw)
 
 
-def _write_responses(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]:
+def _write_responses(reply: Say | Use | Call, asked: Asked) -> Iterator[dict[str, Any]]:
     number = next(_numbers)
     yield {"type": "response.created", "response": {"id": f"resp_{number}"}}
     if isinstance(reply, Say):
@@ -308,10 +322,16 @@ def _write_responses(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]
             "content": [{"type": "output_text", "text": reply.text}],
         }  # fmt: skip
     else:
-        name = next(name for name in asked.tools if name in _SHELLS)
+        more = {}
+        if isinstance(reply, Call):
+            name, given = reply.tool, dict(reply.arguments)
+            more = {"namespace": f"mcp__{reply.server}"}
+        else:
+            name = next(name for name in asked.tools if name in _SHELLS)
+            given = _SHELLS[name](reply.command)
         item = {
             "type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
-            "name": name, "arguments": json.dumps(_SHELLS[name](reply.command)),
+            "name": name, "arguments": json.dumps(given), **more,
         }  # fmt: skip
     yield {"type": "response.output_item.done", "output_index": 0, "item": item}
     usage = {
@@ -327,7 +347,7 @@ def _write_responses(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]
     }
 
 
-#: The shells that Codex has, by what it calls them, and how each is told a command.
+#: The shell tools of Codex, by name, and the arguments that carry a command.
 _SHELLS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "exec_command": lambda command: {"cmd": command},
     "shell_command": lambda command: {"command": command},
@@ -340,7 +360,7 @@ def _read_chat(path: str, raw: dict[str, Any]) -> Asked:
     return Asked(path, raw["model"], said, (), raw)
 
 
-def _write_chat(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]:
+def _write_chat(reply: Say | Use | Call, asked: Asked) -> Iterator[dict[str, Any]]:
     assert isinstance(reply, Say), "a chat model has no shell"
     head = {
         "id": f"chatcmpl-{next(_numbers)}", "object": "chat.completion.chunk", "created": 1,
@@ -358,7 +378,7 @@ def _write_chat(reply: Say | Use, asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 _Reader = Callable[[str, dict[str, Any]], Asked]
-_Writer = Callable[[Say | Use, Asked], Iterator[dict[str, Any]]]
+_Writer = Callable[[Say | Use | Call, Asked], Iterator[dict[str, Any]]]
 _DIALECTS: Mapping[str, tuple[_Reader, _Writer]] = {
     "/v1/messages": (_read_messages, _write_messages),
     "/v1/responses": (_read_responses, _write_responses),

@@ -1,11 +1,15 @@
-"""Looks at processes that may end while they are looked at, and ends them."""
+"""Looks at processes that may end meanwhile, and ends them."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
+
+from tests.waiting import wait_until
 
 
 def runs(process: psutil.Process) -> bool:
@@ -25,9 +29,21 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def kill(family: Sequence[psutil.Process]) -> None:
-    """SIGKILL to all of them, until each has ended."""
+    """SIGKILL to all of them, until each has ended.
+
+    Zombies have ended: their new parent may collect them seconds later.
+    """
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
             process.kill()
-    _, left = psutil.wait_procs(family, timeout=15)
-    assert not [process for process in left if runs(process)]
+    wait_until(lambda: not any(map(runs, family)), timeout=15)
+
+
+def handles_sigterm(pid: int) -> bool:
+    """Whether the process handles the signal by itself."""
+    (line,) = (
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("SigCgt")
+    )
+    return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)

@@ -23,7 +23,7 @@ class Receiver:
         self.received: list[Received] = []
         self.statuses = [200]
         self.location = ""
-        #: Cleared: nobody is answered.
+        #: Cleared: requests wait without a response.
         self.answers = threading.Event()
         self.answers.set()
         #: Sent instead of an answer, a byte at a time.
@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         told.received.append(Received(self.path, dict(self.headers.items()), body))
         told.answers.wait(timeout=20)
-        with suppress(OSError):  # nobody may be listening any more
+        with suppress(OSError):  # the client may have disconnected
             self._drip(told.drips) if told.drips else self._answer(told)
 
     def _answer(self, told: Receiver) -> None:

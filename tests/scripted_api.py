@@ -52,6 +52,8 @@ class Script:
         self.controls: list[tuple[str, str, dict[str, Any]]] = []
         #: What the next submitted session comes to; one without an end runs until it is stopped.
         self.result: dict[str, Any] = {}
+        #: Fields of the views of submitted sessions.
+        self.about: dict[str, Any] = {}
         self.events: Sequence[tuple[str, str | None, dict[str, Any]]] = ()
         self.ends = True
         #: Whether a stop is carried out at once, or hangs.
@@ -110,6 +112,7 @@ class Script:
         result = {"name": name, **self.result, "kind": document["kind"]}
         result.pop("status", None)
         self.add(session, status, **result)
+        self._sessions[session]["view"] |= self.about
         self._sessions[session]["events"] = [
             {"id": f"{n}-0", "type": kind, "at_ms": n * 1000, "address": address, "fields": fields}
             for n, (kind, address, fields) in enumerate(self.events, start=1)
@@ -127,8 +130,12 @@ class Script:
                 met = {"session": session, "address": "loop~1[1]/do", "worker": "one/7"}
                 items = [{**met, "became": "released"}]
                 return 200, {"session": session, "status": known["view"]["status"], "items": items}
-            case "GET", ["ledger" | "steps"]:
+            case "GET", ["ledger"]:
                 return 200, {"items": known["result"].get("history", [])}
+            case "GET", ["transcript"]:
+                return 200, {"items": []}
+            case "GET", ["steps"]:
+                return 200, {"items": known["result"].get("steps", [])}
             case "POST", [verb]:
                 with self._changed:
                     self.controls.append((session, verb, body))
@@ -179,8 +186,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        if self.path.endswith("/events") and "event-stream" in self.headers["Accept"]:
-            self._stream(self.path.split("/")[-2])
+        path = self.path.partition("?")[0]
+        if path.endswith("/events") and "event-stream" in self.headers["Accept"]:
+            self._stream(path.split("/")[-2])
         else:
             self._answer("GET")
 

@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 
+from redis import Redis
+from redis.connection import ConnectionInterface
+
+from app.domain.ids import SessionRef
+from app.domain.ports import QueueDepth
+from app.domain.program import Program
+from app.domain.records import Hint
 from app.engine import Engine
-from app.keys import SessionRef
-from app.program import Program
-from app.records import Hint
 from app.settings import Settings
-from app.store import Store, connect
-from app.transitions import Standing
-from leadhand.documents import LoopDocument
+from app.store.store import Store, connect
+from leadhand.models.documents import LoopDocument
 
 
 class NobodyThere:
     """Hints come to nobody; the sweep would send them again."""
 
+    def __init__(self, depths: Mapping[str, int] | None = None) -> None:
+        self._depths = depths or {}
+
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         pass
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
-        return {}
+        return {name: self._depths[name] for name in queues if name in self._depths}
 
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
-    ) -> Sequence[Standing]:
+    ) -> Sequence[QueueDepth]:
         return []
 
 
 def silent_engine(
-    url: str, *, clock: Callable[[], int] | None = None, **settings: object
+    url: str,
+    *,
+    clock: Callable[[], int] | None = None,
+    depths: Mapping[str, int] | None = None,
+    **settings: object,
 ) -> Engine:
-    store = Store(connect(url), clock=clock)
-    return Engine(store, NobodyThere(), Settings.model_validate(settings))
+    client = connect(url)
+    store = Store(client, clock=clock)
+    engine = Engine(store, NobodyThere(depths), Settings.model_validate(settings))
+    # An open socket that the garbage collector finds would fail the test that runs at that moment.
+    weakref.finalize(engine, store.close)
+    return engine
+
+
+def _close(client: Redis, idle: list[tuple[int, float, ConnectionInterface]]) -> None:
+    client.close()
+    for _, _, connection in idle:
+        connection.disconnect()
+
+
+def engine_without_store() -> Engine:
+    """An engine whose Redis refuses every connection."""
+    return silent_engine("redis://127.0.0.1:9/0")
 
 
 def loop(**more: object) -> LoopDocument:

@@ -21,6 +21,7 @@ class Wire:
         parts = urlsplit(url)
         self._server = (str(parts.hostname), int(parts.port or 6379))
         self._silent = threading.Event()
+        self._is_cut = False
         self._flowing = threading.Event()
         self._flowing.set()
         self._links: set[_Link] = set()
@@ -54,9 +55,9 @@ class Wire:
         self._silent.set()
 
     def black_hole(self) -> int:
-        """Those who are connected now are cut off for good and not told; who connects anew is not.
+        """Drops the traffic of the present connections without closing them; new ones work.
 
-        How many they are.
+        Returns the number of dropped connections.
         """
         links = self._now()
         for link in links:
@@ -74,8 +75,15 @@ class Wire:
             link.end(reset=True)
         return len(links)
 
+    def cut(self) -> None:
+        """Close all connections, and each new one at once, until the wire heals."""
+        self._is_cut = True
+        for link in self._now():
+            link.end()
+
     def heal(self) -> None:
         """What was held up passes, who was cut off hears of it, and new connections are good."""
+        self._is_cut = False
         was_silent = self._silent.is_set()
         self._silent.clear()
         self._flowing.set()
@@ -96,6 +104,9 @@ class Wire:
             threading.Thread(target=self._connect, args=(near,), daemon=True).start()
 
     def _connect(self, near: socket.socket) -> None:
+        if self._is_cut:
+            near.close()
+            return
         try:
             far = socket.create_connection(self._server, timeout=5)
         except OSError:
@@ -107,7 +118,7 @@ class Wire:
         link = _Link(near, far)
         with self._lock:
             self._links.add(link)
-        if self._over:
+        if self._over or self._is_cut:
             link.end()
         back = threading.Thread(target=self._pump, args=(link, far, near), daemon=True)
         back.start()

@@ -1,12 +1,10 @@
-"""Runs a worker: ``python -P -m workers``, told by its environment what it is."""
+"""Runs a worker, configured by environment variables: ``python -P -m leadhand.serve worker``."""
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from celery import Celery
@@ -22,55 +20,78 @@ from celery.signals import (
 from celery.worker.components import Pool
 
 from app.engine import Engine
-from app.errors import LeadhandError, StoreAway
-from app.logs import log_to_stderr
-from app.parent import die_with, hide
-from app.settings import Settings
-from app.sweeping import give_up_gone
+from app.errors import LeadhandError, SettingInvalid
+from app.logs import log_doubts, log_to_stderr
+from app.operations.outputs import Outputs
+from app.settings import Settings, doubts
+from app.store.identity_file import memory_of
+from app.store.store import Store, connect
+from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
-from tasks.deliver import Deliverer
+from tasks.bootstrap import check_logins, make_engine
+from tasks.periodic import Sweeper
+from tasks.probing import Prober
+from tasks.secret_renewal import SecretRenewal
 from tasks.steps import BOUND
-from tasks.sweep import Sweeper
-from tasks.taking import Taking
-from tasks.wiring import make_engine
-from workers.agents.book import AgentBook
-from workers.agents.usable import agents_here
-from workers.attempt import Attempts
-from workers.batched_events import BatchingConsumer
-from workers.drain import Drain
-from workers.inventory import Inventory
-from workers.lease import Heart
-from workers.predecessors import is_gone
-from workers.shelf import Shelf
-from workers.spills import Spills
+from tasks.webhook_delivery import Deliverer
+from workers.attempt.attempt import Attempts
+from workers.attempt.heartbeat import Heartbeats
+from workers.attempt.output_writer import OutputWriter
+from workers.folders.spill import SpillCleanup
+from workers.host.consumed_queues import ConsumedQueues
+from workers.host.dead_workers import DeadWorkers
+from workers.host.drain import Drain
+from workers.host.event_batching import BatchingConsumer
+from workers.host.intake import Intake
+from workers.host.inventory import Inventory
+from workers.host.join_fleet import join_fleet
+from workers.host.lent_slots import LentSlots, PoolSize
+from workers.host.name_lock import NameLock
+from workers.host.served_store import ServedStore
+from workers.processes.own_folders import claim_folder
+from workers.registry.preflight import agents_here, faults_of
+from workers.registry.reload import AgentFiles
+from workers.registry.tools import ToolCatalogue
 
-#: What every place offers; steps that need no folder travel on the names without a place.
+#: The queues of every place, as QUEUE@PLACE; a step without a folder goes to the bare name.
 QUEUES = ("agents", "checks", "tools")
-#: Messages of this queue are left to Celery: what their steps do takes longer than a message.
-LONG = "agents"
-#: A worker waits longer for Redis than a caller of the API does.
+#: Tries per Redis call: a worker waits longer for Redis than the API does.
 TRIES = 6
+#: A server that takes longer to accept output loses it.
+OUTPUT_TIMEOUT_S = 1.0
 
 
 def main() -> int:
-    """Work until TERM; the exit code is Celery's."""
+    """Work until SIGTERM; return Celery's exit code."""
     hide()
     try:
         settings = Settings.from_env()
         tracing.check(settings)
         engine, celery = make_engine(settings, tries=TRIES)
-        _read(settings.agents_files)
+        engine.guard.remember_in(memory_of(settings))
+        check_logins(engine)
+        _claim_spill(settings.spill)
     except LeadhandError as error:
         sys.stderr.write(f"worker cannot start: {error}\n")
         return 1
-    # Celery is told that the log is set up, and keeps its hands off it.
+    # A receiver of this signal keeps Celery from configuring the log itself.
     setup_logging.connect(lambda **_: log_to_stderr(settings.log), weak=False)
     log_to_stderr(settings.log)
+    log_doubts(doubts(settings))
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
-    drain = Drain()
-    _in_the_pool(settings, name, queues, drain)
-    _beside_the_pool(engine, celery, settings, name, queues, drain)
+    drain, served, slots = Drain(), ServedStore(), LentSlots()
+    engine.guard.listeners.append(served.update)
+    try:
+        lock = join_fleet(engine, name)
+    except LeadhandError as error:
+        sys.stderr.write(f"worker cannot start: {error}\n")
+        return 1
+    intake = Intake(Path(settings.spill))
+    _set_up_pool_processes(settings, name, drain, served, intake, slots)
+    size = PoolSize(slots, concurrency=settings.concurrency, draining=drain.under_way)
+    worker_ready.connect(lambda sender, **_: size.watch(sender), weak=False)
+    _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake)
     return _work(celery, settings, name, queues)
 
 
@@ -91,74 +112,92 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
     return int(worker.exitcode or 0)
 
 
-def _in_the_pool(settings: Settings, name: str, queues: tuple[str, ...], drain: Drain) -> None:
-    """What each pool process does first: connections and threads of its own."""
+def _set_up_pool_processes(
+    settings: Settings,
+    name: str,
+    drain: Drain,
+    served: ServedStore,
+    intake: Intake,
+    slots: LentSlots,
+) -> None:
+    """Give each pool process its own connections, heartbeat thread and attempts."""
     host = os.getpid()
 
     def begin(**_: object) -> None:
-        die_with(host)
+        end_with_parent(host)
         end = tracing.begin(settings, "leadhand-worker")
         worker_process_shutdown.connect(lambda **_: end(), weak=False)
-        engine, celery = make_engine(settings, tries=TRIES)
-        # Beats have a connection of their own, and none may take as long as a third of a lease.
+        engine, _celery = make_engine(settings, tries=TRIES)
+        # Heartbeats have their own connection; no call on it may take longer than lease/3.
         beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
-        heart = Heart(beats, draining=drain.under_way)
-        books = _Books(settings)
+        for one in (engine, beats):
+            one.guard.remember_in(served)
+            one.store.expected_identity = served.expected
+        heart = Heartbeats(beats, draining=drain.under_way, lend=slots.lender())
+        agents = AgentFiles(settings.agents_files)
         BOUND.carry = attempts = Attempts(
             engine,
             worker=f"{name}/{os.getpid()}",
-            agents=books.current,
+            agents=agents.current,
             heart=heart,
             draining=drain.under_way,
+            closed=served.is_closed,
+            paused=intake.is_paused,
+            outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
-        if settings.traces == "off":  # a trace is of Celery's own messages
-            taken = [queue for queue in queues if not queue.startswith(LONG)]
-            nodename = f"{name}@{socket.gethostname()}"
-            Taking(celery, taken, hostname=nodename, draining=drain.under_way).begin()
 
     worker_process_init.connect(begin, weak=False)
 
 
-def _beside_the_pool(
+def _store_for_output(settings: Settings, served: ServedStore) -> Store:
+    """A store with its own connection: a server slow to accept output must delay nothing else."""
+    store = Store(
+        connect(settings.redis_url, tries=0, timeout_s=OUTPUT_TIMEOUT_S), prefix=settings.prefix
+    )
+    store.expected_identity = served.expected
+    return store
+
+
+def _run_host_threads(
     engine: Engine,
     celery: Celery,
     settings: Settings,
     name: str,
     queues: tuple[str, ...],
     drain: Drain,
+    lock: NameLock,
+    intake: Intake,
 ) -> None:
-    """What the host does beside its pool: sweep, deliver webhooks, and tell what it is."""
-    sweeper, deliverer, spills = Sweeper(engine), Deliverer(engine), Spills(engine)
-    books, shelf = _Books(settings), Shelf(settings.tools)
-    inventory = Inventory(
-        engine,
-        name=name,
-        queues=queues,
-        agents=lambda: agents_here(books.current()),
-        tools=shelf.tools,
-    )
+    """Run the threads of the parent process: sweeper, webhooks, spill cleanup and inventory."""
+    threads = (Sweeper, Deliverer, SpillCleanup, SecretRenewal)
+    host_threads = [
+        *(thread(engine) for thread in threads),
+        Prober(engine, on_spill=intake.update),
+    ]
+    consumed = ConsumedQueues()
+    inventory = _inventory(engine, settings, name, queues, consumed, lock)
+    dead_workers = DeadWorkers(engine)
 
     class WithThePool(StartStopStep):
-        """What needs no broker does not wait for it: that may be away for long."""
+        """Starts the threads with the pool, before the broker is reached: it may be down."""
 
         requires = (Pool,)
 
         def start(self, _worker: object) -> None:
-            sweeper.start()
-            deliverer.start()
-            spills.start()
+            for one in host_threads:
+                one.start()
 
-    def ready(**_: object) -> None:
+    def ready(sender: object, **_: object) -> None:
+        consumed.watch(sender)
+        intake.watch(sender)
         if settings.own_redis:
-            with suppress(StoreAway):  # then their leases are waited for
-                give_up_gone(engine, is_gone)
+            dead_workers.start()
         inventory.start()
 
     def end(**_: object) -> None:
-        sweeper.stop()
-        deliverer.stop()
-        spills.stop()
+        for one in host_threads:
+            one.stop()
         inventory.stop()
 
     celery.steps["worker"].add(WithThePool)
@@ -167,32 +206,36 @@ def _beside_the_pool(
     worker_shutdown.connect(end, weak=False)
 
 
-def _read(files: tuple[Path, ...]) -> AgentBook:
-    """The book of those files that are there: one may be written while the worker runs."""
-    return AgentBook.load([file for file in files if file.is_file()])
+def _inventory(
+    engine: Engine,
+    settings: Settings,
+    name: str,
+    queues: tuple[str, ...],
+    consumed: ConsumedQueues,
+    lock: NameLock,
+) -> Inventory:
+    agents, shelf = (
+        AgentFiles(settings.agents_files, logs_faults=True),
+        ToolCatalogue(settings.tools),
+    )
+    return Inventory(
+        engine,
+        name=name,
+        queues=queues,
+        agents=lambda: agents_here(agents.current()),
+        faults=lambda: faults_of(agents.current()),
+        tools=shelf.tools,
+        consumes=consumed.queues,
+        lock=lock,
+    )
 
 
-class _Books:
-    """The agents' book, read anew when one of its files changes; a broken one is not taken."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._files = settings.agents_files
-        self._book = _read(self._files)
-        self._seen = self._stamp()
-
-    def current(self) -> AgentBook:
-        """The newest book that could be read."""
-        stamp = self._stamp()
-        if stamp != self._seen:
-            self._seen = stamp
-            try:
-                self._book = _read(self._files)
-            except LeadhandError as error:
-                logging.getLogger(__name__).warning("agents kept as they were: %s", error)
-        return self._book
-
-    def _stamp(self) -> tuple[float, ...]:
-        return tuple(path.stat().st_mtime if path.exists() else 0.0 for path in self._files)
+def _claim_spill(folder: Path) -> None:
+    """Raise SettingInvalid if another user could read or replace files in the spill folder."""
+    try:
+        claim_folder(folder)
+    except OSError as error:
+        raise SettingInvalid("LEADHAND_SPILL", str(folder), str(error)) from error
 
 
 if __name__ == "__main__":

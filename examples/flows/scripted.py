@@ -1,4 +1,4 @@
-"""An agent without a model: it answers by a script, and keeps a diary of what it was told.
+"""An agent without a model: it answers from a script and keeps a diary of its prompts.
 
 It reads its prompt on standard input. A prompt that asks for JSON is a question: the answers of
 `answers.txt` are used up one by one, each a line `yes` or `no`; where none is left it says yes.
@@ -41,7 +41,7 @@ def answered(prompt: str, key: str) -> str:
 
 
 def decided(diary: list[dict[str, str]]) -> str:
-    """The next answer that nobody has used."""
+    """The next unused answer."""
     given = ANSWERS.read_text().split() if ANSWERS.exists() else []
     used = sum(entry["answer"].startswith('{"answer"') for entry in diary)
     return given[used] if used < len(given) else "yes"

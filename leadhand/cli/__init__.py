@@ -1,4 +1,4 @@
-"""The `leadhand` command: its commands are imported when they are asked for."""
+"""The `leadhand` command; each subcommand's module is imported on first use."""
 
 from __future__ import annotations
 
@@ -10,42 +10,65 @@ import click
 
 #: Where each command is, in the order in which the help lists them.
 _COMMANDS = {
-    "spawn": "leadhand.cli.spawn",
-    "workflow": "leadhand.cli.workflow",
-    "flow": "leadhand.cli.flow",
-    "flows": "leadhand.cli.flows",
-    "answer": "leadhand.cli.answer",
-    "exit": "leadhand.cli.exit",
-    "ls": "leadhand.cli.ls",
-    "show": "leadhand.cli.show",
-    "explain": "leadhand.cli.explain",
-    "watch": "leadhand.cli.watch",
-    "wait": "leadhand.cli.wait",
-    "logs": "leadhand.cli.logs",
-    "transcript": "leadhand.cli.transcript",
-    "stop": "leadhand.cli.control",
-    "resume": "leadhand.cli.control",
-    "abort": "leadhand.cli.control",
-    "rehome": "leadhand.cli.rehome",
-    "export": "leadhand.cli.export",
-    "rm": "leadhand.cli.rm",
-    "limit": "leadhand.cli.limit",
-    "top": "leadhand.cli.fleet",
-    "queues": "leadhand.cli.fleet",
-    "workers": "leadhand.cli.fleet",
-    "agents": "leadhand.cli.agents",
-    "tools": "leadhand.cli.tools",
-    "up": "leadhand.cli.up",
-    "worker": "leadhand.cli.servers",
-    "api": "leadhand.cli.servers",
-    "doctor": "leadhand.cli.doctor",
-    "fsck": "leadhand.cli.fsck",
-    "token": "leadhand.cli.token",
+    "spawn": "leadhand.cli.commands.spawn",
+    "workflow": "leadhand.cli.commands.workflow",
+    "flow": "leadhand.cli.commands.flow",
+    "flows": "leadhand.cli.commands.flows",
+    "plan": "leadhand.cli.plans.command",
+    "answer": "leadhand.cli.commands.answer",
+    "questions": "leadhand.cli.commands.answer",
+    "hint": "leadhand.cli.commands.messages.hint",
+    "inbox": "leadhand.cli.commands.messages.inbox",
+    "notify": "leadhand.cli.commands.messages.notify",
+    "hook": "leadhand.cli.commands.messages.hook",
+    "exit": "leadhand.cli.commands.exit",
+    "report": "leadhand.cli.plans.report",
+    "ls": "leadhand.cli.commands.ls",
+    "show": "leadhand.cli.commands.show",
+    "tree": "leadhand.cli.commands.tree",
+    "explain": "leadhand.cli.commands.explain",
+    "watch": "leadhand.cli.commands.watch",
+    "wait": "leadhand.cli.commands.wait",
+    "poll": "leadhand.cli.commands.poll",
+    "logs": "leadhand.cli.commands.logs",
+    "transcript": "leadhand.cli.commands.transcript",
+    "stop": "leadhand.cli.commands.control",
+    "resume": "leadhand.cli.commands.control",
+    "abort": "leadhand.cli.commands.control",
+    "rehome": "leadhand.cli.commands.rehome",
+    "export": "leadhand.cli.commands.export",
+    "rm": "leadhand.cli.commands.rm",
+    "limit": "leadhand.cli.commands.administration.limit",
+    "top": "leadhand.cli.commands.fleet",
+    "queues": "leadhand.cli.commands.fleet",
+    "workers": "leadhand.cli.commands.fleet",
+    "agents": "leadhand.cli.commands.agents",
+    "tools": "leadhand.cli.commands.tools",
+    "mcp": "leadhand.cli.commands.mcp",
+    "import": "leadhand.cli.commands.import_state",
+    "up": "leadhand.cli.commands.up",
+    "worker": "leadhand.cli.commands.servers",
+    "api": "leadhand.cli.commands.servers",
+    "doctor": "leadhand.cli.commands.doctor",
+    "fsck": "leadhand.cli.commands.administration.fsck",
+    "store": "leadhand.cli.commands.administration.store",
+    "token": "leadhand.cli.commands.administration.token",
 }
 
 
 class _Commands(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module on first use."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from leadhand.models.suggestions import nearest
+
+            near = nearest(args[0], _COMMANDS)
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            raise click.UsageError(f"No such command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
@@ -65,20 +88,20 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 wrong input, or a fault of ours; 2 stopped, exited or aborted; "
+    epilog="Exit codes: 0 done; 1 invalid input or internal error; 2 stopped, exited or aborted; "
     "3 failed: not accepted within its limits.",
 )
 @click.version_option(package_name="leadhand")
 def cli() -> None:
-    """Runs agent work on a fleet, judges it, and remembers all of it.
+    """Run agent work in loops on a fleet, judge it, and record every iteration.
 
-    Without LEADHAND_URL the current folder's own services are used; they are started when they
-    are needed, and keep their state in .leadhand/.
+    Without LEADHAND_URL, commands use the current folder's own services. These start on demand and
+    keep their state in .leadhand/.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code."""
-    from leadhand.cli.edge import run
+    """Run one command and exit with its exit code."""
+    from leadhand.cli.entrypoint import run
 
     sys.exit(run(cli, sys.argv[1:] if arguments is None else arguments))

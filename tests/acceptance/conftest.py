@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.embedded import ensure
+from leadhand.local.connect import ensure
 from tests.acceptance.project import Guest, Project
 
 MakeProject = Callable[..., Project]

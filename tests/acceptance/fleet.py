@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx2
 
-from leadhand.ports import free_port
-from leadhand.redis_server import RedisServer
+from leadhand.local.ports import free_port
+from leadhand.local.redis_server import RedisServer
 from tests.acceptance.project import Project
 from tests.waiting import wait_until
 

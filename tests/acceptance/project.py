@@ -157,7 +157,7 @@ class Project:
         home = str(self.home / ".leadhand")
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if "leadhand.supervisor" in words and home in words:
+            if "leadhand.local.supervisor" in words and home in words:
                 yield process.pid
         pid = self.run.get("pid")
         if pid in [process.pid for process in self._begun if process.poll() is None]:

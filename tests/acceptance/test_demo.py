@@ -1,4 +1,4 @@
-"""The first thing that a newcomer runs: the demo, from a copy of the examples."""
+"""The demo, from a copy of the examples; docs/recording.svg shows what it prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.recording import DEMO, LIST, PICTURE, comparable, shown, text_of
 from tests.acceptance.conftest import MakeProject
+from tests.documentation import blocks
 
 pytestmark = pytest.mark.acceptance
 
@@ -20,15 +22,25 @@ def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
 ) -> None:
     project = make_project()
     shutil.copytree(ROOT / "examples", project.folder / "examples")
-    demo = project.start(["sh", "examples/demo.sh"], AGENT="")
+    with (project.folder / "output").open("w") as output:
+        demo = project.start(DEMO, output=output, AGENT="")
     project.home = project.folder / "leadhand-demo"
-    ended = project.ended(demo, timeout=180)
-    assert ended.code == 0, ended.err
-    lines = [line.partition("] ")[2] for line in (ended.out + ended.err).splitlines()]
+    assert demo.wait(timeout=180) == 0, project.lines("output")
+    printed = project.lines("output")
+    lines = [line.partition("] ")[2] for line in printed]
     refusals = [line.partition(": retry: ")[0] for line in lines if ": retry: " in line]
     assert refusals == ["red 1/3 must-fail", "green 1/5 pytest", "refactor 1/3 tidy"]
     accepted = [line for line in lines if line.endswith(": accept after 2 iterations")]
     assert accepted == [
         f"{phase}: accept after 2 iterations" for phase in ("red", "green", "refactor")
     ]
-    assert "done: the tests pass, and the code is fit to be read" in ended.out
+    assert "demo: done: the tests pass, and the code is fit to be read" in printed
+    project.folder = project.home
+    listed = project.ended(project.start(LIST))
+    own = {b.directives.get("file"): b.text for b in blocks(ROOT / "README.md")}["own.py"]
+    project.write("own.py", own)
+    ran = project.leadhand("workflow", "own.py", timeout=60)
+    assert ran.code == 0, ran.err
+    now = [*shown(printed), *listed.out.splitlines()]
+    recorded = [line for line in text_of(PICTURE.read_text()) if not line.startswith("$ ")]
+    assert comparable(recorded) == comparable(now), "run `make recording`"

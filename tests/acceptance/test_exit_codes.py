@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from tests.acceptance.project import WAITS, Project
+from tests.processes import handles_sigterm
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.acceptance
@@ -42,8 +44,8 @@ def test_wait_leaves_with_the_worst_of_its_sessions_and_sums_up_each(project: Pr
     assert ended.code == 3
     first, second, third = ended.out.splitlines()
     assert first == f"[good one ({done})] completed: accept after 1 iteration"
-    assert second.startswith(f"[loop ({failed})] failed: max_iterations after 1 iteration: ")
-    assert third.startswith(f"[loop ({slow})] aborted: aborted after ")
+    assert second.startswith(f"[do it ({failed})] failed: max_iterations after 1 iteration: ")
+    assert third.startswith(f"[do it ({slow})] aborted: aborted after ")
     assert third.endswith(": enough")
     both = project.leadhand("wait", done, failed, "--json").json()
     assert [one["session_id"] for one in both["sessions"]] == [done, failed]
@@ -99,3 +101,63 @@ def test_a_failed_session_goes_on_with_turns_of_its_own(project: Project):
     ended = project.leadhand("wait", failed, "--json")
     assert (ended.code, ended.json()["verdict"]) == (0, "accept")
     assert [entry["verdict"] for entry in ended.json()["history"]] == ["retry", "retry", "accept"]
+
+
+SCRIPT = """
+from leadhand import Workflow
+from leadhand.loop import spawn_and_run
+wf = Workflow("w", doer="python3 doer.py")
+wf.phase("a", task="t", checker="true")
+print({call})
+"""
+
+
+@pytest.mark.parametrize("call", ["wf.run()", "spawn_and_run('t', 'true', doer='python3 doer.py')"])
+def test_ctrl_c_ends_a_python_script_without_a_traceback(project: Project, call: str):
+    project.write("doer.py", WAITS)
+    project.write("script.py", SCRIPT.replace("{call}", call))
+    command = project.start([sys.executable, "script.py"])
+    wait_until(lambda: project.lines("starts"), timeout=15)
+    command.send_signal(signal.SIGINT)
+    ended = project.ended(command)
+    assert ended.code == 1
+    stopping, stopped = ended.err.splitlines()[-2:]
+    assert "press Ctrl-C again to abort it" in stopping
+    assert " is stopped; go on with: leadhand resume " in stopped
+    assert "Traceback" not in ended.err
+
+
+def test_ctrl_c_ends_a_workflow_file_with_its_summary(project: Project):
+    project.write("doer.py", WAITS)
+    project.write("script.py", SCRIPT.replace("{call}", "wf.run()"))
+    command = project.begin("workflow", "script.py")
+    wait_until(lambda: project.lines("starts"), timeout=15)
+    command.send_signal(signal.SIGINT)
+    ended = project.ended(command)
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert " is stopped; go on with: leadhand resume " in ended.err
+
+
+@pytest.mark.parametrize("verb", ["spawn", "workflow", "wait", "watch", "logs -f", "transcript -f"])
+def test_sigterm_ends_a_waiting_command_and_its_session_continues(project: Project, verb: str):
+    project.write("doer.py", WAITS)
+    project.write("script.py", SCRIPT.replace("{call}", "wf.run()"))
+    doer = ("--doer", "python3 doer.py", "--checker", "true")
+    if verb == "spawn":
+        command = project.begin("spawn", "t", *doer, "--json")
+    elif verb == "workflow":
+        command = project.begin("workflow", "script.py", "--json")
+    else:
+        command = project.begin(*verb.split(), project.detached(*doer))
+    wait_until(lambda: project.lines("starts"), timeout=15)
+    wait_until(lambda: handles_sigterm(command.pid), timeout=15)
+    command.send_signal(signal.SIGTERM)
+    ended = project.ended(command)
+    (session,) = (one["id"] for one in project.sessions())
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == (
+        f"leadhand: session {session} continues; follow it with: leadhand watch {session}"
+    )
+    (project.folder / "go").touch()
+    assert project.leadhand("wait", session).code == 0

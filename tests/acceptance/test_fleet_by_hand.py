@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from leadhand.ports import free_port
+from leadhand.local.ports import free_port
 from tests.acceptance.fleet import Fleet
 from tests.acceptance.project import LEARNS, WAITS, outcomes
 from tests.waiting import wait_until
@@ -44,7 +44,7 @@ def test_while_redis_is_away_all_wait_and_then_go_on(fleet: Fleet):
     assert waiting.stderr is not None
     said = waiting.stderr.readline()
     assert said.startswith("leadhand: Redis")
-    assert "trying again" in said
+    assert "retrying" in said
     fleet.redis.relaunch()
     (fleet.folder / "go").touch()
     ended = fleet.ended(waiting)

@@ -27,6 +27,8 @@ def alone_with_flows(make_project: Callable[..., Project]) -> Project:
 def test_a_persons_way_with_flows(alone_with_flows: Project) -> None:
     project = alone_with_flows
     project.write("flows/broken.json", '{"steps": [{"type": "break"}]}')
+    greet = {"inputs": {"who": None}, "steps": [{"type": "human", "question": "${inputs.who}?"}]}
+    project.write("flows/greet.json", json.dumps(greet))
     listed = project.leadhand("flows", timeout=90)
     assert listed.code == 0, listed.err
     assert "broken" in listed.out
@@ -38,6 +40,11 @@ def test_a_persons_way_with_flows(alone_with_flows: Project) -> None:
     assert "flow 'nope' is not found" in project.leadhand("flow", "run", "nope").err
     unknown = project.leadhand("flow", "run", "review", "--input", "colour=red")
     assert (unknown.code, "no such input" in unknown.err) == (1, True)
+    assert unknown.err.startswith("leadhand: --input colour=...: ")
+    missing = project.leadhand("flow", "run", "greet")
+    assert missing.err.startswith("leadhand: --input who=...: this input has no default")
+    unused = project.leadhand("flow", "run", "review", "--agent", "led=scripted")
+    assert unused.err.startswith("leadhand: --agent led=...: ")
     stranger = project.leadhand("flow", "run", "review", "--agent", "stranger")
     assert (stranger.code, "steps[0].agentType" in stranger.err) == (1, True)
 
@@ -63,7 +70,7 @@ def test_a_question_is_answered_and_a_changed_file_taken_over(alone_with_flows: 
     file.write_text(json.dumps(flow))
     assert "has changed since" in project.leadhand("show", session).out
     refused = project.leadhand("resume", session, "--max-iterations", "9")
-    assert (refused.code, "no loop is under way" in refused.err) == (1, True)
+    assert (refused.code, "this resume opens no loop" in refused.err) == (1, True)
     resumed = project.leadhand("resume", session, "--as", "new", "--after", "0")
     assert resumed.code == 0, resumed.err
     assert " after propose; follow it with: " in resumed.out

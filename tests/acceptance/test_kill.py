@@ -120,4 +120,6 @@ def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(alone: Project
 
 def is_server(command: str) -> bool:
     """Redis or the API, but not a worker."""
-    return "valkey-server" in command or "redis-server" in command or "-m api" in command
+    return (
+        "valkey-server" in command or "redis-server" in command or "leadhand.serve api" in command
+    )

@@ -13,20 +13,20 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Action, Loop, Program, Step
 from app.errors import StoreAway
-from app.keys import SessionRef
-from app.outcomes import Outcome
-from app.program import Action, Loop, Program, Step
+from app.operations.submit import About
 from app.settings import Settings
-from app.submitting import About
-from leadhand.flow_documents import FlowRun
-from leadhand.redis_server import RedisServer
-from tasks.wiring import make_engine
+from leadhand.flows.documents import FlowRun
+from leadhand.local.redis_server import RedisServer
+from tasks.bootstrap import make_engine
 from tests import real_agents
-from tests.integration.fleet import RUNS, Fleet
+from tests.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
 from tests.waiting import wait_until
-from workers.agents.ready_made import READY_MADE
+from workers.registry.builtin_agents import BUILTIN_AGENTS
 
 MISSING = real_agents.why_missing()
 pytestmark = [
@@ -62,6 +62,7 @@ class World:
         self.folder, self.model, self.fleet, self.server = folder, model, fleet, server
         self.engine = fleet.engine
         (folder / "codex").mkdir()
+        (folder / "tmp").mkdir()
         (folder / "codex" / "config.toml").write_text(CODEX.format(url=model.url))
         (folder / "agents.toml").write_text(AGENTS.format(url=model.url))
         fleet.env |= {
@@ -74,6 +75,8 @@ class World:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
             "CODEX_HOME": str(folder / "codex"),
+            # The sandbox of Codex needs helpers, which it makes in no temporary directory.
+            "TMPDIR": str(folder / "tmp"),
             "OPENAI_API_KEY": "sk-of-the-test-0123456789",
             "SMALL_KEY": "sk-small-of-the-test-0123456789",
             "LEADHAND_CONCURRENCY": "3",
@@ -82,18 +85,18 @@ class World:
 
     def scripted(self, answer: Callable[[Asked], Reply]) -> None:
         """Answer what agents ask on their own account too, which is not what the test is about."""
-        self.model.answer = lambda asked: answer(asked) if _is_of_ours(asked) else Say("yes")
+        self.model.answer = lambda asked: answer(asked) if is_of_ours(asked) else Say("yes")
 
     def run(self, *body: Step | Loop) -> str:
         """Start a session of a program that works in the fleet's folder."""
         folder = str(self.folder)
         place = self.engine.settings.place
         about = About("loop", "test", cwd=folder, folder=folder, place=place)
-        return self.engine.start(Program(body=body), about).session
+        return self.engine.submit.program(Program(body=body), about).session
 
     def ended(self, session: str, timeout: float = 90) -> str:
-        wait_until(lambda: self.engine.session(session).status not in RUNS, timeout=timeout)
-        return self.engine.session(session).status
+        wait_until(lambda: self.engine.queries.session(session).status not in RUNS, timeout=timeout)
+        return self.engine.queries.session(session).status
 
     def outcome(self, session: str, address: str) -> Outcome:
         kept = self.engine.store.outcomes(SessionRef(session, session))
@@ -106,7 +109,7 @@ class World:
 
         def answers() -> bool:
             with suppress(StoreAway):
-                self.engine.ping()
+                self.engine.store.ping()
                 return True
             return False
 
@@ -118,14 +121,16 @@ class World:
         wait_until(lambda: self.parked(session, address) is not None, timeout=60)
         fence = self.parked(session, address)
         assert fence is not None
-        self.engine.answer(ref, address, Outcome(word="succeeded"), fence=fence, by="the test")
+        self.engine.answers.settle(
+            ref, address, Outcome(word="succeeded"), fence=fence, by="the test"
+        )
 
     def parked(self, session: str, address: str) -> int | None:
         record = self.engine.store.steps(SessionRef(session, session), [address]).get(address)
         return record.fence if record is not None and record.state == "parked" else None
 
 
-def _is_of_ours(asked: Asked) -> bool:
+def is_of_ours(asked: Asked) -> bool:
     return asked.path != "/v1/messages" or "Bash" in asked.tools
 
 
@@ -171,7 +176,7 @@ def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> Non
         # The tool call and the answer of the doer, and the checker's word.
         assert [entry.input_tokens for entry in result.history] == [2500, 2500]
         assert [entry.output_tokens for entry in result.history] == [220, 220]
-        counters = world.engine.session(session).counters
+        counters = world.engine.queries.session(session).counters
         assert (counters.input_tokens, counters.output_tokens) == (5000, 440)
         assert (counters.cost_usd > 0) is (agent == "claude"), "codex tells no cost"
     told = [asked for asked in world.model.asked if "Checker Feedback" in asked.prompt]
@@ -208,9 +213,7 @@ def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
     world.answer(session, "pause")
     assert world.ended(session) == "completed"
     for path, agent in WHO.items():
-        asked = {
-            a.prompt.strip(): a for a in world.model.asked if a.path == path and _is_of_ours(a)
-        }
+        asked = {a.prompt.strip(): a for a in world.model.asked if a.path == path and is_of_ours(a)}
         assert list(asked) == list(TALK)
         assert asked[TALK[2]].heard(TALK[0])
         assert asked[TALK[2]].heard(f"I heard {TALK[1]}")
@@ -271,9 +274,11 @@ def test_a_model_that_is_busy_is_asked_again_later_and_holds_no_worker(world) ->
     world.fleet.worker("one")
     session = world.run(*(agent_step(a, "How are you?", a, needs=()) for a in WHO.values()))
     assert world.ended(session) == "completed"
-    events = [e for e in world.engine.events(session, limit=100) if e.type == "step.retried"]
+    events = [
+        e for e in world.engine.queries.events(session, limit=100) if e.type == "step.retried"
+    ]
     assert {event.address for event in events} == set(WHO.values())
-    assert world.engine.session(session).counters.attempts_failed == 0
+    assert world.engine.queries.session(session).counters.attempts_failed == 0
     assert {world.outcome(session, agent).text for agent in WHO.values()} == {"Better now."}
 
 
@@ -305,7 +310,7 @@ def test_a_cost_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     result = world.fleet.ended(session, timeout=100)
     assert result.reason is not None
     assert result.reason.root.code == "budget", result.reason
-    used = world.engine.session(session).counters.cost_usd
+    used = world.engine.queries.session(session).counters.cost_usd
     assert 1.0 <= used < 20, "it was ended in the middle, and what it had used is counted"
     wait_until(lambda: not _claudes(world.folder), timeout=20)
 
@@ -338,14 +343,16 @@ def test_which_agents_find_a_conversation_from_another_folder_is_as_their_entrie
     assert world.ended(session) == "completed"
     for agent in real_agents.PROGRAMS:
         found = world.outcome(session, f"{agent}.1").word == "succeeded"
-        assert found is not READY_MADE[agent].keeps_to_folder, agent
+        assert found is not BUILTIN_AGENTS[agent].keeps_to_folder, agent
         said = [a for a in world.model.asked if WHO[a.path] == agent and TALK[2] in a.prompt]
         assert any(asked.heard(TALK[0]) for asked in said) is found
 
 
 def _priced_claude() -> str:
     """The ready-made entry with prices: it tells its tokens while it works, not its cost."""
-    claude = READY_MADE["claude"].model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    claude = BUILTIN_AGENTS["claude"].model_dump(
+        mode="json", exclude_none=True, exclude_defaults=True
+    )
     prices = {"input_usd": 1.0, "output_usd": 5.0}
     lines = [f"{key} = {_toml(value)}" for key, value in {**claude, "prices": prices}.items()]
     return "[agents.priced]\n" + "\n".join(lines) + "\n"
@@ -376,7 +383,7 @@ def test_the_examples_run_with_real_agents(world) -> None:
 
     def answer(asked: Asked) -> Reply:
         prompt = asked.prompt
-        if "?" in prompt:
+        if "?" in prompt and "# The question to a person" not in prompt:
             asked_for[f"{WHO[asked.path]} {prompt.splitlines()[0]}"] += 1
             again = "Is it good as it is?" in prompt and len(asked.said) < 5
             return Say(json.dumps({"answer": "no" if again else "yes"}))
@@ -395,11 +402,14 @@ def test_the_examples_run_with_real_agents(world) -> None:
         work.mkdir()
         shutil.copy(EXAMPLES / "is_there.sh", work)
         run = FlowRun(working_folder=str(work), agents={"*": agent})
-        sessions[flow] = engine.run_flow(flow, run).session
+        sessions[flow] = engine.submit.flow(flow, run).session
     wait_until(lambda: world.parked(sessions["question"], "choose-ask") is not None, timeout=60)
-    engine.give(sessions["question"], "the second", address="choose-ask")
+    engine.answers.give(sessions["question"], "the second", address="choose-ask")
     for flow, session in sessions.items():
-        assert world.ended(session, timeout=120) == "completed", (flow, engine.explain(session))
+        assert world.ended(session, timeout=120) == "completed", (
+            flow,
+            engine.explainer.explain(session),
+        )
     (thanks,) = [asked for asked in world.model.asked if "Thank the person for" in asked.prompt]
     assert thanks.heard("the second")
     assert not thanks.heard("Propose three titles"), "the conversation was forgotten before"

@@ -10,8 +10,8 @@ hears no SIGTERM, `turned` says the other word, `nest` leaves a child in a sessi
 
     python -I -S body.py ACCOUNT talk THREADS [--resume THREAD]
 
-is an agent with conversations: each turn makes a new one of the one that it went on from. What it
-is told says how long it takes (`0.3 s`), whether it stumbles at first, and what it decides.
+is an agent with conversations: each turn makes a new thread of the one that it resumes. Its prompt
+has its duration (`0.3 s`), whether it stumbles at first, and its decision.
 """
 
 from __future__ import annotations

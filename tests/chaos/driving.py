@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from app.engine import About
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from app.domain.records import StepRecord
 from app.errors import ControlRefused as Refused
 from app.errors import ParentRests, StoreAway
-from app.keys import SessionRef
-from app.outcomes import Outcome
-from app.program import Action
-from app.records import StepRecord
-from leadhand.client import Client
-from leadhand.documents import Budget, LoopDocument
+from app.operations.submit import About
+from leadhand.client.client import Client
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
+from leadhand.models.documents import Budget, LoopDocument
 from tests.chaos.load import Wanted
 from tests.chaos.stack import Stack
 
@@ -117,7 +117,7 @@ class Driver:
         )
         while True:
             with suppress(StoreAway):
-                return self._stack.engine.start(wanted.program, about, key=key).session
+                return self._stack.engine.submit.program(wanted.program, about, key=key).session
 
     def _make_folder(self, wanted: Wanted) -> None:
         with self._folders:
@@ -132,7 +132,7 @@ class Driver:
             try:
                 return self._client(one).submit(document, key).id
             except RequestInvalid as refused:
-                if "no worker is there" not in str(refused) or time.monotonic() > give_up:
+                if "no worker is at this place" not in str(refused) or time.monotonic() > give_up:
                     raise
                 time.sleep(0.5)
 
@@ -144,7 +144,7 @@ class Driver:
             running = [one for one in self._steps(ref).items() if one[1].state == "running"]
             for address, step in running:
                 with suppress(StoreAway, ParentRests):
-                    engine.submit(
+                    engine.submit.document(
                         child, idempotency_key=f"{ref.id}:{address}:{step.fence}", root=ref.root,
                         parent={"session": ref.id, "address": address, "fence": step.fence,
                                 "base": engine.store.keys.base(ref)},
@@ -242,7 +242,7 @@ class Driver:
         if one.busy or one.session is None:
             return not one.busy
         with suppress(ApiAway, StoreAway, ControlRefused):
-            view = self._stack.engine.session(one.session)
+            view = self._stack.engine.queries.session(one.session)
             if view.status == "stopped":
                 if one.rests:
                     one.rests[-1].until = time.time()
@@ -255,16 +255,16 @@ class Driver:
     def _go_on(self, one: Driven, session: str) -> None:
         """Resume it; what was stopped with nothing left of its budget goes no further."""
         try:
-            self._stack.engine.control(session, "resume")
+            self._stack.engine.control.apply(session, "resume")
         except Refused:
             with suppress(Refused):
                 one.spent = True
-                self._stack.engine.control(session, "abort")
+                self._stack.engine.control.apply(session, "abort")
 
     def _answer_all(self, one: Driven, ref: SessionRef) -> None:
         """Whatever it asks, and whatever those below it ask."""
         store = self._stack.engine.store
-        program = self._stack.engine.program(store.fields(ref)["program"])
+        program = self._stack.engine.registry.program(store.fields(ref)["program"])
         for address, step in store.steps(ref, store.members(ref, "parked")).items():
             if step.state == "parked" and program.step(address).action is Action.HUMAN:
                 self._answer(one, ref, address, step.fence)
@@ -278,7 +278,7 @@ class Driver:
         def say(who: str) -> None:
             said = Outcome(word="succeeded", text=who)
             with suppress(StoreAway):
-                answer = self._stack.engine.answer(ref, address, said, fence=fence, by=who)
+                answer = self._stack.engine.answers.settle(ref, address, said, fence=fence, by=who)
                 if answer.word == "settled":
                     taken.append(who)
 

@@ -46,7 +46,7 @@ KINDS = {
 }
 #: What short runs do without: it takes as long as they do.
 LONG = "turn everything off"
-#: By then nobody has looked at a step since its lease, its time and the grace behind it were over.
+#: By then a step was not checked since its lease, its time and the grace after it were over.
 _OFF_S = BRIEF_S + 10 + 3
 _NO_POOL = "Could not start worker processes"
 
@@ -232,7 +232,7 @@ class Breaker:
         )
 
     def _see_to_deserters(self) -> None:
-        """Who ended by itself is started again, as any supervisor would, and that is told.
+        """Restarts and reports each process that ended by itself, as any supervisor would.
 
         A worker may give up at its start, where a fault took its pool before it was ready.
         """

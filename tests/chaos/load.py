@@ -8,18 +8,18 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from app.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
-from leadhand.documents import LoopDocument
+from app.domain.program import Action, Given, Loop, Node, Program, RetryPolicy, Step
+from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows
 
 Steer = Literal["stop", "stop twice", "back", "raise", "abort", "exit", "race"]
 
-#: How long a brief step may take: whoever looks at it later than that finds its time over.
+#: How long a brief step may take: a later check finds it overdue.
 BRIEF_S = 12
 #: The key of which only so many attempts may begin in a minute.
 PACED, PER_MINUTE = "key:paced", 120
-#: The bodies change nothing, so the loops are told not to mind.
+#: The bodies change nothing, so the loops do not watch for progress.
 _STUBBORN = {"no_progress": 0} if "no_progress" in LoopDocument.model_fields else {}
 
 

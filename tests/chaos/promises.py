@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from redis import Redis
 
+from app.domain.addresses import block_of, iteration_in, path_of, turn_of
+from app.domain.program import Action, Loop, needs_of
 from app.engine import Engine
-from app.keys import GLOBAL_PARTS
-from app.program import Action, Loop, block_of, iteration_in, needs_of, path_of, turn_of
-from app.views import Event
+from app.store.keys import GLOBAL_PARTS
+from leadhand.models.views import Event
 from tests.chaos.driving import Driven
 from tests.chaos.records import Body, Record
 from tests.chaos.said import seen, spent, spoken, written
@@ -39,7 +40,7 @@ _NEXT: dict[tuple[str, str], str] = {
 _BODIES = (Action.AGENT, Action.CHECK, Action.BREAK, Action.DECIDE)
 #: Numbers, indexes and settings, which are kept; whatever else has no TTL has been forgotten.
 _KEPT = ("errands", "sessions", "workers", "swept", "epoch", "limits", "rates", "tokens", "status:",
-         "store", "program:", "users:", "token-uses", "owned:")  # fmt: skip
+         "store", "secret", "program:", "users:", "token-uses", "owned:")  # fmt: skip
 #: Messages are hints: what of them is left over is no fault.
 _OF_THE_BROKER = ("message_stray", "queue_unconsumed")
 #: How late a slot of a pace may be taken, and is still that slot.
@@ -306,7 +307,7 @@ def of_audit(engine: Engine) -> Iterator[Broken]:
     """That `leadhand fsck` has nothing to say of what lies in Redis."""
     cursor: str | None = None
     while True:
-        view = engine.fsck(cursor=cursor)
+        view = engine.audit.run(cursor=cursor)
         for finding in view.items:
             if finding.kind not in _OF_THE_BROKER:
                 whom = finding.session or "all sessions"

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Program
+from app.domain.reasons import Reason
+from app.domain.records import StepRecord, TurnRecord
 from app.engine import Engine
-from app.keys import SessionRef
-from app.outcomes import Outcome
-from app.pictures import diff_view
-from app.program import Program
-from app.reasons import Reason
-from app.records import StepRecord, TurnRecord
-from app.store import Store
-from app.views import DiffView, Event, LedgerEntry, TranscriptEntry
+from app.queries.presenters import diff_view
+from app.store.store import Store
+from leadhand.models.views import DiffView, Event, LedgerEntry, TranscriptEntry
 
 
 class Body(NamedTuple):
@@ -35,7 +35,7 @@ class Body(NamedTuple):
     #: What it answered, and the line that it left in its folder.
     said: str = ""
     line: str = ""
-    #: Of an agent: which thread it went on with, what it was told, what it left, and its cost.
+    #: Of an agent: the thread that it resumed, its prompt, the thread that it left, and its cost.
     resumed: str = ""
     told: str = ""
     thread: str = ""
@@ -97,7 +97,7 @@ def record_of(engine: Engine, ref: SessionRef) -> Record:
     return Record(
         ref,
         fields,
-        engine.program(fields["program"]),
+        engine.registry.program(fields["program"]),
         steps,
         events,
         [LedgerEntry.model_validate_json(line) for line in lines],

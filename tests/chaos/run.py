@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
-from app.keys import SessionRef
-from leadhand.documents import LoopDocument
+from app.domain.ids import SessionRef
+from leadhand.models.documents import LoopDocument
 from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule
 from tests.chaos.flow_load import AGENT
@@ -85,8 +85,8 @@ def run(plan: Plan, folder: Path, say: Say) -> Found:
     stack = Stack(folder, workers=plan.workers, lease_s=plan.lease_s)
     with stack.running():
         say(f"the fleet is up in {folder}")
-        stack.engine.limit("key:scarce", concurrency=2)
-        stack.engine.limit(PACED, per_minute=PER_MINUTE)
+        stack.engine.limits.set_limit("key:scarce", concurrency=2)
+        stack.engine.limits.set_limit(PACED, per_minute=PER_MINUTE)
         driver = Driver(stack, plan.load(stack), over_s=plan.minutes * 60 * 0.7)
         breaker = Breaker(stack, plan.faults, say)
         driver.start()
@@ -193,14 +193,13 @@ def _probe(stack: Stack, place: str, number: int) -> str:
     """A session without a folder that takes a moment, so that all slots are wanted."""
     document = LoopDocument.model_validate({
         "task": "probe", "doer": {"command": "sleep 1"}, "checkers": ["true"], "place": place,
-        "label": f"probe {number}",
     })  # fmt: skip
-    return stack.engine.submit(document).session
+    return stack.engine.submit.document(document).session
 
 
 def _ended(stack: Stack, session: str) -> set[str] | None:
     """Which workers carried it out; None while it runs."""
-    if stack.engine.session(session).status == "active":
+    if stack.engine.queries.session(session).status == "active":
         return None
     steps = stack.engine.store.steps(
         SessionRef(session, session),

@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from app.program import Action, Step
-from app.transcript import SAME
-from app.views import Event, TranscriptEntry
+from app.domain.program import Action, Step
+from app.history.transcript import SAME
+from leadhand.models.views import Event, TranscriptEntry
 from tests.chaos.records import Body, Record
 
 _LEAVES = tuple(
     f"step.{word}" for word in ("settled", "released", "expired", "retried", "cancelled", "parked")
 )
-#: Characters of what it was told that a body writes down.
+#: Characters of its prompt that a body records.
 _TOLD_MOST = 1500
 
 
@@ -31,7 +31,7 @@ class _Talks:
         self._record = record
         self._by_run = {(body.address, body.fence): body for body in bodies}
         self._speakers: dict[str, str] = {}
-        #: Where each stands; None where it was sent back, so that its next speaker shows where to.
+        #: The last thread of each; None after it was sent back, until its next speaker shows it.
         self._stands: dict[str, str | None] = {}
         self._known = {""}
 

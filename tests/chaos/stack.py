@@ -22,10 +22,10 @@ from redis.retry import Retry
 
 from app.engine import Engine
 from app.settings import Settings
-from leadhand.client import Client
-from leadhand.ports import free_port
-from leadhand.redis_program import find_program
-from tasks.wiring import make_engine
+from leadhand.client.client import Client
+from leadhand.local.ports import free_port
+from tasks.bootstrap import make_engine
+from tests import servers
 from tests.chaos.flow_load import AGENT
 from tests.waiting import wait_until
 from tests.wire import Wire
@@ -78,7 +78,7 @@ class Server:
     def start(self) -> None:
         with (self._folder / "redis.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [str(find_program().path), "redis.conf"], cwd=self._folder, stdout=log, stderr=log
+                [str(servers.chosen().path), "redis.conf"], cwd=self._folder, stdout=log, stderr=log
             )
 
     def answers(self) -> bool:
@@ -114,10 +114,9 @@ class Member:
         return self._folder / f"{self.name}.log"
 
     def start(self) -> None:
-        module = "workers" if self.kind == "worker" else "api"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module],
+                [sys.executable, "-P", "-m", "leadhand.serve", self.kind],
                 cwd=self._folder,
                 env=self.env,
                 stdout=log,
@@ -276,7 +275,7 @@ class Stack:
         return engine
 
     def _ready(self) -> bool:
-        there = {worker.name for worker in self.engine.workers()}
+        there = {worker.name for worker in self.engine.fleet.inventories()}
         return there == {member.name for member in self.workers} and all(map(_serves, self.clients))
 
 

@@ -8,13 +8,18 @@ import pytest
 
 from tests.chaos.faults import KINDS, LONG
 from tests.chaos.run import Plan, run, told_of
+from tests.effort import few_or_all
 
 pytestmark = pytest.mark.chaos
 
 
+SHORTEST = Plan(seed=3, minutes=0.2, sessions=8, every_s=1.8, workers=2, lease_s=2, longest_s=1)
+SHORT = Plan(seed=3, minutes=0.25, sessions=16, every_s=1.8, workers=2, lease_s=3, longest_s=2)
+
+
 @pytest.mark.timeout(300)
-def test_every_promise_is_kept_in_a_short_run(tmp_path: Path):
-    plan = Plan(seed=3, minutes=0.25, sessions=16, every_s=1.8, workers=2, lease_s=3, longest_s=2)
+@pytest.mark.parametrize("plan", few_or_all(SHORTEST, SHORT))
+def test_every_promise_is_kept_in_a_short_run(tmp_path: Path, plan: Plan):
     lines: list[str] = []
     found = run(plan, tmp_path, lines.append)
     assert not found.broken, "\n".join([*lines, *told_of(plan, found)])

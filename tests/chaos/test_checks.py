@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from app.keys import SessionRef
-from app.outcomes import Outcome, Thread, Usage
-from app.program import Action
-from app.views import Event
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome, Thread, Usage
+from app.domain.program import Action
+from leadhand.models.views import Event
 from tests.chaos.promises import of_pace, of_session
 from tests.chaos.records import Body, Record, record_of
+from tests.engine.locks.sessions import items, work_for
+from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
-from tests.property.test_locks import items, work_for
-from tests.property.world import World
-from workers.looking import packed
+from workers.folders.work_diff import pack_diff
 
 #: One loop of three turns, in one conversation.
 FLOW = flow(llm(label="write"), loop(llm(label="mend"), ask(label="good"), label="l"))
@@ -29,17 +29,17 @@ Breaks = Callable[[Record, list[Body]], Found]
 def found(store_url: str) -> Found:
     """The session as it should be, with the bodies of its steps."""
     world = World(store_url)
-    id_ = world.engine.submit(FLOW).session
+    id_ = world.engine.submit.document(FLOW).session
     ref, bodies = SessionRef(id_, id_), list[Body]()
     for address in STEPS:
         bodies.append(spoken(world, ref, address, bodies))
-    assert world.engine.session(id_).status == "completed"
+    assert world.engine.queries.session(id_).status == "completed"
     return record_of(world.engine, ref), bodies
 
 
 def spoken(world: World, ref: SessionRef, address: str, before: Sequence[Body]) -> Body:
     grant = world.grant(ref, address)
-    step = world.engine.work(ref, grant).step
+    step = world.engine.attempts.work(ref, grant).step
     good = address != "l~1[1]/good"
     resumed = grant.thread.id or "" if grant.thread else ""
     at = len(before)
@@ -56,9 +56,9 @@ def spoken(world: World, ref: SessionRef, address: str, before: Sequence[Body]) 
         outcome = outcome.model_copy(update={"verdict": "accept" if good else "retry"})
     else:
         outcome = outcome.model_copy(update={"diff": address, "digest": "git:b"})
-    patch = packed("git:a", "git:b", f"+{body.line}\n") if outcome.diff else None
-    work = world.engine.work(ref, grant)
-    world.engine.settle(work, outcome, take=(), worker="w", patch=patch, changed=False)
+    patch = pack_diff("git:a", "git:b", f"+{body.line}\n") if outcome.diff else None
+    work = world.engine.attempts.work(ref, grant)
+    world.engine.attempts.settle(work, outcome, take=(), worker="w", patch=patch, changed=False)
     return body
 
 
@@ -154,7 +154,7 @@ def test_a_broken_promise_is_named(found: Found, breaks: Breaks, promise: str) -
 
 def test_a_pace_that_is_passed_is_named(store_url: str) -> None:
     world = World(store_url)
-    world.engine.limit("key:k", per_minute=60)
+    world.engine.limits.set_limit("key:k", per_minute=60)
     ref = items(world, 12)
     work_for(world, 15)
     records = [record_of(world.engine, ref)]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.keys import SessionRef
-from leadhand.documents import LoopDocument
+from app.domain.ids import SessionRef
+from leadhand.models.documents import LoopDocument
 from tests.chaos.promises import of_session
 from tests.chaos.records import Body, account_of, record_of
 from tests.chaos.stack import Member, Stack
 from tests.processes import runs
 from tests.waiting import wait_until
-from workers.lease import BEAT_S
+from workers.attempt.heartbeat import BEAT_S
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ def submit(stack: Stack, seconds: float, *, place: str = "") -> str:
         "checkers": [{"command": stack.command("check", 0, "1:1")}],
         **({"place": place, "cwd": str(stack.folder / place)} if place else {}),
     }
-    return stack.engine.submit(LoopDocument.model_validate(given)).session
+    return stack.engine.submit.document(LoopDocument.model_validate(given)).session
 
 
 def bodies(stack: Stack, session: str) -> list[Body]:
@@ -55,7 +55,7 @@ def bodies(stack: Stack, session: str) -> list[Body]:
 
 
 def events(stack: Stack, session: str) -> list[str]:
-    found = stack.engine.events(session, limit=1000)
+    found = stack.engine.queries.events(session, limit=1000)
     return [event.type for event in found]
 
 
@@ -63,7 +63,7 @@ def require_whole(stack: Stack, *sessions: str) -> None:
     """They end completed, and all that was promised of a session holds for each."""
 
     def all_ended() -> bool:
-        return all(stack.engine.session(one).status == "completed" for one in sessions)
+        return all(stack.engine.queries.session(one).status == "completed" for one in sessions)
 
     wait_until(all_ended, timeout=120)
     account = account_of(stack.account)
@@ -74,7 +74,7 @@ def require_whole(stack: Stack, *sessions: str) -> None:
 
 def owner(stack: Stack, session: str) -> Member:
     """Who runs its step now."""
-    (step,) = [s for s in stack.engine.steps(session).items if s.state == "running"]
+    (step,) = [s for s in stack.engine.queries.steps(session).items if s.state == "running"]
     return next(m for m in stack.workers if m.name == str(step.worker).partition("/")[0])
 
 
@@ -89,7 +89,7 @@ def test_fifty_running_sessions_outlive_a_killed_redis(stack: Stack):
     folders = [stack.folder / "left", stack.folder / "right"]
     sessions = [submit(stack, 0.1) for _ in range(50)]
     wait_until(lambda: len(account_of(stack.account)) >= 10, timeout=60)
-    assert sum(stack.engine.session(one).status == "active" for one in sessions) > 25
+    assert sum(stack.engine.queries.session(one).status == "active" for one in sessions) > 25
     stack.server.signal(signal.SIGKILL)
     stack.server.start()
     wait_until(stack.server.answers, timeout=30)
@@ -111,7 +111,7 @@ def until_claimed_again(stack: Stack) -> float:
 
 def claims(stack: Stack, session: str) -> list[float]:
     """When its doer was claimed."""
-    found = stack.engine.events(session, limit=1000)
+    found = stack.engine.queries.events(session, limit=1000)
     told = [e.at_ms for e in found if e.type == "step.claimed" and str(e.address).endswith("/do")]
     return [at_ms / 1000 for at_ms in told]
 
@@ -130,7 +130,7 @@ def until_ended(stack: Stack) -> float:
     stack.clients[1].stop(session)
     wait_until(lambda: not stack.bodies(), timeout=30)
     took = time.time() - asked
-    wait_until(lambda: stack.engine.session(session).status == "stopped", timeout=30)
+    wait_until(lambda: stack.engine.queries.session(session).status == "stopped", timeout=30)
     stack.clients[0].abort(session)
     return took
 

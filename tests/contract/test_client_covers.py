@@ -7,19 +7,29 @@ import inspect
 import pytest
 
 from api.operations import OPERATIONS
-from leadhand.async_client import AsyncClient
-from leadhand.client import Client
+from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import Client
 
 #: Endpoint -> the clients' method for it, where it is not called as the endpoint ends.
 METHODS = {
     "sessions.listed": "sessions",
     "sessions.one": "session",
     "sessions.answers": "answer",
+    "questions.listed": "questions",
+    "inbox.listed": "inbox",
+    "inbox.take": "take_messages",
     "events.of_session": "events",
     "flows.listed": "flows",
     "flows.one": "flow",
     "flows.run": "run_flow",
     "flows.validate": "check_flow",
+    "plans.one": "plan",
+    "plans.edit": "edit_plan",
+    "plans.approve": "approve_plan",
+    "plans.changes": "change_plan",
+    "plans.tasks": "plan_tasks",
+    "plans.task": "plan_task",
+    "plans.decide": "decide_proposal",
     "workers.listed": "workers",
     "agents.listed": "agents",
     "tools.listed": "tools",
@@ -30,6 +40,8 @@ METHODS = {
     "tokens.create": "create_token",
     "tokens.listed": "tokens",
     "tokens.revoke": "revoke_token",
+    "store.show": "store",
+    "store.accept": "accept_store",
     "health.ready": "ping",
 }
 #: What is not for programs that run sessions: a scraper's, an orchestrator's, a reader's.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import subprocess
 import sys
@@ -15,14 +17,16 @@ import pytest
 
 from api import create_app
 from api.application import Api
-from api.openapi import described
+from api.openapi import build_document
 from app.settings import Settings
-from leadhand.problems import Problem
-from tests.integration.test_api_process import TOKEN, running
-from tests.memory_engine import MemoryEngine
+from leadhand.models.documents import LoopDocument
+from leadhand.models.problems import Problem
+from tests.effort import few_or_all
+from tests.integration.api.test_api_process import TOKEN, running
+from tests.silent_engine import engine_without_store
 
 HERE = Path(__file__).parent
-#: As many at least are told of.
+#: The description has at least as many operations.
 OPERATIONS = 20
 #: How long requests may be made up; `make fuzz` makes up many.
 LONG_S = 1800
@@ -31,11 +35,12 @@ SCHEMATHESIS = "from schemathesis.cli import schemathesis; schemathesis()"
 
 @pytest.fixture
 def flask() -> Api:
-    return create_app(Settings(api_token=TOKEN, secret="s"), MemoryEngine())
+    """An API that describes itself, for which it needs no store."""
+    return create_app(Settings(api_token=TOKEN, secret="s"), engine_without_store())
 
 
 def test_every_route_is_told_of(flask):
-    told = described(flask)
+    told = build_document(flask)
     operations = [one for methods in told["paths"].values() for one in methods.values()]
     assert len(operations) > OPERATIONS
     assert len({one["operationId"] for one in operations}) == len(operations)
@@ -44,17 +49,17 @@ def test_every_route_is_told_of(flask):
 def test_a_route_that_nobody_told_of_is_noticed(flask):
     flask.add_url_rule("/v1/surprise", "surprise", view_func=lambda: "")
     with pytest.raises(LookupError, match="surprise"):
-        described(flask)
+        build_document(flask)
 
 
 def test_every_reference_leads_somewhere(flask):
-    told = described(flask)
+    told = build_document(flask)
     found = set(re.findall(r"#/components/schemas/([\w-]+)", str(told)))
     assert found <= told["components"]["schemas"].keys()
 
 
 def test_every_refusal_is_a_problem(flask):
-    told = described(flask)
+    told = build_document(flask)
     for methods in told["paths"].values():
         for one in methods.values():
             for status, said in one["responses"].items():
@@ -98,19 +103,38 @@ def test_the_page_holds_every_operation_and_needs_nothing_from_elsewhere(flask):
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
-    told = described(flask)
+    told = build_document(flask)
     assert {one["operationId"] for m in told["paths"].values() for one in m.values()} <= page.ids
     inner = {link.removeprefix("#") for link in page.links if link.startswith("#")}
     assert inner <= page.ids
     assert page.links - {f"#{one}" for one in inner} == {"openapi.json"}
 
 
-@pytest.fixture
+def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask):
+    told = build_document(flask)
+    text = flask.test_client().get("/docs").text
+    outside_code = re.sub(r"<pre>.*?</pre>|<style>.*?</style>", "", text, flags=re.DOTALL)
+    assert "`" not in outside_code
+    assert "Needs the scope <code>submit</code>." in text
+    nouns = {one["tags"][0] for m in told["paths"].values() for one in m.values()}
+    assert re.findall(r"<h3>(\w+)</h3>", text) == sorted(noun.capitalize() for noun in nouns)
+    bodies = [
+        json.loads(html.unescape(one))
+        for one in re.findall(r"<pre><code>(.*?)</code>", text, re.DOTALL)
+    ]
+    assert len(bodies) == sum(
+        "requestBody" in one for m in told["paths"].values() for one in m.values()
+    )
+    [loop] = [body for body in bodies if "task" in body]
+    LoopDocument.model_validate(loop)
+
+
+@pytest.fixture(params=few_or_all(3, 7))
 def effort(request: pytest.FixtureRequest) -> list[str]:
     """The same few requests each time, unless `make fuzz` asks for others."""
     seed = request.config.getoption("--api-seed", default=None)
     if seed is None:
-        return ["--max-examples", "7", "--generation-deterministic"]
+        return ["--max-examples", str(request.param), "--generation-deterministic"]
     return ["--max-examples", request.config.getoption("--api-examples"), "--seed", seed]
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
-from leadhand.ports import free_port
-from leadhand.redis_program import find_program
+from leadhand.local.ports import free_port
+from tests import servers
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,7 +83,7 @@ class Topology:
         self.ports = {port: str(free_port(0)) for port in _PORTS}
         self.work = self._folder("work")
         self._programs = self._folder("programs")
-        (self._programs / "valkey-server").symlink_to(find_program().path)
+        (self._programs / "valkey-server").symlink_to(servers.chosen().path)
         client = self._programs / "valkey-cli"
         client.write_text(_CLIENT.format(python=sys.executable))
         client.chmod(0o755)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import redis
 
 from tests.deploy.compose import Topology
 from tests.waiting import wait_until
@@ -31,6 +32,22 @@ def call(fleet: Topology, method: str, path: str, body: object = None) -> Any:
     )
     assert answer.is_success, answer.text
     return answer.json()
+
+
+def as_user(fleet: Topology, user: str) -> redis.Redis:
+    """A client of the fleet's Redis with one user's password."""
+    password = fleet.environment[f"REDIS_{user.upper()}_PASSWORD"]
+    port = int(fleet.ports["6379"])
+    return redis.Redis(
+        port=port, username=user, password=password, decode_responses=True, protocol=2
+    )
+
+
+def refusals(fleet: Topology) -> list[str]:
+    """The commands that the server refused to the services since it started."""
+    with as_user(fleet, "operator") as client:
+        entries = [one for one in client.acl_log() if one["username"] != "operator"]
+    return [f"{entry['username']}: {entry['object']}" for entry in entries]
 
 
 def submit(fleet: Topology, go: str, folder: Path | None = None) -> str:

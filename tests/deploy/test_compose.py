@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.deploy.compose import ROOT, Container, Topology, new_environment
-from tests.deploy.talking import WAITS, call, ended, marks, submit
+from tests.deploy.talking import WAITS, call, ended, marks, refusals, submit
 from tests.waiting import wait_until
 
 
@@ -108,6 +108,7 @@ def test_the_fleet_bears_a_killed_worker_and_hands_back_what_a_drained_one_runs(
     _check_logs(fleet, first)
     _lose_a_process_of_the_api(fleet)
     assert _seen_by_flower(fleet) >= {f"leadhand.agent {first}", f"leadhand.agent {second}"}
+    assert refusals(fleet) == [], "no service needs more than its user may do"
 
 
 def _lose_a_process_of_the_api(fleet: Topology) -> None:
@@ -131,10 +132,10 @@ def _check_logs(fleet: Topology, session: str) -> None:
         # What Celery says of its shutdown is its own.
         if line and not line.startswith(("worker: ", "Process 'ForkPoolWorker"))
     ]
-    begun = [line for line in lines if line["message"] == "step begun"]
-    steps = {line["step"] for line in begun if line["session"] == session}
+    started = [line for line in lines if line["message"] == "step started"]
+    steps = {line["step"] for line in started if line["session"] == session}
     assert steps == {"loop~1[1]/do", "loop~1[1]/check.test", "loop~1[1]/judge"}
-    assert {line["attempt"] for line in begun} >= {"1", "2"}
+    assert {line["attempt"] for line in started} >= {"1", "2"}
     assert [line for line in lines if "wait for word" in str(line)] == []
 
 

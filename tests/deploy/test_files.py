@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from app.settings import Settings
+from leadhand.serve import SERVICES
 from tests.deploy.compose import ROOT, new_environment
 
 DEPLOY = ROOT / "deploy"
@@ -105,6 +107,20 @@ def test_the_settings_that_files_name_exist() -> None:
     known = {f"LEADHAND_{name.upper()}" for name in Settings.from_env(given).model_fields_set}
     known |= {"LEADHAND_AGENTS"}  # the field is agents_files
     assert ours <= known
+
+
+def test_each_file_starts_services_by_the_one_entry() -> None:
+    files = [ROOT / "docker-compose.yml", DEPLOY / "Dockerfile"]
+    files += [*(DEPLOY / "kubernetes").iterdir(), *(DEPLOY / "systemd").iterdir()]
+    started: set[str] = set()
+    for file in files:
+        words = re.findall(r"[\w./-]+", file.read_text())
+        for flag, module, name in zip(words, words[1:], words[2:], strict=False):
+            if flag == "-m" and module == "leadhand.serve":
+                started.add(name)
+            elif flag == "-m":
+                assert module in ("venv", "celery"), f"{file}: {module}"
+    assert started == {"api", "worker", "probe"} <= {*SERVICES}
 
 
 def test_each_new_environment_has_secrets_of_its_own() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.program import SCHEMA_VERSION
+from app.domain.program import SCHEMA_VERSION
 from tests.deploy.compose import ROOT, Container, Topology, new_environment
-from tests.deploy.talking import WAITS, call, ended, marks, submit
+from tests.deploy.talking import WAITS, call, ended, submit
 from tests.waiting import wait_until
 
 NOTE = "its program was written by a newer version; ask an API of that version"
@@ -21,8 +21,9 @@ NOTE = "its program was written by a newer version; ask an API of that version"
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Topology]:
     topology = Topology(tmp_path, new_environment(LEADHAND_LEASE_S="2", LEADHAND_DRAIN_S="0"))
-    (topology.work / "beside").mkdir()
-    for folder in (topology.work, topology.work / "beside"):
+    folders = [topology.work / name for name in ("held", "beside")]
+    for folder in folders:
+        folder.mkdir()
         (folder / "waits.py").write_text(WAITS)
     try:
         topology.up("redis", "api", "worker")
@@ -39,14 +40,14 @@ def newer(tmp_path: Path) -> str:
         shutil.copytree(
             ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    program = folder / "app" / "program.py"
+    program = folder / "app" / "domain" / "program.py"
     text, count = re.subn(
-        r"^SCHEMA_VERSION = \d+$",
-        f"SCHEMA_VERSION = {SCHEMA_VERSION + 1}",
+        r"^(SCHEMA_VERSION|WITHOUT_PLANS) = \d+$",
+        rf"\1 = {SCHEMA_VERSION + 1}",
         program.read_text(),
         flags=re.MULTILINE,
     )
-    assert count == 1
+    assert count == 2
     field = '    name: str = ""\n    body:'
     assert text.count(field) == 1
     program.write_text(text.replace(field, f'    novelty: str = "unheard of"\n{field}'))
@@ -91,15 +92,16 @@ def refused(fleet: Topology, path: str) -> httpx2.Response:
 
 @pytest.mark.timeout(180)
 def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, newer: str) -> None:
-    older = submit(fleet, "one")
-    wait_until(lambda: marks(fleet) == 1)
+    held = fleet.work / "held"
+    older = submit(fleet, "one", held)
+    wait_until(lambda: len(list(held.glob("started.*"))) == 1)
     new = workers_are(fleet, PYTHONPATH=newer)
     wait_until(lambda: runs_at(fleet, older, new), timeout=40)
     api_is(fleet, PYTHONPATH=newer)
-    (fleet.work / "one").touch()
+    (held / "one").touch()
     assert ended(fleet, older)["verdict"] == "accept", "newer workers carry out older programs"
     assert call(fleet, "GET", f"/v1/sessions/{older}")["counters"]["attempts_lost"] == 0
-    session = submit(fleet, "two")
+    session = submit(fleet, "two", held)
     wait_until(lambda: runs_at(fleet, session, new), timeout=40)
 
     api_is(fleet)
@@ -114,7 +116,7 @@ def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, ne
     assert ended(fleet, submit(fleet, "now", beside))["verdict"] == "accept"
     log = fleet.folder / "worker-1.log"
     wait_until(lambda: '"schema"' in log.read_text(), timeout=40)
-    (fleet.work / "two").touch()
+    (held / "two").touch()
     waits = call(fleet, "GET", f"/v1/sessions/{session}")
     assert (waits["status"], waits["progress"]["running"]) == ("active", []), "what is newer waits"
 

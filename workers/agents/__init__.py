@@ -1,3 +1,3 @@
-"""Doers: named agents, free commands and Python callables."""
+"""Doers and agents: runs agents, shell commands and Python functions, and parses their output."""
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""What one agent is asked, and on whose behalf."""
+"""A prompt for one agent, with its model, timeout and conversation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.outcomes import Thread
-from workers.agents.entries import Agent, Role
-from workers.body_task import BodyTask
+from app.domain.outcomes import Thread
+from workers.registry.agent_entry import Agent, Role
+from workers.task.task import BodyTask
 
 __all__ = ["Question", "Role"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt for an agent, and how long the answer may take."""
+    """A prompt for one agent, and the limits of its answer."""
 
     task: BodyTask
     name: str
@@ -22,19 +22,22 @@ class Question:
     role: Role
     model: str | None
     timeout_s: float
+    #: Whether it begins a new conversation, whatever thread the step could continue.
+    is_fresh: bool = False
 
     @property
     def who(self) -> str:
         return f"agent {self.name!r}"
 
     @property
-    def begun(self) -> Thread:
-        """Where its conversation goes on; an agent that cannot go on begins anew each time."""
-        begun = self.task.thread if self.agent.remembers else None
-        return begun or Thread(conversation=self.task.conversation or "")
+    def thread_before(self) -> Thread:
+        """The thread to resume; an empty one in the first turn or if the agent cannot resume."""
+        resumes = self.agent.remembers and not self.is_fresh
+        thread = self.task.thread if resumes else None
+        return thread or Thread(conversation=self.task.conversation or "")
 
-    def goes_on(self, thread: Thread) -> Thread | None:
-        """Where it goes on from now, if the step is part of a conversation that was named."""
+    def next_thread(self, thread: Thread) -> Thread | None:
+        """The thread that the next turn resumes; None if the step is in no named conversation."""
         if self.task.conversation is None or thread.id is None or not self.agent.remembers:
             return None
         return thread.model_copy(update={"conversation": self.task.conversation})

@@ -1,3 +1,3 @@
-"""Checkers: commands, agents and Python callables, and the judge of them all."""
+"""Checkers: commands, agents, Python callables and rubrics, and the judge of their verdicts."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tools that a step may name, and the body of a tool step."""
+"""Tools: the built-in ones, users' Python functions, and the body of a tool step."""
 
 from __future__ import annotations
 
-from workers.tools.registry import TOOLS, Tool, use
+from workers.tools.tool import TOOLS, Tool, use
 
 __all__ = ["TOOLS", "Tool", "use"]

@@ -1,4 +1,4 @@
-"""Accepts code that is fit to be read: every function documented, no line too long."""
+"""Accepts readable code: every function has a docstring, and no line is too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def complaints(path: Path) -> Iterator[str]:
-    """Yield one sentence for each thing to mend."""
+    """Yield one sentence for each fault."""
     text = path.read_text()
     for number, line in enumerate(text.splitlines(), start=1):
         if len(line) > 88:

@@ -1,0 +1,90 @@
+"""Renders parts of the documentation page: Markdown, groups of operations, examples (pure)."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+
+from api.openapi import Schema
+
+_FOUND_UNDER = "#/components/schemas/"
+_CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+#: Example values of fields, where the type says too little.
+_EXAMPLES: dict[str, object] = {
+    "task": "Make the tests pass",
+    "checkers": ["pytest -q"],
+    "doer": {"agent": "claude"},
+    "cwd": "/home/me/project",
+    "kind": "loop",
+    "op": "add",
+}
+_OF_TYPE: dict[str, object] = {
+    "string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None,
+}  # fmt: skip
+#: How deep an example goes before it is cut.
+_DEPTH = 4
+
+
+def render_markdown(text: str | None) -> str:
+    """Paragraphs, code and bold text as HTML; everything else is escaped.
+
+    >>> render_markdown("Needs `read` & **care**.")
+    'Needs <code>read</code> &amp; <b>care</b>.'
+    """
+    paragraphs = [_inline(one) for one in re.split(r"\n\s*\n", (text or "").strip())]
+    return "<br><br>".join(paragraphs)
+
+
+def groups_of(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
+    """The operations by noun (their tag), each with its method and path."""
+    found: dict[str, list[tuple[str, str, Schema]]] = {}
+    for path, methods in paths.items():
+        for method, one in methods.items():
+            found.setdefault(one["tags"][0], []).append((method, path, one))
+    return dict(sorted(found.items()))
+
+
+def example_body(schema: Schema, schemas: Schema) -> str:
+    """A body with the required fields of a schema, as JSON."""
+    return json.dumps(_example(schema, schemas, _DEPTH), indent=2)
+
+
+def _inline(text: str) -> str:
+    done, last = "", 0
+    for found in _CODE.finditer(text):
+        done += _bold(text[last : found.start()]) + f"<code>{html.escape(found[2])}</code>"
+        last = found.end()
+    return done + _bold(text[last:])
+
+
+def _bold(text: str) -> str:
+    return _BOLD.sub(r"<b>\1</b>", html.escape(text))
+
+
+def _example(schema: Schema, schemas: Schema, depth: int) -> object:
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].removeprefix(_FOUND_UNDER)]
+    if "const" in schema or "enum" in schema:
+        return schema["const"] if "const" in schema else schema["enum"][0]
+    for several in ("oneOf", "anyOf", "allOf"):
+        if several in schema:
+            return _example(schema[several][0], schemas, depth)
+    if "properties" in schema:
+        return dict(_fields(schema, schemas, depth)) if depth else {}
+    if schema.get("type") == "array":
+        return [_example(schema.get("items", {}), schemas, depth - 1)] if depth else []
+    return {} if schema.get("type") == "object" else _OF_TYPE.get(str(schema.get("type")), "text")
+
+
+def _fields(schema: Schema, schemas: Schema, depth: int) -> Iterator[tuple[str, object]]:
+    """The required fields; the first one where none is required."""
+    properties = schema["properties"]
+    required = list(schema.get("required", ())) or list(properties)[:1]
+    if "task" in required:
+        required = [*(name for name in ("kind",) if name in properties), *required, "doer"]
+    for name in dict.fromkeys(required):
+        known = _EXAMPLES.get(name)
+        yield name, known if known is not None else _example(properties[name], schemas, depth - 1)

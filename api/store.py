@@ -1,0 +1,71 @@
+"""REST routes for the store's identity, and the check of each request against it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from flask import Blueprint, Flask, Response, request
+from pydantic import Field
+
+from api import requests
+from api.responses import answer
+from api.scopes import PUBLIC
+from app.engine import Engine
+from app.errors import SessionUnknown
+
+#: Endpoints that respond even if the store is not the expected one.
+ALWAYS = PUBLIC | {"store.show", "store.accept"}
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class AcceptBody(requests.Body):
+    """What to accept; without options, an older state of the same store."""
+
+    #: An empty Redis, or another store than before.
+    new: bool = False
+    #: A further id that the store succeeds, for a worker that remembers another id than the API.
+    replaces: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+
+
+def install(flask: Flask, engine: Engine) -> None:
+    """Refuse every request while the store is not the expected one.
+
+    A request that may write compares the store at once: an emptied one must keep nothing. Others
+    rely on the last comparison, at most a sweep ago.
+    """
+
+    def require() -> None:
+        if request.endpoint in ALWAYS:
+            return
+        if request.method in _READS:
+            engine.guard.require()
+        else:
+            engine.guard.require_now()
+
+    flask.before_request(require)
+
+
+def check_unknown(engine: Engine, error: Exception) -> None:
+    """Check the store before a session is reported as unknown: an emptied store has none.
+
+    Raises StoreUnknown.
+    """
+    if isinstance(error, SessionUnknown):
+        engine.guard.check()
+
+
+def blueprint(engine: Engine) -> Blueprint:
+    routes = Blueprint("store", __name__, url_prefix="/v1/store")
+
+    def show() -> Response:
+        requests.query(requests.NoQuery)
+        return answer(engine.guard.view())
+
+    def accept() -> Response:
+        requests.query(requests.NoQuery)
+        asked = requests.body(AcceptBody)
+        return answer(engine.guard.accept(new=asked.new, replaces=asked.replaces))
+
+    routes.add_url_rule("", "show", show)
+    routes.add_url_rule("/accept", "accept", accept, methods=["POST"])
+    return routes

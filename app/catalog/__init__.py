@@ -1,0 +1,3 @@
+"""Flow files on disk, reloaded when they change."""
+
+from __future__ import annotations

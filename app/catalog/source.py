@@ -1,0 +1,83 @@
+"""The catalog flow that a session was created from, and the options of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from app.compiler.subflows import types_in
+from app.errors import InvalidDocument
+from leadhand.flows.agents import merge_agents
+from leadhand.flows.documents import FlowDocument, FlowRun
+
+
+class Source(BaseModel):
+    """Stored with the session, so that a later change of the file can be detected."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    flow: str
+    hash: str
+    inputs: dict[str, str] = {}
+    agents: dict[str, str] = {}
+    #: The budget in the file, and the names of the limits that the run overrides.
+    limits: dict[str, int] = {}
+    given: tuple[str, ...] = ()
+    #: After a new file was adopted: the steps whose child sessions keep their old flow.
+    kept: dict[str, str] = {}
+
+    def limits_now(self, written: FlowDocument, usual: Mapping[str, int]) -> dict[str, int]:
+        """The session's limits that the current file changes.
+
+        Limits that are the same in the file are left out: a resume may have raised them since.
+        """
+        now = written.budget.limits()
+        names = dict.fromkeys([*self.limits, *now])
+        return {
+            name: now.get(name, usual[name])
+            for name in names
+            if now.get(name) != self.limits.get(name) and name not in self.given
+        }
+
+
+def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
+    """Applies a run's inputs, agents and options to a catalog flow and its subflows.
+
+    Raises InvalidDocument for inputs and agentTypes that the flow does not have.
+    """
+    _check_inputs(document, run.inputs)
+    _check_agent_types(document, run.agents)
+    return document.model_copy(
+        update={
+            "inputs": {**document.inputs, **run.inputs},
+            "agents": merge_agents(document.agents, run.agents),
+            "flows": {
+                name: flow.model_copy(update={"agents": merge_agents(flow.agents, run.agents)})
+                for name, flow in document.flows.items()
+            },
+            "cwd": run.working_folder,
+            "label": run.title,
+            "priority": run.priority,
+            "place": run.place,
+            "webhook": run.webhook,
+            "budget": document.budget.model_copy(update=run.budget.model_dump(exclude_none=True)),
+        }
+    )
+
+
+def _check_inputs(document: FlowDocument, inputs: Mapping[str, str]) -> None:
+    for name, text in inputs.items():
+        if name not in document.inputs:
+            known = ", ".join(sorted(document.inputs)) or "none"
+            hint = f"flow {document.name!r} has no such input; its inputs are: {known}"
+            raise InvalidDocument(f"inputs.{name}", text, hint)
+
+
+def _check_agent_types(document: FlowDocument, agents: Mapping[str, str]) -> None:
+    types = types_in(document)
+    for type_, name in agents.items():
+        if type_ != "*" and type_ not in types:
+            known = ", ".join(sorted(types)) or "none"
+            hint = f"flow {document.name!r} has no such agentType; its agentTypes are: {known}"
+            raise InvalidDocument(f"agents.{type_}", name, hint)

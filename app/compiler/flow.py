@@ -1,0 +1,415 @@
+"""Compiles flows: agent steps in sequence, with conversations, loops, breaks, ifs and subflows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from app.compiler.node_ids import conversation, node_id
+from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
+from app.compiler.templates import Texts
+from app.domain.ids import lock_name
+from app.domain.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
+from app.domain.references import literal
+from app.errors import InvalidDocument
+from leadhand.flows.agents import agent_of
+from leadhand.flows.documents import (
+    BUILT_IN_TOOLS,
+    BreakStep,
+    CheckStep,
+    CommandStep,
+    ContinueStep,
+    Decision,
+    FlowDocument,
+    HumanStep,
+    IfStep,
+    LlmStep,
+    Message,
+    ResetStep,
+    StartLoop,
+    SubflowStep,
+    ToolStep,
+    WaitStep,
+)
+from leadhand.flows.structure import Brought, Placed, nest_steps
+from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
+
+#: Attempts per agent step, the first included, unless the flow sets `attempts`.
+ATTEMPTS = 5
+#: Timeout of the built-in quick steps.
+QUICK_TIMEOUT_S = 60.0
+#: Step types that send messages to an agent, and those that are part of a conversation.
+#: Headings in the prompt that gives an agent a person's answer.
+_QUESTION, _ANSWER = "# The question to a person", "# The answer"
+_Messaging = LlmStep | CommandStep | HumanStep
+_Conversing = LlmStep | CommandStep | Decision | HumanStep | ResetStep
+
+
+def compile_flow(document: FlowDocument) -> Program:
+    """Compiles the steps in sequence. Raises InvalidDocument if a file or subflow is missing."""
+    brought = Brought(document.commands, document.markdown)
+    for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
+        raise fault
+    block = _Block(document, Texts(_required_inputs(document)))
+    block.take_all(nest_steps(document.steps))
+    return Program(name=document.name, body=tuple(block.nodes))
+
+
+def _required_inputs(document: FlowDocument) -> dict[str, str]:
+    given = {}
+    for name, text in document.inputs.items():
+        if text is None:
+            raise InvalidDocument(
+                f"inputs.{name}", None, "this input has no default; give it a value"
+            )
+        given[name] = text
+    return given
+
+
+@dataclass
+class _Block:
+    """Builds the nodes of one list of steps, the branches of its ifs included."""
+
+    document: FlowDocument
+    texts: Texts
+    nodes: list[Node] = field(default_factory=list)
+    #: The condition of the nodes that are added now: they are in a branch of an if.
+    given: Given | None = None
+    #: The last agent step: its work is what a check judges.
+    work: str | None = None
+    prefix: str = ""
+    #: Prefix of the paths of its nodes.
+    path: str = ""
+
+    def take_all(self, placed: tuple[Placed, ...]) -> None:
+        for one in placed:
+            step, first = one.step, len(self.nodes)
+            sources = [self._take(one)]
+            if isinstance(step, _Messaging) and step.continue_on_failure:
+                # The step became several nodes, and those after a failed one are skipped.
+                sources = [node.id for node in self.nodes[first:]]
+            if step.label is not None:
+                self.texts = self.texts.knowing(step.label, *(self.path + id_ for id_ in sources))
+
+    def _take(self, one: Placed) -> str:
+        """Add a step's nodes; returns the id of the node that holds its outcome."""
+        match one.step:
+            case LlmStep() | CommandStep():
+                return self._add_messages(one, one.step)
+            case IfStep():
+                return self._if(one, one.step)
+            case BreakStep() | ContinueStep():
+                return self._break(one, one.step)
+            case StartLoop():
+                return self._loop(one, one.step)
+            case SubflowStep():
+                return self._subflows(one, one.step)
+            case HumanStep():
+                return self._human(one, one.step)
+            case CheckStep():
+                return self._check(one, one.step)
+            case _:
+                return self._plain(one)
+
+    def _add_messages(self, one: Placed, step: LlmStep | CommandStep) -> str:
+        messages = self._messages(one, step)
+        name, before = self._name(one), ""
+        for number, message in enumerate(messages, 1):
+            id_ = self._free_id(name if number == len(messages) else f"{name}-{number}")
+            self._add_agent(one, id_, step, self.texts.translate_all(message.content), after=before)
+            before = id_
+        return before
+
+    def _add_agent(
+        self,
+        one: Placed,
+        id_: str,
+        step: LlmStep | CommandStep | HumanStep,
+        lines: list[JsonValue],
+        *,
+        after: str,
+    ) -> None:
+        """Add an agent step; with continue_on_failure it is skipped if node `after` failed."""
+        assert step.agent_type is not None
+        agent = agent_of(self.document, step.agent_type)
+        model = None if isinstance(step, HumanStep) else step.model
+        node = Step(
+            id=id_,
+            action=Action.AGENT,
+            when=f"${{{after}:succeeded}}" if after and step.continue_on_failure else None,
+            timeout_s=AGENT_TIMEOUT_S if isinstance(step, HumanStep) else step.timeout_seconds,
+            folder=True,
+            retry=self._retry,
+            limits=_limits(agent, model),
+            inputs={"lines": lines, "doer": {"agent": agent}, **_optional_literals(model=model)},
+        )
+        self._add_to_conversation(one, node, step)
+        self.work = id_
+
+    def _if(self, one: Placed, step: IfStep) -> str:
+        id_ = self._decide(one, step, on="yes", action=Action.DECIDE)
+        outer, prefix, work = self.given, self.prefix, self.work
+        before, branches_after = self.texts, []
+        branches: tuple[tuple[tuple[Placed, ...], Literal["accept", "retry"], str], ...] = (
+            (one.body, "accept", "then"), (one.otherwise, "retry", "else"),
+        )  # fmt: skip
+        for body, verdict, word in branches:
+            self.given = Given(node=id_, verdict=verdict)
+            self.prefix = f"{id_}-{word}-"
+            self.texts = before
+            self.take_all(body)
+            branches_after.append(self.texts)
+            # A skipped branch did no work that a later check could judge.
+            self.given, self.prefix, self.work = outer, prefix, work
+        self.texts = before.after(*branches_after)
+        return id_
+
+    def _break(self, one: Placed, step: BreakStep | ContinueStep) -> str:
+        if isinstance(step, BreakStep):
+            return self._decide(one, step, on=step.break_on)
+        return self._decide(one, step, on=step.continue_on, ends="iteration")
+
+    def _decide(
+        self,
+        one: Placed,
+        step: Decision,
+        *,
+        on: str,
+        action: Action = Action.BREAK,
+        ends: Literal["loop", "iteration"] = "loop",
+    ) -> str:
+        id_ = self._free_id(self._name(one))
+        agent = agent_of(self.document, step.agent_type) if step.agent_type else None
+        who = _optional_literals(script=step.command, agent=agent, model=step.model)
+        if step.question is not None:
+            who["question"] = self.texts.translate(step.question)
+        node = Step(
+            id=id_,
+            action=action,
+            ends=ends,
+            timeout_s=step.timeout_seconds,
+            folder=True,
+            queue="agents" if agent else "",
+            retry=self._retry if agent else RetryPolicy(),
+            limits=_limits(agent, step.model),
+            inputs={**who, "break_on": on},
+        )
+        if agent:
+            self._add_to_conversation(one, node, step)
+        else:
+            self._add(one, node)
+        return id_
+
+    def _loop(self, one: Placed, step: StartLoop) -> str:
+        id_ = self._free_id(self._name(one))
+        inner = _Block(self.document, self.texts, path=f"{self.path}{id_}/")
+        inner.take_all(one.body)
+        most = step.max_iterations
+        self._add(
+            one, Loop(id=id_, body=tuple(inner.nodes), max_iterations=most, result=inner.work)
+        )
+        return id_
+
+    def _subflows(self, one: Placed, step: SubflowStep) -> str:
+        name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
+        children = []
+        for flow in step.flow_names:
+            id_ = self._free_id(f"{name}-{flow}".replace(".", "-")[:60])
+            document = child_document(self.document, flow, step.inputs, self.texts)
+            child = Step(
+                id=id_,
+                action=Action.CHILD,
+                needs=before,
+                critical=False,
+                label=flow,
+                inputs={"document": document},
+            )
+            self._add(one, child)
+            children.append(id_)
+        ended: list[JsonValue] = [f"${{{id_}:}}" for id_ in children]
+        return self._tool(one, "flow.tally", {"ended": ended}, id_=name, needs=tuple(children))
+
+    def _human(self, one: Placed, step: HumanStep) -> str:
+        name = self._name(one)
+        ask = self._free_id(f"{name}-ask" if step.agent_type else name)
+        question = self.texts.translate(step.question)
+        node = Step(
+            id=ask,
+            action=Action.HUMAN,
+            timeout_s=step.timeout_seconds,
+            inputs={"question": question},
+        )
+        self._add(one, node)
+        if step.agent_type is None:
+            return ask
+        id_ = self._free_id(name)
+        # A person's answer, such as "the second one", means nothing without its question.
+        lines: list[JsonValue] = [_QUESTION, "", question, "", _ANSWER, "", f"${{{ask}:text}}"]
+        self._add_agent(one, id_, step, lines, after=ask)
+        return id_
+
+    def _check(self, one: Placed, step: CheckStep) -> str:
+        name, agent_type = self._name(one), step.checker.agent
+        agent = agent_of(self.document, agent_type) if agent_type else None
+        checker = step.checker.model_copy(
+            update={"agent": agent, "name": step.checker.name or name}
+        )
+        prompt = {} if checker.prompt is None else {"prompt": self.texts.translate(checker.prompt)}
+        id_ = self._free_id(f"{name}-said")
+        node = Step(
+            id=id_,
+            action=Action.CHECK,
+            timeout_s=checker.timeout_s,
+            folder=True,
+            limits=_limits(agent, checker.model),
+            inputs={
+                "checker": {**_literals(checker.model_dump(exclude_none=True)), **prompt},
+                "work": f"${{{self.work}:text}}" if self.work else None,
+                "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
+                **self._previous_ruling(checker, id_),
+            },
+        )
+        self._add(one, node)
+        arguments: dict[str, JsonValue] = {
+            "verdict": f"${{{id_}:verdict}}", "text": f"${{{id_}:text}}",
+        }  # fmt: skip
+        return self._tool(one, "flow.require", arguments, id_=name)
+
+    def _previous_ruling(self, checker: Checker, id_: str) -> dict[str, JsonValue]:
+        """References to a rubric's ruling in the previous iteration; empty outside a loop."""
+        if checker.rubric is None or not self.path:
+            return {}
+        before: dict[str, JsonValue] = {
+            "name": literal(str(checker.name)),
+            "digest": f"${{previous.{id_}.ruling.digest}}",
+            "gates": f"${{previous.{id_}.ruling.gates}}",
+        }
+        return {"judged": {"checks": [before]}}
+
+    def _plain(self, one: Placed) -> str:
+        id_ = self._free_id(self._name(one))
+        match one.step:
+            case WaitStep() as step:
+                self._add(one, Step(id=id_, action=Action.WAIT, inputs={"seconds": step.seconds}))
+            case ToolStep() as step:
+                inputs: dict[str, JsonValue] = {
+                    "tool": literal(step.tool),
+                    "arguments": self.texts.translate_value(step.arguments),
+                }  # fmt: skip
+                if step.tool not in BUILT_IN_TOOLS and step.quick:
+                    inputs["quick"] = True
+                node = Step(
+                    id=id_,
+                    action=Action.TOOL,
+                    timeout_s=step.timeout_seconds,
+                    inputs=inputs,
+                    # A function may work in the folder; built-in tools do not.
+                    folder=step.tool not in BUILT_IN_TOOLS,
+                    quick=step.quick,
+                )
+                self._add(one, node)
+            case ResetStep() as step:
+                thread = self._conversation(step)
+                node = _quick(id_, "flow.forget", {"conversation": literal(thread)})
+                self._add_to_conversation(one, node, step)
+            case _:
+                raise AssertionError(one.step.type)
+        return id_
+
+    def _tool(
+        self,
+        one: Placed,
+        tool: str,
+        arguments: Mapping[str, JsonValue],
+        *,
+        id_: str,
+        needs: tuple[str, ...] | None = None,
+    ) -> str:
+        """Add a quick step that calls a built-in tool."""
+        free = self._free_id(id_)
+        self._add(one, _quick(free, tool, arguments).model_copy(update={"needs": needs}))
+        return free
+
+    def _add_to_conversation(self, one: Placed, node: Step, step: _Conversing) -> None:
+        """Add a step of a conversation."""
+        self._add(one, node.model_copy(update={"conversation": self._conversation(step)}))
+
+    def _add(self, one: Placed, node: Node) -> None:
+        """Add a node to the block with the fields that all nodes of a flow have."""
+        step = one.step
+        type_ = getattr(step, "agent_type", None)
+        origin = Origin(
+            path=one.path,
+            kind=step.type,
+            index=one.index,
+            total=one.total,
+            agent=agent_of(self.document, type_) if type_ else None,
+            identifier=getattr(step, "identifier", None),
+        )
+        label = node.label or step.label or step.type
+        more: dict[str, object] = {"given": self.given, "label": label, "origin": origin}
+        if isinstance(node, Step):
+            more["critical"] = node.critical and not getattr(step, "continue_on_failure", False)
+            folder = getattr(step, "working_folder", None)
+            more["inputs"] = {**node.inputs, **_optional_literals(working_folder=folder)}
+        self.nodes.append(node.model_copy(update=more))
+
+    @property
+    def _retry(self) -> RetryPolicy:
+        return RetryPolicy(retries=(self.document.attempts or ATTEMPTS) - 1)
+
+    def _conversation(self, step: _Conversing) -> str:
+        assert step.agent_type is not None
+        assert step.identifier is not None
+        agent = agent_of(self.document, step.agent_type)
+        return conversation(agent, step.agent_type, step.identifier)
+
+    def _name(self, one: Placed) -> str:
+        return node_id(one.step.label, one.step.type, one.index, prefix=self.prefix)
+
+    def _free_id(self, id_: str) -> str:
+        """The id, with a number appended if another node of the block has it."""
+        taken = {node.id for node in self.nodes}
+        numbered = (f"{id_[:58]}-{n}" for n in range(2, len(taken) + 3))
+        return id_ if id_ not in taken else next(n for n in numbered if n not in taken)
+
+    def _messages(self, one: Placed, step: LlmStep | CommandStep) -> tuple[Message, ...]:
+        """The messages of a step: in the step itself, in a Markdown file or in a command file."""
+        if isinstance(step, CommandStep):
+            return self._command(one, step)
+        if step.messages is not None:
+            return step.messages
+        messages = self.document.markdown.get(str(step.markdown_file))
+        if messages is None:
+            hint = "there is no such file; write it beneath the folder of the flows"
+            raise InvalidDocument(f"{one.path}.markdownFile", step.markdown_file, hint)
+        return messages
+
+    def _command(self, one: Placed, step: CommandStep) -> tuple[Message, ...]:
+        messages = self.document.commands.get(step.command_name)
+        if messages is None:
+            hint = "there is no such command; write commands/NAME.json or .md beside the flows"
+            raise InvalidDocument(f"{one.path}.commandName", step.command_name, hint)
+        return messages
+
+
+def _quick(id_: str, tool: str, arguments: Mapping[str, JsonValue]) -> Step:
+    inputs: dict[str, JsonValue] = {"tool": tool, "arguments": dict(arguments)}
+    return Step(id=id_, action=Action.TOOL, quick=True, timeout_s=QUICK_TIMEOUT_S, inputs=inputs)
+
+
+def _limits(agent: str | None, model: str | None) -> tuple[str, ...]:
+    named = (("agent", agent), ("model", model))
+    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
+
+
+def _optional_literals(**texts: str | None) -> dict[str, JsonValue]:
+    """The texts that are not None, as literals."""
+    return {name: literal(text) for name, text in texts.items() if text is not None}
+
+
+def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

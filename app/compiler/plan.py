@@ -1,0 +1,149 @@
+"""Compiles plans: a team lead drafts tasks, a person refines them, and child sessions run them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
+from app.compiler.checker_names import check_names
+from app.domain.ids import lock_name
+from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
+from app.domain.references import literal
+from app.errors import InvalidDocument
+from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
+
+#: How often the team lead is asked again after an answer that is no list of tasks.
+DRAFT_RETRIES = 2
+#: The most drafts that a person may ask for.
+MAX_DRAFTS = 50
+#: The node that executes the plan.
+EXECUTE = "execute"
+
+
+def compile_plan(document: PlanDocument) -> Program:
+    """Compiles a plan: analyze, then drafts until one is approved, then execute.
+
+    Given tasks are not analyzed, and without `refine` the first draft is executed.
+
+    Raises InvalidDocument if a given task names a checker that the plan does not have.
+    """
+    _check_given(document)
+    nodes: list[Step | Loop] = []
+    if document.tasks is None:
+        nodes.append(_analyze(document))
+    draft = _draft(document)
+    if document.refine:
+        refine = _refine(document)
+        nodes.append(
+            Loop(id="drafting", label="refine", body=(draft, refine), max_iterations=MAX_DRAFTS)
+        )
+    else:
+        nodes.append(draft)
+    nodes.append(_execute(document))
+    return Program(schema_version=SCHEMA_VERSION, name=document.label or "plan", body=tuple(nodes))
+
+
+def checker_names(document: PlanDocument) -> list[str]:
+    """The names by which tasks choose the plan's checkers."""
+    return check_names(document.checkers)
+
+
+def _check_given(document: PlanDocument) -> None:
+    names = checker_names(document)
+    for number, task in enumerate(document.tasks or ()):
+        try:
+            check_checkers(task.id, task.checkers, names)
+        except ValueError as error:
+            field = f"tasks[{number}].checkers"
+            raise InvalidDocument(field, list(task.checkers or ()), str(error)) from None
+
+
+def _limits(document: PlanDocument) -> tuple[str, ...]:
+    named = (("agent", document.agent), ("model", document.model))
+    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
+
+
+def _lead(document: PlanDocument) -> dict[str, JsonValue] | None:
+    return {"agent": literal(document.agent)} if document.agent else None
+
+
+def _analyze(document: PlanDocument) -> Step:
+    task = (
+        "You are a team lead. Analyze this request: look at the files it concerns, and say what"
+        " has to be done, in which parts, and what could go wrong. Change nothing, and do none of"
+        f" the work.\n\n# Request\n\n{document.request}"
+    )
+    return Step(
+        id="analyze",
+        action=Action.AGENT,
+        folder=True,
+        timeout_s=document.timeout_s,
+        limits=_limits(document),
+        inputs={"task": literal(task), "doer": _lead(document), "model": document.model},
+    )
+
+
+def _draft(document: PlanDocument) -> Step:
+    given = document.tasks
+    return Step(
+        id="decompose",
+        action=Action.DRAFT,
+        folder=True,
+        timeout_s=document.timeout_s,
+        retry=RetryPolicy(retries=DRAFT_RETRIES),
+        limits=_limits(document),
+        inputs={
+            "request": literal(document.request),
+            "analysis": "${analyze.text}" if given is None else "",
+            "given": None if given is None else _as_text(given),
+            "checkers": [literal(name) for name in checker_names(document)],
+            "change": "${previous.refine.text}" if document.refine else None,
+            "doer": _lead(document),
+            "model": document.model,
+        },
+    )
+
+
+def _as_text(tasks: Iterable[PlannedTask]) -> str:
+    """Tasks as one literal JSON text, so that nothing in their texts is a reference."""
+    return literal(json.dumps([one.model_dump(mode="json", exclude_unset=True) for one in tasks]))
+
+
+def _refine(document: PlanDocument) -> Step:
+    return Step(
+        id="refine",
+        action=Action.HUMAN,
+        timeout_s=document.refine_timeout_s,
+        inputs={
+            "question": "Approve the plan, or say what the team lead is to change.",
+            "draft": "${decompose.value}",
+            "settings": _settings(document),
+            "default": document.on_deadline,
+        },
+    )
+
+
+def _execute(document: PlanDocument) -> Step:
+    # JSON of an object begins with a brace, so it is never taken for a reference.
+    # The webhook has a secret, which exports of the program must not show.
+    plan = document.model_dump_json(exclude_unset=True, exclude={"webhook"})
+    inputs: dict[str, JsonValue] = {"plan": plan}
+    if not document.refine:
+        inputs |= {"draft": "${decompose.value}", "settings": _settings(document)}
+    return Step(id=EXECUTE, action=Action.PLAN, timeout_s=30 * 24 * 3600.0, inputs=inputs)
+
+
+def document_of(program: Program) -> PlanDocument:
+    """The document from which the program of a plan was compiled."""
+    return PlanDocument.model_validate_json(str(program.step(EXECUTE).inputs["plan"]))
+
+
+def _settings(document: PlanDocument) -> dict[str, JsonValue]:
+    return {
+        "at_once": document.at_once,
+        "retries": document.task_retries,
+        "on_failure": document.on_task_failure,
+        "proposals": document.proposals,
+    }

@@ -1,0 +1,202 @@
+"""Derives the agents, commands, tools and folders that a document needs (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.compiler.conversation_folders import FolderChange, folder_changes
+from app.compiler.subflows import parts_of
+from leadhand.flows.agents import agent_of
+from leadhand.flows.documents import AnyDocument, CheckStep, FlowDefinition, FlowDocument, ToolStep
+from leadhand.flows.structure import Placed, steps_of
+from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, WorkflowDocument
+from leadhand.models.plans import PlanDocument
+
+_NO_DEFAULT = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
+_NO_DOER = "name one with agent, command or callable; no worker has a default agent"
+_MAP_IT = ", or map it to another agent in the flow's `agents`"
+
+
+class AgentNeed(NamedTuple):
+    """An agent that the document names, and the model that it is to use."""
+
+    #: The field that an error names.
+    field: str
+    #: None for the default agent.
+    agent: str | None
+    model: str | None
+    model_field: str
+    #: The field and hint of the error if there is no default agent.
+    unnamed_field: str
+    unnamed_hint: str = _NO_DEFAULT
+    #: Another way to fix an unknown agent, for the error text.
+    other_way: str = ""
+    #: The field that asks it to continue a conversation; empty where it begins a new one.
+    conversation_field: str = ""
+
+
+class CommandNeed(NamedTuple):
+    """A command that a checker runs."""
+
+    field: str
+    command: str
+
+
+class ToolNeed(NamedTuple):
+    """A tool that a step calls, with its arguments."""
+
+    path: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+
+class Requirements(NamedTuple):
+    """All that a document needs, in the order in which it is written."""
+
+    doers: tuple[AgentNeed | CommandNeed, ...] = ()
+    #: Conversations that continue in another folder.
+    moves: tuple[FolderChange, ...] = ()
+    tools: tuple[ToolNeed, ...] = ()
+
+    @property
+    def keeps_conversations(self) -> bool:
+        """Whether any loop continues a conversation."""
+        return any(isinstance(one, AgentNeed) and one.conversation_field for one in self.doers)
+
+    @property
+    def agent_names(self) -> set[str]:
+        """The agents that are named; the default agent is not among them."""
+        needs = [one for one in self.doers if isinstance(one, AgentNeed)]
+        return {one.agent for one in needs if one.agent is not None}
+
+    @property
+    def tool_names(self) -> set[str]:
+        return {one.tool for one in self.tools}
+
+
+def requirements_of(document: AnyDocument) -> Requirements:
+    """Lists the requirements of a document, with those of a flow's subflows."""
+    if isinstance(document, FlowDocument):
+        return _of_flow(document)
+    if isinstance(document, PlanDocument):
+        return Requirements(tuple(_of_plan(document)))
+    return Requirements(tuple(_of_loops(document)))
+
+
+def _of_plan(document: PlanDocument) -> Iterator[AgentNeed | CommandNeed]:
+    if document.tasks is None:
+        yield _named("agent", document.agent, document.model)
+    name = document.doer.agent if document.doer is not None else None
+    tasks = document.tasks or ()
+    is_needed = not tasks or any(task.agent is None for task in tasks)
+    if is_needed and (document.doer is None or name is not None):
+        yield _named("doer" if name is None else "doer.agent", name, None, hint=_NO_DOER)
+    for number, task in enumerate(tasks):
+        if task.agent is not None:
+            yield _named(f"tasks[{number}].agent", task.agent, task.model)
+    for number, checker in enumerate(document.checkers):
+        yield from _of_plan_checker(f"checkers[{number}]", checker, name)
+
+
+def _of_plan_checker(
+    field: str, checker: Checker, doer: str | None
+) -> Iterator[AgentNeed | CommandNeed]:
+    if checker.prompt is not None or (checker.rubric is not None and checker.agent is not None):
+        yield _named(f"{field}.agent", checker.agent or doer, checker.model)
+    if checker.command is not None:
+        yield CommandNeed(field, checker.command)
+
+
+def _named(
+    field: str, agent: str | None, model: str | None, *, hint: str = _NO_DEFAULT
+) -> AgentNeed:
+    model_field = f"{field.rpartition('.')[0]}.model".lstrip(".")
+    return AgentNeed(
+        field, agent, model, model_field=model_field, unnamed_field=field, unnamed_hint=hint
+    )
+
+
+def _of_flow(document: FlowDocument) -> Requirements:
+    doers, moves, tools = list[AgentNeed](), list[FolderChange](), list[ToolNeed]()
+    for path, flow in parts_of(document):
+        steps = list(steps_of(flow))
+        moves += folder_changes(path, flow, steps)
+        for one in steps:
+            doers += _agents_of(path, flow, one)
+            if isinstance(one.step, ToolStep):
+                tools.append(ToolNeed(f"{path}{one.path}", one.step.tool, one.step.arguments))
+    return Requirements(tuple(doers), tuple(moves), tuple(tools))
+
+
+def _agents_of(path: str, flow: FlowDefinition, one: Placed) -> Iterator[AgentNeed]:
+    type_, model = getattr(one.step, "agent_type", None), getattr(one.step, "model", None)
+    if type_ is not None:
+        yield _of_step(f"{path}{one.path}", "agentType", agent_of(flow, type_), model)
+    checker = one.step.checker if isinstance(one.step, CheckStep) else None
+    # Whether a rubric asks an agent depends on its file, which may change until it is read.
+    if checker is not None and (checker.agent or checker.prompt is not None):
+        agent = agent_of(flow, checker.agent) if checker.agent else None
+        yield _of_step(f"{path}{one.path}.checker", "agent", agent, checker.model)
+
+
+def _of_step(path: str, by: str, agent: str | None, model: str | None) -> AgentNeed:
+    field = f"{path}.{by}"
+    return AgentNeed(
+        field,
+        agent,
+        model,
+        model_field=f"{path}.model",
+        unnamed_field=field,
+        other_way=_MAP_IT if agent is not None else "",
+    )
+
+
+def _of_loops(document: LoopDocument | WorkflowDocument) -> Iterator[AgentNeed | CommandNeed]:
+    for where, loop in _loops(document):
+        doer = loop.doer or document.doer
+        name = doer.agent if doer is not None else None
+        if doer is None or name is not None:
+            yield AgentNeed(
+                f"{where}doer.agent" if doer is not None else f"{where}doer",
+                name,
+                loop.model or document.model,
+                model_field=f"{where}model",
+                unnamed_field=f"{where}doer",
+                unnamed_hint=_NO_DOER,
+                conversation_field=f"{where}conversation" if _continues(loop) else "",
+            )
+        for number, checker in enumerate(loop.checkers):
+            yield from _of_checker(f"{where}checkers[{number}]", where, checker, loop, name)
+
+
+def _continues(loop: LoopDocument | PhaseDocument) -> bool:
+    return loop.conversation == "continue"
+
+
+def _of_checker(
+    field: str, where: str, checker: Checker, loop: LoopDocument | PhaseDocument, doer: str | None
+) -> Iterator[AgentNeed | CommandNeed]:
+    # Whether a rubric asks an agent depends on its file, which may change until it is read.
+    if checker.prompt is not None or (checker.rubric is not None and checker.agent is not None):
+        yield AgentNeed(
+            f"{field}.agent" if checker.agent else field,
+            checker.agent or doer,
+            checker.model or loop.checker_model,
+            model_field=f"{field}.model" if checker.model else f"{where}checker_model",
+            unnamed_field=f"{field}.agent",
+        )
+    if checker.command is not None:
+        yield CommandNeed(field, checker.command)
+
+
+def _loops(
+    document: LoopDocument | WorkflowDocument,
+) -> Iterator[tuple[str, LoopDocument | PhaseDocument]]:
+    if isinstance(document, LoopDocument):
+        yield "", document
+    else:
+        for number, phase in enumerate(document.phases):
+            yield f"phases[{number}].", phase

@@ -1,0 +1,230 @@
+"""Compiles loops and workflows: each phase is a doer, parallel checkers and a judge."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import JsonValue
+
+from app.compiler.checker_names import check_names
+from app.domain.ids import lock_name
+from app.domain.program import Action, Loop, OnFail, Program, RetryPolicy, Step
+from app.domain.references import RESERVED, literal
+from leadhand.models.documents import Checker, Doer, LoopDocument, PhaseDocument, WorkflowDocument
+
+_ID = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
+_NO_NAME = re.compile(r"[|<\s]+")
+#: A judge only combines verdicts.
+JUDGE_TIMEOUT_S = 60.0
+
+
+def compile_loop(document: LoopDocument) -> Program:
+    """Compiles a single loop; its node is named `loop`."""
+    body = _body(document, doer=document.doer, model=document.model, phase=None, prior=[])
+    loop = Loop(
+        id="loop",
+        body=body,
+        max_iterations=document.max_iterations,
+        result="do",
+        no_progress=document.no_progress,
+    )
+    return Program(name=document.label or "loop", body=(loop,))
+
+
+def compile_workflow(document: WorkflowDocument) -> Program:
+    """Compiles each phase to a loop that needs the one before it."""
+    ids = {phase.name: _phase_id(n, phase.name) for n, phase in enumerate(document.phases, 1)}
+    loops = []
+    before: str | None = None
+    for phase in document.phases:
+        sources = phase.pipe_from or ((before,) if before else ())
+        loops.append(_phase(document, phase, ids, sources))
+        before = phase.name
+    return Program(name=document.name, body=tuple(loops))
+
+
+def _phase(
+    document: WorkflowDocument, phase: PhaseDocument, ids: dict[str, str], sources: tuple[str, ...]
+) -> Loop:
+    prior: list[JsonValue] = [
+        {
+            "name": literal(source),
+            "verdict": f"${{{ids[source]}:verdict}}",
+            "text": f"${{{ids[source]}:text}}",
+        }
+        for source in sources
+    ]
+    return Loop(
+        id=ids[phase.name],
+        label=phase.name,
+        body=_body(
+            phase,
+            doer=phase.doer or document.doer,
+            model=phase.model or document.model,
+            phase=phase.name,
+            prior=prior,
+        ),
+        max_iterations=phase.max_iterations,
+        on_fail=OnFail(phase.on_fail.partition(":")[0]),
+        retries=phase.retries,
+        no_progress=phase.no_progress,
+        result="do",
+    )
+
+
+def _phase_id(number: int, name: str) -> str:
+    return name if _ID.match(name) and not _is_reserved(name) else f"phase-{number}"
+
+
+def _is_reserved(name: str) -> bool:
+    """Whether a name looks like a numbered phase or is a reserved word."""
+    return name.startswith("phase-") or name in RESERVED
+
+
+def _body(
+    loop: LoopDocument | PhaseDocument,
+    *,
+    doer: Doer | None,
+    model: str | None,
+    phase: str | None,
+    prior: list[JsonValue],
+) -> tuple[Step, ...]:
+    do = _do(loop, doer=doer, model=model, phase=phase, prior=prior)
+    names = check_names(loop.checkers)
+    checks = tuple(
+        _check(loop, doer, name, checker, model=model, phase=phase)
+        for name, checker in zip(names, loop.checkers, strict=True)
+    )
+    return (do, *checks, _judge(loop, names, checks))
+
+
+def _do(
+    loop: LoopDocument | PhaseDocument,
+    *,
+    doer: Doer | None,
+    model: str | None,
+    phase: str | None,
+    prior: list[JsonValue],
+) -> Step:
+    return Step(
+        id="do",
+        action=Action.AGENT,
+        timeout_s=loop.timeout_s,
+        folder=True,
+        quick=doer is not None and doer.quick,
+        retry=RetryPolicy(retries=loop.doer_attempts - 1),
+        conversation=_conversation(loop, doer, phase),
+        limits=_limits(doer.agent if doer else None, model, loop.concurrency_key),
+        inputs={
+            "task": literal(loop.task),
+            "doer": _literals(_dump(doer)) if doer else None,
+            "model": model,
+            "phase": literal(phase) if phase else None,
+            "iteration": "${turn.iteration}",
+            "max_iterations": "${turn.max}",
+            "unchanged": "${turn.same}",
+            "no_progress": loop.no_progress,
+            "file_scope": [literal(path) for path in loop.file_scope],
+            "verify": [literal(check) for check in loop.verify],
+            "previous": {
+                "work": "${previous.do.text}",
+                "feedback": "${previous.judge.text}",
+                "tools_failed": "${previous.do.tools_failed}",
+            },
+            "prior": prior,
+            **({"continues": True} if loop.conversation == "continue" else {}),
+        },
+    )
+
+
+def _conversation(
+    loop: LoopDocument | PhaseDocument, doer: Doer | None, phase: str | None
+) -> str | None:
+    """The conversation of a loop that continues it; the session's default agent has no name here.
+
+    A conversation's name is short and has no `|` or `<`, which a phase's name may have.
+    """
+    if loop.conversation == "fresh":
+        return None
+    agent = (doer.agent if doer else None) or "default"
+    return f"{_NO_NAME.sub('-', agent)[:80]}|{_NO_NAME.sub('-', phase or 'loop')[:64]}"
+
+
+def _check(
+    loop: LoopDocument | PhaseDocument,
+    doer: Doer | None,
+    name: str,
+    checker: Checker,
+    *,
+    model: str | None,
+    phase: str | None,
+) -> Step:
+    asks = checker.prompt or checker.rubric
+    # Without a model of its own a checker asks the doer's. Whether an agent that it names takes
+    # that model, only its worker knows.
+    theirs = model if checker.agent is None else None
+    offered = model if asks and checker.agent is not None and checker.model is None else None
+    if asks and checker.model is None and (loop.checker_model or theirs):
+        checker = checker.model_copy(update={"model": loop.checker_model or theirs})
+    return Step(
+        id=f"check.{name}",
+        action=Action.CHECK,
+        needs=("do",),
+        folder=True,
+        quick=checker.quick,
+        limits=_limits(checker.agent, checker.model, None),
+        timeout_s=checker.timeout_s,
+        label=checker.name or name,
+        inputs={
+            "checker": _literals({**_dump(checker), "name": name}),
+            "task": literal(loop.task),
+            "work": "${do.text}",
+            "tools_failed": "${do.tools_failed}",
+            "iteration": "${turn.iteration}",
+            "doer": _literals(_dump(doer)) if doer else None,
+            "history": "${history.judge}",
+            **({"phase": literal(phase)} if phase else {}),
+            **({"doer_model": literal(offered)} if offered and not checker.model else {}),
+            **(_BEFORE if checker.rubric else {}),
+        },
+    )
+
+
+#: For rubrics: gates that passed on the same work are not run again.
+_BEFORE: dict[str, JsonValue] = {"digest": "${do.digest}", "judged": "${previous.judge.value}"}
+
+
+def _judge(loop: LoopDocument | PhaseDocument, names: list[str], checks: tuple[Step, ...]) -> Step:
+    outcomes: list[JsonValue] = [
+        {"name": name, "outcome": f"${{{check.id}:}}"}
+        for name, check in zip(names, checks, strict=True)
+    ]
+    return Step(
+        id="judge",
+        action=Action.JUDGE,
+        needs=tuple(check.id for check in checks),
+        timeout_s=JUDGE_TIMEOUT_S,
+        inputs={
+            "rule": loop.rule,
+            "work": "${do.text}",
+            "digest": "${do.digest}",
+            "began_ms": "${do.started_ms}",
+            "checks": outcomes,
+        },
+    )
+
+
+def _limits(agent: str | None, model: str | None, key: str | None) -> tuple[str, ...]:
+    """The keys of the limits that apply to a step."""
+    named = (("agent", agent), ("model", model), ("key", key))
+    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
+
+
+def _dump(who: Doer | Checker) -> dict[str, JsonValue]:
+    """Dumps a doer or checker; without `quick` if it is false, which older workers do not know."""
+    left_out = set() if who.quick else {"quick"}
+    return who.model_dump(exclude_none=True, exclude=left_out)
+
+
+def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

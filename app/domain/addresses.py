@@ -1,0 +1,78 @@
+"""Parses and builds the addresses of steps and turns."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+#: Addresses of which the parts are kept: those of the steps that a process has at work.
+_KEPT = 1024
+_DECORATION = re.compile(r"~\d+|\[\d+\]|#\d+")
+_LAST_ITERATION = re.compile(r"\[(\d+)\]$")
+
+
+@lru_cache(maxsize=_KEPT)
+def path_of(address: str) -> str:
+    """The node's path in the program, without runs, iterations and items.
+
+    >>> path_of("outer~1[1]/inner~1[3]/ask")
+    'outer/inner/ask'
+    >>> path_of("fetch~1#17")
+    'fetch'
+    """
+    return _DECORATION.sub("", address)
+
+
+def by_number(address: str) -> list[tuple[int, str]]:
+    """Sort key for addresses: the tenth iteration comes after the ninth.
+
+    >>> sorted(["a~1[10]/x", "a~1[9]/x"], key=by_number)
+    ['a~1[9]/x', 'a~1[10]/x']
+    """
+    parts = re.findall(r"\d+|\D+", address)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+@lru_cache(maxsize=_KEPT)
+def block_of(address: str) -> str:
+    """The block instance that contains a step or turn; empty for the program's own block.
+
+    >>> block_of("green~1[2]/check.lint")
+    'green~1[2]'
+    >>> block_of("fetch~1#17")
+    'fetch~1'
+    """
+    if "#" in address.rpartition("/")[2]:
+        return address.rpartition("#")[0]
+    return address.rpartition("/")[0]
+
+
+@lru_cache(maxsize=_KEPT)
+def turn_of(block: str) -> str:
+    """The turn that a block instance belongs to.
+
+    >>> turn_of("green~1[2]"), turn_of("fetch~1")
+    ('green~1', 'fetch~1')
+    """
+    return _LAST_ITERATION.sub("", block)
+
+
+def iteration_in(block: str) -> int:
+    """The iteration number of a block instance; 0 for the program's own block and a for_each.
+
+    >>> iteration_in("green~1[2]"), iteration_in("")
+    (2, 0)
+    """
+    match = _LAST_ITERATION.search(block)
+    return int(match.group(1)) if match else 0
+
+
+@lru_cache(maxsize=_KEPT)
+def iteration_of(address: str) -> int:
+    """The iteration of the innermost loop around a step; 1 outside loops.
+
+    >>> iteration_of("green~1[2]/check.lint")
+    2
+    """
+    match = _LAST_ITERATION.search(block_of(address.partition("#")[0]))
+    return int(match.group(1)) if match else 1

@@ -1,0 +1,91 @@
+"""Messages of an inbox as they are stored, and what may be sent (pure)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from app.errors import InvalidDocument, LeadhandError
+from leadhand.models.problems import Kind
+
+#: The kinds that Leadhand itself sends; any word of this form is a kind.
+HINT, NOTICE, REPORT, PROPOSAL, END = "hint", "notice", "report", "proposal", "end"
+_KIND = re.compile(r"[a-z][a-z_]{0,31}")
+#: Maximum bytes of a message's text, and of its data as JSON. The Lua functions refuse more too.
+BYTES = 16 * 1024
+
+
+class MessageRefused(LeadhandError):
+    """A session's inbox does not accept the message."""
+
+    kind = Kind.MESSAGE_REFUSED
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(session, why)
+        self.session = session
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"session {self.session!r} does not accept this message: {self.why}"
+
+
+class Message(BaseModel):
+    """A stored message."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: From 1, in the order of arrival; never used twice in a session.
+    id: int
+    at_ms: int
+    kind: str
+    #: A child session's id, or the name of a person's token.
+    from_: str = Field(alias="from")
+    text: str
+    data: JsonValue = None
+    #: Whether it calls for a person until it is acknowledged.
+    escalates: bool = False
+    read_ms: int | None = None
+    #: The address of the turn that acknowledged it, or the name of another reader.
+    read_by: str | None = None
+
+
+def check_kind(kind: str) -> str:
+    """Returns the kind. Raises InvalidDocument unless it is one word."""
+    if not _KIND.fullmatch(kind):
+        raise InvalidDocument("kind", kind, "give one word of at most 32 small letters")
+    return kind
+
+
+def check_text(text: str, field: str = "text") -> str:
+    """Returns the text. Raises InvalidDocument if it is blank or too long."""
+    if not text.strip():
+        raise InvalidDocument(field, text[:20], "it is blank; say what the reader has to know")
+    size = len(text.encode())
+    if size > BYTES:
+        hint = f"it has {size} bytes, more than {BYTES}; write it to a file and name that"
+        raise InvalidDocument(field, f"{text[:20]}...", hint)
+    return text
+
+
+def pack_data(data: JsonValue) -> str | None:
+    """The data as JSON; None if there is none. Raises InvalidDocument if it is too long."""
+    if data is None:
+        return None
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    if len(text.encode()) > BYTES:
+        hint = f"it has more than {BYTES} bytes; write it to a file and name that"
+        raise InvalidDocument("data", f"{text[:20]}...", hint)
+    return text
+
+
+def fold(message: str, fields: Mapping[str, JsonValue]) -> str:
+    r"""A message with side fields as lines of its text, because its reader gets the text alone.
+
+    >>> fold("done", {"pr_number": 12, "note": None})
+    'done\n\npr_number: 12'
+    """
+    lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
+    return "\n\n".join([message, "\n".join(lines)]) if lines else message

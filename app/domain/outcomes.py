@@ -1,0 +1,195 @@
+"""The outcome of an attempt at a step, as its worker reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticSerializationError
+
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.states import SessionStatus
+from leadhand.models.verdicts import VerdictWord
+
+Verdict = VerdictWord
+
+
+#: Micros per dollar; costs are counted in micros so that sums are exact.
+MICROS = 1_000_000
+Tokens = Annotated[int, Field(ge=0, le=10**12)]
+
+
+class Usage(BaseModel):
+    """Cost and tokens of an attempt; the cost is None if the agent does not report it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cost_usd: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] | None = None
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+
+    @property
+    def cost_micros(self) -> int:
+        """The cost in millionths of a dollar; 0 if it is unknown."""
+        return round((self.cost_usd or 0) * MICROS)
+
+
+class Thread(BaseModel):
+    """The agent's own id of a conversation, with which the next turn resumes; None resets it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: ``agent|identifier``, as the step names it.
+    conversation: str
+    id: str | None = None
+    #: Usage of the whole conversation so far, for agents that do not report it per turn.
+    told: Usage | None = None
+    #: The id before this one, for agents whose ids name a turn and not the conversation.
+    after: str | None = None
+
+
+class Busy(BaseModel):
+    """The agent or service is busy: the step is retried later and holds no worker meanwhile."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: The wait that the service asked for (Retry-After); without it, doubling from one second.
+    after_s: Annotated[float, Field(ge=0, le=3600)] | None = None
+    #: How often this may happen to one step before it fails.
+    tries: Annotated[int, Field(ge=0, le=100)]
+
+
+class Gate(BaseModel):
+    """A gate of a rubric, and whether it passed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gate: str
+    passed: bool
+    said: str = ""
+    #: Whether it passed on the same work before and was not run again.
+    kept: bool = False
+
+
+class Ruling(BaseModel):
+    """A rubric check's details: the rubric's hash, its gates, and the folder's digest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: 8 hex characters of the file's SHA-256.
+    rubric: str
+    gates: tuple[Gate, ...] = ()
+    digest: str | None = None
+
+
+class ToolCall(BaseModel):
+    """A tool call of an agent; input and result have their first characters only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    input: str = ""
+    result: str = ""
+    #: None if the call had no result when the attempt ended.
+    failed: bool | None = None
+
+
+class Outcome(BaseModel):
+    """The result of an attempt, reported once by its worker.
+
+    `text` is for the next reader (a doer's answer, a checker's feedback). References resolve to
+    `value` if it is set.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    word: Literal["succeeded", "failed", "skipped"]
+    #: Of a check, judge or doer: its verdict about the work.
+    verdict: Verdict | None = None
+    text: str = ""
+    value: JsonValue = None
+    reason: Reason | None = None
+    #: Whether the step's retry policy applies to a failed attempt.
+    retryable: bool = True
+    #: Of a failed attempt: it is retried later, in addition to the retry policy.
+    busy: Busy | None = None
+    exit_code: int | None = None
+    #: Path of the whole output on the worker's host, if it was too long to store.
+    spill: str | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    #: The rule that decided the verdict, for diagnosis.
+    decided_by: str | None = None
+    #: Of a rubric check.
+    ruling: Ruling | None = None
+    usage: Usage | None = None
+    #: The new thread of the conversation that this step is part of.
+    thread: Thread | None = None
+    #: Digest of the working folder after a doer's attempt.
+    digest: str | None = None
+    #: Path of the stored diff of a doer's work.
+    diff: str | None = None
+    #: For the people who read the session's warnings.
+    warning: str | None = None
+    #: The answer of an agent or a script as it was given, where `text` is what was parsed from it.
+    raw: str | None = None
+    #: The agent's prompt; truncated, unless later turns of the conversation need it in full.
+    prompt: str | None = None
+    #: The first tool calls of the agent, in order.
+    tools: tuple[ToolCall, ...] | None = None
+    #: The number of the agent's tool calls, if all of them failed.
+    tools_failed: int | None = None
+
+
+def writable(outcome: Outcome) -> Outcome:
+    r"""Replaces lone surrogates, which JSON cannot hold, with question marks.
+
+    >>> writable(Outcome(word="succeeded", text="half a \ud83d")).text
+    'half a ?'
+    """
+    return serialize(outcome)[0]
+
+
+def serialize(outcome: Outcome) -> tuple[Outcome, str]:
+    """The storable outcome, and its JSON without unset fields."""
+    try:
+        return outcome, outcome.model_dump_json(exclude_none=True)
+    except PydanticSerializationError:
+        storable = Outcome.model_validate(_writable(outcome.model_dump()))
+        return storable, storable.model_dump_json(exclude_none=True)
+
+
+def _writable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_writable(name): _writable(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_writable(item) for item in value]
+        case _:
+            return value
+
+
+def deleted_child(child: str) -> Outcome:
+    """Outcome of a step whose child session was deleted before it reported its end."""
+    text = f"child session {child} was deleted before it ended"
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+    return Outcome(word="failed", text=text, reason=reason, retryable=False)
+
+
+def outcome_of_child(child: str, fields: Mapping[str, str]) -> Outcome:
+    """Outcome of a step whose child ended: succeeded, or failed with the child's reason."""
+    status = fields["status"]
+    text = f"child session {child} is {status}"
+    value: dict[str, JsonValue] = {
+        "session": child, "name": fields.get("name", ""), "status": status,
+    }  # fmt: skip
+    if status == SessionStatus.COMPLETED:
+        return Outcome(word="succeeded", text=text, value=value)
+    beneath = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None
+    if beneath is not None:
+        value["why"] = list(beneath.chain())[-1].text
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text, beneath=beneath)
+    return Outcome(word="failed", text=text, value=value, reason=reason, retryable=False)

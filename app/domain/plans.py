@@ -1,0 +1,183 @@
+"""Plans as the store holds them: records of tasks, and the statuses that readers see (pure).
+
+A task's record has the fields that the Lua functions read (`id`, `deps`, `priority`) and the others
+in `spec`, each as JSON text, so that Lua passes them on unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, JsonValue, field_validator
+
+from app.domain.reasons import Reason
+from leadhand.models.plans import PlannedTask
+
+#: The fields of a task that are no part of its `spec`.
+_OWN = frozenset({"id", "dependencies", "priority"})
+
+
+class RunRecord(BaseModel):
+    """One child session of a task."""
+
+    run: int
+    session: str
+    ended: str | None = None
+    reason: Reason | None = None
+
+
+class NoteRecord(BaseModel):
+    """An entry of a task's history."""
+
+    at: int
+    status: str
+    by: str
+    note: str | None = None
+
+
+class TaskRecord(BaseModel):
+    """The stored record of a task."""
+
+    id: str
+    #: Its position in the plan, from 1.
+    at: int
+    #: waiting, starting (its session is being created), running, done.
+    state: str
+    spec: dict[str, str] = {}
+    deps: tuple[str, ...] = ()
+    priority: int = 5
+    run: int = 0
+    tries: int = 0
+    #: The status that its child session reported.
+    word: str | None = None
+    #: `accepted`, or the status in which its child session ended otherwise.
+    fact: str | None = None
+    reason: Reason | None = None
+    session: str | None = None
+    runs: tuple[RunRecord, ...] = ()
+    history: tuple[NoteRecord, ...] = ()
+    pr_url: str | None = None
+    notes: str | None = None
+    folder: str | None = None
+    branch: str | None = None
+
+    @field_validator("deps", "runs", "history", mode="before")
+    @classmethod
+    def _empty_list(cls, value: JsonValue) -> JsonValue:
+        return value or []  # Lua encodes an empty list as {}
+
+    @property
+    def task(self) -> PlannedTask:
+        """The task as it was planned."""
+        fields = {name: json.loads(text) for name, text in self.spec.items()}
+        fields |= {"id": self.id, "dependencies": self.deps, "priority": self.priority}
+        return PlannedTask.model_validate(fields)
+
+    @property
+    def verified(self) -> bool:
+        """Whether its child session ended accepted."""
+        return self.fact == "accepted"
+
+
+class ProposalRecord(BaseModel):
+    """The stored record of a task that a child session proposed."""
+
+    id: str
+    task: dict[str, JsonValue]
+    why: str | None = None
+    by: str
+    at: int
+    status: str
+    decided_by: str | None = None
+    note: str | None = None
+
+
+class PlanRecord(NamedTuple):
+    """A plan as it is stored."""
+
+    #: refining, executing or ended.
+    state: str
+    version: int
+    #: In the order of the plan.
+    tasks: tuple[TaskRecord, ...]
+    proposals: tuple[ProposalRecord, ...]
+    #: The address of the step that executes it; empty before.
+    address: str
+
+
+def parse_plan(fields: Mapping[str, str]) -> PlanRecord | None:
+    """Parses the hash of a plan; None if the session has no draft yet."""
+    if "head" not in fields:
+        return None
+    head = json.loads(fields["head"])
+    tasks = _records(fields, "task:", TaskRecord)
+    proposals = _records(fields, "proposal:", ProposalRecord)
+    return PlanRecord(
+        state=head["state"],
+        version=int(fields["version"]),
+        tasks=tuple(sorted(tasks, key=lambda task: task.at)),
+        proposals=tuple(sorted(proposals, key=lambda one: int(one.id[1:]))),
+        address=head.get("address", ""),
+    )
+
+
+_Record = TypeVar("_Record", bound=BaseModel)
+
+
+def _records(fields: Mapping[str, str], prefix: str, model: type[_Record]) -> list[_Record]:
+    found = (text for name, text in fields.items() if name.startswith(prefix))
+    return [model.model_validate_json(text) for text in found]
+
+
+def record_of(task: PlannedTask) -> dict[str, JsonValue]:
+    """A new task as an argument of the transitions."""
+    record: dict[str, JsonValue] = {
+        "id": task.id,
+        "priority": task.priority,
+        "spec": spec_of(task.model_dump(mode="json", exclude_defaults=True)),
+    }
+    if task.dependencies:
+        record["deps"] = list(task.dependencies)
+    return record
+
+
+def spec_of(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The fields of a task that Lua passes on unchanged, each as JSON text."""
+    return {name: json.dumps(value) for name, value in fields.items() if name not in _OWN}
+
+
+def status_of(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> str:
+    """The status of a task: the child's word, corrected by its end.
+
+    A waiting task is blocked if a task that it needs has failed for good.
+    """
+    if record.fact == "accepted":
+        return "completed"
+    if record.state == "done":
+        return record.word or "failed"
+    if record.state == "waiting":
+        return "blocked" if _is_blocked(record, by_id) else "pending"
+    return record.word if record.word not in (None, "pending") else "in_progress"
+
+
+def _is_blocked(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> bool:
+    seen, open_ = set[str](), list(record.deps)
+    while open_:
+        needed = by_id.get(open_.pop())
+        if needed is None or needed.id in seen or needed.fact == "accepted":
+            continue
+        if needed.state == "done":
+            return True
+        seen.add(needed.id)
+        open_ += needed.deps
+    return False
+
+
+def progress_of(statuses: Iterable[str], verified: int) -> dict[str, int]:
+    """How many tasks have each status, and how many are verified."""
+    counts: dict[str, int] = {}
+    for status in statuses:
+        counts[status] = counts.get(status, 0) + 1
+    return counts | {"verified": verified}

@@ -1,0 +1,38 @@
+"""Ports (Protocols) that the engine needs from its transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.domain.records import Hint
+
+
+class Carrier(Protocol):
+    """Sends hints to workers. Hints may get lost; the sweep repeats them."""
+
+    def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
+        """Send a hint for each ready step."""
+
+    def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
+        """Number of messages in each queue."""
+
+    def strays(
+        self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
+    ) -> Sequence[QueueDepth]:
+        """List the broker's queues, and with `drop` remove messages for deleted sessions.
+
+        `gone` takes a queue and the sessions that have messages in it, and returns the deleted
+        ones.
+        """
+
+
+class QueueDepth(NamedTuple):
+    """A queue of the broker: its length, and how many of its messages are stray."""
+
+    name: str
+    depth: int
+    #: Messages for sessions that were deleted.
+    strays: int

@@ -1,0 +1,335 @@
+"""The program: the intermediate form that every kind of document is compiled to.
+
+A program is a block of nodes. A node is a step or a loop; a loop has a block as its body. Within
+a block, `needs` names the nodes that must finish first. A node without `needs` needs the one before
+it, and `needs: []` starts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from app.domain.addresses import path_of
+
+#: The newest form of programs that this version reads; incremented with each new feature.
+SCHEMA_VERSION = 4
+#: The form of programs without plans, which older workers run too.
+WITHOUT_PLANS = 3
+
+NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+
+
+class Action(StrEnum):
+    #: A doer: an agent, a command or a callable that works on the task.
+    AGENT = "agent"
+    #: A named tool of the worker.
+    TOOL = "tool"
+    #: Judges a doer's work and gives a verdict with feedback.
+    CHECK = "check"
+    #: Combines the verdicts of the checks into the iteration's.
+    JUDGE = "judge"
+    #: Decides whether the loop around it, or its iteration, ends.
+    BREAK = "break"
+    #: Decides which of the nodes after it run: accept is yes, retry is no. It ends nothing.
+    DECIDE = "decide"
+    #: Asks a person and parks until the answer or the deadline.
+    HUMAN = "human"
+    #: Parks for a time.
+    WAIT = "wait"
+    #: Starts a child session and parks until it ends.
+    CHILD = "child"
+    #: Asks a team lead for the tasks of a plan.
+    DRAFT = "draft"
+    #: Executes a plan: parks until the child sessions of its tasks have ended.
+    PLAN = "plan"
+
+
+#: Actions whose verdict can be another node's condition.
+DECIDERS = frozenset({Action.DECIDE, Action.BREAK, Action.CHECK, Action.JUDGE})
+
+
+class OnFail(StrEnum):
+    #: The block around the loop fails too.
+    STOP = "stop"
+    #: The next node starts; the session ends with a warning.
+    CONTINUE = "continue"
+    #: The loop starts its next run, up to `retries` times.
+    RETRY = "retry"
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RetryPolicy(Frozen):
+    """How often a failed attempt is retried, and with which back-off."""
+
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    backoff_s: Annotated[float, Field(ge=0, le=3600)] = 1.0
+    max_backoff_s: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
+
+
+class Given(Frozen):
+    """A node's condition: it runs only if another node gave this verdict, else it is skipped."""
+
+    #: An earlier decide, break, check or judge in the same block.
+    node: NodeId
+    verdict: Literal["accept", "retry"]
+
+
+class Origin(Frozen):
+    """Where in a flow's file a node comes from; several nodes may come from one step of it."""
+
+    #: Such as `steps[2].steps[0]`.
+    path: str
+    #: The type of the step in the file.
+    kind: str
+    #: Its position in its list of steps, from 1, and the length of the list.
+    index: Annotated[int, Field(ge=1)]
+    total: Annotated[int, Field(ge=1)]
+    #: The agent and the identifier of the conversation.
+    agent: str | None = None
+    identifier: str | None = None
+
+
+class Step(Frozen):
+    """The smallest unit of work that a worker carries out."""
+
+    kind: Literal["step"] = "step"
+    id: NodeId
+    action: Action
+    needs: tuple[NodeId, ...] | None = None
+    #: A reference that must be truthy for the step to run; else the step is skipped.
+    when: str | None = None
+    #: The same by an earlier verdict, which needs no worker to evaluate.
+    given: Given | None = None
+    #: Of a break: what its accept ends.
+    ends: Literal["loop", "iteration"] = "loop"
+    timeout_s: Annotated[float, Field(gt=0, le=30 * 24 * 3600)] = 60.0
+    retry: RetryPolicy = RetryPolicy()
+    #: Whether its failure ends the block around it.
+    critical: bool = True
+    #: The queue of its message, without the place.
+    queue: Annotated[str, Field(pattern=r"^([a-z][a-z0-9_.-]{0,63})?$")] = ""
+    #: Whether it may run in the worker that released it, without a message of its own.
+    quick: bool = False
+    label: str | None = None
+    #: Whether it works in the session's folder, which is then locked for its loop.
+    folder: bool = False
+    #: The agent's conversation: `agent|identifier`.
+    conversation: Annotated[str, Field(pattern=r"^[^|<]+\|[^|<]*$", max_length=200)] | None = None
+    #: Keys of concurrency and rate limits: `agent:x`, `model:y`, `key:z`.
+    limits: tuple[str, ...] = ()
+    inputs: dict[str, JsonValue] = {}
+    #: A reference to a list, or a list: one item of the step runs for each element.
+    for_each: str | tuple[JsonValue, ...] | None = None
+    origin: Origin | None = None
+
+
+class Loop(Frozen):
+    """A block that is repeated until a judge, a break or a limit ends it."""
+
+    kind: Literal["loop"] = "loop"
+    id: NodeId
+    body: Annotated[tuple[Node, ...], Field(min_length=1)]
+    needs: tuple[NodeId, ...] | None = None
+    given: Given | None = None
+    max_iterations: Annotated[int, Field(ge=0, le=10_000)] = 3
+    on_fail: OnFail = OnFail.STOP
+    retries: Annotated[int, Field(ge=0, le=999)] = 0
+    #: After this many iterations with the same work and the same refusals the doer gets a warning,
+    #: and the next one ends the loop; 0 means never.
+    no_progress: Annotated[int, Field(ge=0, le=1000)] = 0
+    #: The step in the body whose text is the loop's result.
+    result: NodeId | None = None
+    label: str | None = None
+    origin: Origin | None = None
+
+
+Node = Annotated[Step | Loop, Field(discriminator="kind")]
+Loop.model_rebuild()
+
+
+class Program(Frozen):
+    """An immutable block of nodes, identified by the hash of its content."""
+
+    schema_version: int = WITHOUT_PLANS
+    name: str = ""
+    body: Annotated[tuple[Node, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check_structure(self) -> Program:
+        _check_block(self.body, path="", in_loop=False)
+        return self
+
+    @property
+    def hash(self) -> str:
+        """32 hex characters of the SHA-256 of the program's canonical JSON."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
+
+    @cached_property
+    def _index(self) -> dict[str, Step | Loop]:
+        return dict(self.walk())
+
+    @cached_property
+    def has_widths_to_write(self) -> bool:
+        """Whether any for_each iterates over the outcome of an earlier step."""
+        steps = (node for node in self._index.values() if isinstance(node, Step))
+        return any(isinstance(step.for_each, str) for step in steps)
+
+    def node(self, path: str) -> Step | Loop:
+        """The node at a path such as ``outer/inner/ask``. Raises KeyError if there is none."""
+        return self._index[path]
+
+    def step(self, address: str) -> Step:
+        """The step at an address. Raises KeyError if there is none."""
+        node = self._index[path_of(address)]
+        if not isinstance(node, Step):
+            raise KeyError(address)
+        return node
+
+    def step_or_none(self, address: str) -> Step | None:
+        """The step at an address; None if the session has adopted a program without it."""
+        node = self._index.get(path_of(address))
+        return node if isinstance(node, Step) else None
+
+    def has(self, path: str) -> bool:
+        """Whether the program has a node at this path."""
+        return path in self._index
+
+    def walk(self) -> Iterator[tuple[str, Step | Loop]]:
+        """Yields every node with its path, outer before inner, in document order."""
+        yield from _walk(self.body, prefix="")
+
+
+def agents_of(program: Program) -> set[str]:
+    """The agents that a program names."""
+    keys = {key for _, node in program.walk() if isinstance(node, Step) for key in node.limits}
+    return {key.removeprefix("agent:") for key in keys if key.startswith("agent:")}
+
+
+def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
+    """The needs of each node of a block; the default is the node before it."""
+    filled: dict[str, tuple[str, ...]] = {}
+    previous: tuple[str, ...] = ()
+    for node in block:
+        filled[node.id] = previous if node.needs is None else tuple(dict.fromkeys(node.needs))
+        previous = (node.id,)
+    return filled
+
+
+def transitive_needs(block: tuple[Node, ...]) -> dict[str, frozenset[str]]:
+    """The transitive needs of each node of a block."""
+    needs = needs_of(block)
+    found: dict[str, frozenset[str]] = {}
+    while len(found) < len(needs):
+        for name, wanted in needs.items():
+            if name not in found and all(need in found for need in wanted):
+                found[name] = frozenset(wanted).union(*(found[need] for need in wanted))
+    return found
+
+
+def sinks_of(block: tuple[Node, ...]) -> tuple[str, ...]:
+    """The nodes that no other node in the block needs: its implicit join waits for them."""
+    needed = {name for needs in needs_of(block).values() for name in needs}
+    return tuple(node.id for node in block if node.id not in needed)
+
+
+def _walk(block: tuple[Node, ...], prefix: str) -> Iterator[tuple[str, Step | Loop]]:
+    for node in block:
+        path = prefix + node.id
+        yield path, node
+        if isinstance(node, Loop):
+            yield from _walk(node.body, prefix=path + "/")
+
+
+def _check_block(block: tuple[Node, ...], *, path: str, in_loop: bool) -> None:
+    seen: set[str] = set()
+    for node in block:
+        if node.id in seen:
+            raise ValueError(f"node {path + node.id!r} occurs twice in its block; rename one")
+        seen.add(node.id)
+    for node in block:
+        _check_node(node, seen, path=path, in_loop=in_loop)
+    _check_order(needs_of(block), path=path)
+    _check_decisions(block, path=path)
+
+
+def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: bool) -> None:
+    for need in node.needs or ():
+        if need not in block_ids:
+            raise ValueError(f"node {path + node.id!r} needs {need!r}, which is not in its block")
+    if isinstance(node, Loop):
+        if node.result is not None and node.result not in {inner.id for inner in node.body}:
+            raise ValueError(f"loop {path + node.id!r} takes its result from an unknown node")
+        if all(_may_idle(inner) for inner in node.body):
+            raise ValueError(f"loop {path + node.id!r} may repeat without any step for a worker")
+        _check_block(node.body, path=f"{path}{node.id}/", in_loop=True)
+    elif node.action in (Action.JUDGE, Action.BREAK) and not in_loop:
+        raise ValueError(f"{node.action.value} {path + node.id!r} is outside a loop")
+
+
+def _check_decisions(block: tuple[Node, ...], *, path: str) -> None:
+    earlier, nodes = transitive_needs(block), {node.id: node for node in block}
+    for node in block:
+        if node.given is not None:
+            _check_given(node, node.given, nodes, earlier, path=path)
+        if isinstance(node, Step) and node.ends == "iteration":
+            _check_continue(node, earlier, path=path)
+
+
+def _check_given(
+    node: Step | Loop,
+    given: Given,
+    nodes: dict[str, Node],
+    earlier: dict[str, frozenset[str]],
+    *,
+    path: str,
+) -> None:
+    where = f"node {path + node.id!r} depends on the verdict of {given.node!r}"
+    if given.node not in earlier[node.id]:
+        raise ValueError(f"{where}, which it does not wait for; add it to its needs")
+    decider = nodes[given.node]
+    if not isinstance(decider, Step) or decider.action not in DECIDERS:
+        raise ValueError(f"{where}, which gives no verdict; name a decide, break, check or judge")
+    if decider.for_each is not None:
+        raise ValueError(f"{where}, which is a for_each and has no verdict of its own")
+
+
+def _check_continue(step: Step, earlier: dict[str, frozenset[str]], *, path: str) -> None:
+    """Check that no other step may run beside a break that ends only the iteration."""
+    where = f"step {path + step.id!r} ends an iteration"
+    if step.action is not Action.BREAK or step.for_each is not None:
+        raise ValueError(f"{where}; only a break without for_each can")
+    for other, waits_for in earlier.items():
+        if step.id not in waits_for and other not in earlier[step.id] and other != step.id:
+            raise ValueError(
+                f"{where}, and {path + other!r} may run beside it; let one need the other"
+            )
+
+
+def _may_idle(node: Step | Loop) -> bool:
+    """Whether a node may finish without a worker; a loop of these would spin in one transition."""
+    if node.given is not None:
+        return True
+    if isinstance(node, Loop):
+        return node.max_iterations == 0 or all(_may_idle(inner) for inner in node.body)
+    return node.for_each is not None and (isinstance(node.for_each, str) or not node.for_each)
+
+
+def _check_order(needs: dict[str, tuple[str, ...]], *, path: str) -> None:
+    left = {name: set(wanted) for name, wanted in needs.items()}
+    while left:
+        free = [name for name, wanted in left.items() if not wanted]
+        if not free:
+            raise ValueError(f"nodes need each other in a cycle: {sorted(path + n for n in left)}")
+        for name in free:
+            del left[name]
+        for wanted in left.values():
+            wanted.difference_update(free)

@@ -1,0 +1,75 @@
+"""Reasons for the end of a step, loop or session: a code, a text and the underlying reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from leadhand.models import views
+
+
+class ReasonCode(StrEnum):
+    DONE = "done"
+    ACCEPTED = "accepted"
+    TERMINATED = "terminated"
+    MAX_ITERATIONS = "max_iterations"
+    BREAK = "break"
+    CONDITION = "condition"
+    EXIT = "exit"
+    FAILED_STEP = "failed_step"
+    TIMEOUT = "timeout"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+    NO_PROGRESS = "no_progress"
+    CONTESTED = "contested"
+    CHECKER_DOWN = "checker_down"
+    CIRCUIT_OPEN = "circuit_open"
+    LOST = "lost"
+    BLOCKED_ON = "blocked_on"
+    INVALID_ANSWER = "invalid_answer"
+    STOP_LIMIT = "stop_limit"
+    DECLINED = "declined"
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+    USER_STOP = "user_stop"
+    ABORTED = "aborted"
+    PARENT_ENDED = "parent_ended"
+
+
+class Reason(BaseModel):
+    """One link of the chain of causes that leads to the root cause."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: ReasonCode
+    text: str = ""
+    #: The address of the step or loop that this reason is about.
+    at: str | None = None
+    beneath: Reason | None = None
+
+    def chain(self) -> Iterator[Reason]:
+        """Yields this reason and all beneath it, the root cause last."""
+        link: Reason | None = self
+        while link is not None:
+            yield link
+            link = link.beneath
+
+    @property
+    def root(self) -> Reason:
+        """The root cause."""
+        *_, last = self.chain()
+        return last
+
+
+def reason_view(reason: Reason | None) -> views.Reason | None:
+    """Converts a reason to the model that the API sends."""
+    if reason is None:
+        return None
+    return views.Reason(
+        code=reason.code.value,
+        text=reason.text,
+        at=reason.at,
+        beneath=reason_view(reason.beneath),
+    )

@@ -1,0 +1,251 @@
+"""Typed arguments and replies of the store's Lua functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
+
+from app.domain.ids import SessionRef
+from app.domain.messages import Message
+from app.domain.outcomes import Thread
+from app.domain.reasons import Reason
+
+
+class Hint(BaseModel):
+    """A ready step for which a message is to be sent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queue: str
+    address: str
+    action: str
+    path: str
+    label: str
+    #: 0 is first, 9 is last.
+    priority: int = 5
+
+
+class Origin(BaseModel):
+    """The older run that a loop's run continues, after a resume from an earlier point."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: The older run that it replaces.
+    run: str
+    #: The iteration at which it started; earlier iterations belong to the older run.
+    opened: int
+    #: The nodes of that iteration that count as done -> the block instance that ran them.
+    kept: dict[str, str] = {}
+
+
+def parse_messages(value: object) -> object:
+    """The messages of a reply, in which the store returns each as JSON text."""
+    texts = value if isinstance(value, list | tuple) else []
+    return [json.loads(text) if isinstance(text, str) else text for text in texts]
+
+
+class Grant(BaseModel):
+    """A granted claim: the fence of the attempt, its lease and its deadline."""
+
+    model_config = ConfigDict(frozen=True)
+
+    address: str
+    fence: int
+    nonce: str
+    attempt: int
+    #: Server times in ms.
+    lease: int
+    deadline: int
+    lost: int
+    failed: int
+    #: The thread with which the step's conversation resumes.
+    thread: Thread | None = None
+    #: The error of the attempt before this one, in one line.
+    failure: str | None = None
+    #: The end of that attempt and its last lines, for the next attempt of a doer.
+    ending: str | None = None
+    #: Whether the folder must be compared: it may have changed since the session was stopped.
+    compare: bool = False
+    #: The origins of the turns around the step; empty unless the session was resumed.
+    origins: dict[str, Origin] = {}
+    #: The messages of the inbox that this attempt gets, oldest first.
+    messages: tuple[Message, ...] = ()
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _parse_messages(cls, value: object) -> object:
+        return parse_messages(value)
+
+    @field_validator("thread", mode="before")
+    @classmethod
+    def _parse_thread(cls, value: object) -> object:
+        # The store holds it as the JSON text that settle wrote.
+        return Thread.model_validate_json(value) if isinstance(value, str) else value
+
+
+class Delivery(BaseModel):
+    """One webhook event that is due, and how often its delivery was tried."""
+
+    model_config = ConfigDict(frozen=True)
+
+    event: str
+    #: The time of the event, and the session's status at that time.
+    at: int
+    status: str
+    reason: Reason | None = None
+    tries: int
+
+
+class Discrepancy(BaseModel):
+    """An inconsistency that the audit found, and whether it was repaired."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    session: str | None = None
+    what: str
+    mended: bool
+
+
+class Reply(BaseModel):
+    """Reply of a transition: one word, and data that the caller has to act on."""
+
+    model_config = ConfigDict(frozen=True)
+
+    word: str
+    now: int
+    hints: tuple[Hint, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    #: Child sessions that lost their parent's step.
+    abort: tuple[str, ...] = ()
+    #: Child sessions of a plan that are to be created: messages of the outbox.
+    spawn: tuple[str, ...] = ()
+    #: The version of a plan, and the number of an operation on it that was refused.
+    version: int | None = None
+    number: int | None = None
+    #: Steps of any session that are next in line for a freed lock.
+    called: tuple[str, ...] = ()
+    #: Whether a parent session must be notified.
+    tell: bool = False
+    #: The lock because of which a claim was refused.
+    lock: str | None = None
+    #: The session's final status, if this transition ended it.
+    ended: str | None = None
+    why: str | None = None
+    #: The exceeded quota, and its limit.
+    text: str | None = None
+    limit: int | None = None
+    status: str | None = None
+    state: str | None = None
+    by: str | None = None
+    session: str | None = None
+    fence: int | None = None
+    lease: int | None = None
+    child: str | None = None
+    #: Whether a child session that the attempt started is at work.
+    children: bool = False
+    #: A webhook event that is due.
+    delivery: Delivery | None = None
+    leases: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    errands: tuple[str, ...] = ()
+    #: The store's id, and its counter of sweeps.
+    store: str | None = None
+    sweeps: int | None = None
+    #: The ids of the entries that were appended to an output.
+    ids: tuple[str, ...] = ()
+    #: Messages of the session's inbox.
+    messages: tuple[Message, ...] = ()
+    #: Inconsistencies that an audit found.
+    found: tuple[Discrepancy, ...] = ()
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _parse_messages(cls, value: object) -> object:
+        return parse_messages(value)
+
+    @field_validator(
+        "hints", "grants", "abort", "called", "leases", "ready", "errands", "found", mode="before"
+    )
+    @classmethod
+    def _empty_list(cls, value: JsonValue) -> JsonValue:
+        # Lua encodes an empty list as {}.
+        return value or []
+
+
+class StepRecord(BaseModel):
+    """The stored record of a step."""
+
+    state: str
+    fence: int = 0
+    nonce: str | None = None
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    owner: str | None = None
+    since: int | None = None
+    #: When it last became ready.
+    ready: int | None = None
+    ended: int | None = None
+    #: Time of the last heartbeat; None if there was none since the claim.
+    heard: int | None = None
+    lease: int | None = None
+    deadline: int | None = None
+    due: int | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+    parked: dict[str, JsonValue] | None = None
+    #: Who answered the parked step: a name as in the log, or `deadline`.
+    answered_by: str | None = None
+    #: The lock that it waits for.
+    blocked: str | None = None
+    #: Whether it waits for a rate limit and not for a free slot.
+    paced: bool = False
+    #: The error of its last attempt, until the next one ends.
+    failure: str | None = None
+    cost_micros: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class TurnRecord(BaseModel):
+    """The stored record of one run of a loop, of a for_each, or of the program (at '')."""
+
+    state: str
+    iteration: int = 0
+    max: int = 0
+    verdict: str | None = None
+    reason: Reason | None = None
+    each: bool = False
+    width: int = 0
+    attempts_failed: int = 0
+    attempts_lost: int = 0
+    #: Number of consecutive iterations with the same result.
+    same: int = 0
+    #: The run number of its node, from the address.
+    run: int = 1
+    #: Number of runs that its retries still allow.
+    left: int = 0
+    origin: Origin | None = None
+    since: int | None = None
+    ended: int | None = None
+
+
+class NewSession(NamedTuple):
+    """Arguments of the create transition."""
+
+    ref: SessionRef
+    program: str
+    document: str
+    routes: Mapping[str, Mapping[str, JsonValue]]
+    fields: Mapping[str, str]
+    idempotency_key: str | None
+    body_hash: str
+    parent: Mapping[str, JsonValue] | None = None
+    #: The limits of the tree, if a body starts the session.
+    limits: Mapping[str, int] | None = None
+    #: The owning token, its quotas, and the bytes that this session uses of them.
+    owner: Mapping[str, JsonValue] | None = None

@@ -1,0 +1,151 @@
+"""Parses and resolves `${references}` in a step's inputs (pure).
+
+A string that is entirely `${node}` or `${node.key.key}` is a reference; anything else is literal.
+`$${...}` is the literal `${...}`. Reserved words take the place of a node's name:
+
+- `${previous.node.key}`: the node in the previous iteration; None in the first
+- `${history.node}`: verdict and feedback of the node in the last three iterations, oldest first
+- `${item}`, `${index}`: in a for_each, the item's element and its number from 1
+- `${node:text!}`: the node's text, or the reason why there is none
+- `${top/loop/node:text!}`: the text of the node at that path from the program's own block;
+  `${top/a|top/loop/b:text!}`: of the one among several that ran last
+- `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: the number of its last
+  iterations with the same result
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+#: The keys of `:text!`, and its substitutes for a missing text: for a node that did not run, a step
+#: that failed, and a loop without an agent's answer.
+TEXT_KEYS = ("text!",)
+NOT_RUN, FAILED, SILENT = "(did not run)", "(failed)", "(nothing was said)"
+RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
+#: The prefix of a path, and the separator of several; no node's name contains a slash or a bar.
+_TOP, _OR = "top/", "|"
+_WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
+_ESCAPED = re.compile(r"^\$\$+\{[^{}]*\}$")
+
+
+class Reference(NamedTuple):
+    """A parsed reference: its first word, and the keys that follow."""
+
+    word: str
+    keys: tuple[str, ...]
+
+
+def literal(text: str) -> str:
+    """Escapes a text so that it is not parsed as a reference.
+
+    >>> literal("${x}"), literal("$${x}"), literal("plain")
+    ('$${x}', '$$${x}', 'plain')
+    >>> [substitute(literal(text), lambda _: None) for text in ("${x}", "$${x}", "$$${x}")]
+    ['${x}', '$${x}', '$$${x}']
+    """
+    return "$" + text if _WHOLE.match(text) or _ESCAPED.match(text) else text
+
+
+def text_reference(paths: Iterable[str]) -> str:
+    """Builds a reference to the text of the one of these nodes that ran last.
+
+    >>> text_reference(["plan", "loop/plan"])
+    '${top/plan|top/loop/plan:text!}'
+    """
+    return "${" + _OR.join(f"{_TOP}{path}" for path in paths) + f":{TEXT_KEYS[0]}}}"
+
+
+def names_of(reference: Reference) -> tuple[str, ...]:
+    """The nodes that a reference names, in running order: names, or paths for `as_path`."""
+    return tuple(reference.word.split(_OR))
+
+
+def as_path(name: str) -> str | None:
+    """The program path in a reference's name; None if it is a plain name.
+
+    >>> as_path("top/loop/plan"), as_path("plan")
+    ('loop/plan', None)
+    """
+    return name.removeprefix(_TOP) if name.startswith(_TOP) else None
+
+
+def parse(text: str) -> Reference | None:
+    """Parses a string that is entirely a reference; None for plain text.
+
+    >>> parse("${check.lint:text}")
+    Reference(word='check.lint', keys=('text',))
+    >>> parse("${do.text}")
+    Reference(word='do', keys=('text',))
+    """
+    match = _WHOLE.match(text)
+    if match is None:
+        return None
+    # Node names may contain dots; a colon then marks the end of the name.
+    name, colon, rest = match.group(1).partition(":")
+    if colon:
+        return Reference(name, tuple(rest.split(".")) if rest else ())
+    word, *keys = match.group(1).split(".")
+    return Reference(word, tuple(keys))
+
+
+def references_in(value: JsonValue) -> Iterator[Reference]:
+    """Yields all references in a JSON value, at any depth."""
+    if isinstance(value, str):
+        found = parse(value)
+        if found is not None:
+            yield found
+    elif isinstance(value, list):
+        for item in value:
+            yield from references_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from references_in(item)
+
+
+def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
+    """Replaces every reference in a JSON value by what `resolve` returns."""
+    if isinstance(value, str):
+        found = parse(value)
+        if found is not None:
+            return resolve(found)
+        return value[1:] if _ESCAPED.match(value) else value
+    if isinstance(value, list):
+        return [substitute(item, resolve) for item in value]
+    if isinstance(value, dict):
+        return {key: substitute(item, resolve) for key, item in value.items()}
+    return value
+
+
+def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
+    """Follows keys and list positions (from 0) into a JSON value; None if one is missing.
+
+    >>> look_up({"a": [{"b": 1}]}, ("a", "0", "b"))
+    1
+    """
+    for key in keys:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value
+
+
+def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:
+    """Resolves a reference to a step: its value if it has one, else its outcome's fields.
+
+    A skipped step gives None; the key `succeeded` gives a boolean.
+    """
+    if outcome is None or outcome.get("word") == "skipped":
+        return None
+    if keys == ("succeeded",):
+        return outcome.get("word") == "succeeded"
+    value = outcome.get("value")
+    if value is None or (keys and not (isinstance(value, dict) and keys[0] in value)):
+        value = dict(outcome) if value is None or keys else value
+    return look_up(value, keys)

@@ -1,0 +1,224 @@
+"""Derives routes from the program: what the end of each node releases, ends or repeats (pure).
+
+The routes are stored beside the program, one small field per node. A transition reads only the
+nodes that it touches, and the caller that ends a step (a worker, a sweeper, an answer) need not
+load the program. Which nodes have arrived is known to the Lua functions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.program import Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
+from app.redaction import without_keys
+
+#: Actions without a message of their own: the worker that released them continues with them.
+QUICK = frozenset({Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
+#: Default queue of an action's messages.
+QUEUES = {Action.AGENT: "agents", Action.DRAFT: "agents", Action.CHECK: "checks"}
+#: Maximum number of items of a for_each.
+MAX_WIDTH = 10_000
+
+Route = dict[str, JsonValue]
+
+
+def routes(program: Program) -> dict[str, Route]:
+    """Derives the route of each node path, and of the program's own block at the empty path."""
+    table: dict[str, Route] = {"": _block(program.body)}
+    _routes_of(program.body, "", table)
+    return table
+
+
+def queues(program: Program) -> frozenset[str]:
+    """The queues of the program's steps, without the place."""
+    return frozenset(queue_of(node) for _, node in program.walk() if isinstance(node, Step))
+
+
+def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
+    """These nodes of the outermost block and all that depend on them, in document order."""
+    needs = needs_of(program.body)
+    affected = set(names)
+    for node in _topological(program.body):
+        if affected.intersection(needs[node]):
+            affected.add(node)
+    return tuple(node.id for node in program.body if node.id in affected)
+
+
+class Join(NamedTuple):
+    """Needs of a node that are done before it reruns; the name of the block's own join is empty."""
+
+    name: str
+    done: tuple[str, ...]
+
+    def argument(self) -> dict[str, JsonValue]:
+        """Converts the join to an argument of the control transition."""
+        return {"name": self.name, "done": [*self.done]}
+
+
+def joins_for_rerun(
+    program: Program, names: Iterable[str], finished: Iterable[str]
+) -> tuple[Join, ...]:
+    """The joins of the outermost block and of each of its nodes that runs again.
+
+    Nodes that never started run too: their needs may have been met too late to release them.
+    """
+    done, needs = set(finished) - set(names), needs_of(program.body)
+    joins = {"": sinks_of(program.body)} | {n: needs[n] for n in needs if n not in done}
+    return tuple(Join(n, tuple(m for m in joins[n] if m in done)) for n in joins)
+
+
+def widths(program: Program, path: str) -> Mapping[str, str]:
+    """The for_each nodes whose width the step at `path` determines, with their references."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    return {
+        node.id: node.for_each
+        for node in block
+        if isinstance(node, Step) and isinstance(node.for_each, str) and me in needs[node.id]
+    }
+
+
+class Following(NamedTuple):
+    """Steps that need one node only, and the step that joins them, if any."""
+
+    header: tuple[str, ...]
+    join: str | None
+
+
+def following(program: Program, path: str) -> Following | None:
+    """Steps that the end of the step at `path` releases alone; one message carries them."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    header = tuple(node.id for node in block if needs[node.id] == (me,) and _single(node))
+    if not header or len(header) != sum(1 for node in block if me in needs[node.id]):
+        return None
+    return Following(header, _join_of(block, frozenset(header)))
+
+
+def join_step(program: Program, path: str) -> str | None:
+    """The single step that joins the step at `path` with others, or that joins its items."""
+    block = _block_at(program, path)
+    me = path.rpartition("/")[2]
+    needs = needs_of(block)
+    waiting = [node for node in block if me in needs[node.id]]
+    if len(waiting) != 1 or not _single(waiting[0]):
+        return None
+    fans_out = not _single(next(node for node in block if node.id == me))
+    return waiting[0].id if fans_out or len(needs[waiting[0].id]) > 1 else None
+
+
+def _single(node: Node) -> bool:
+    return isinstance(node, Step) and node.for_each is None
+
+
+def _join_of(block: tuple[Node, ...], header: frozenset[str]) -> str | None:
+    needs = needs_of(block)
+    for node in block:
+        if len(header) > 1 and header == frozenset(needs[node.id]) and _single(node):
+            return node.id
+    return None
+
+
+def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) -> None:
+    needs, sinks = needs_of(block), set(sinks_of(block))
+    for node in block:
+        route: Route = {
+            "needs": len(needs[node.id]),
+            "next": [other.id for other in block if node.id in needs[other.id]],
+            "sink": node.id in sinks,
+        }
+        if node.given is not None:
+            route["given"] = node.given.model_dump()
+        table[prefix + node.id] = route
+        if isinstance(node, Loop):
+            route |= _loop(node)
+            _routes_of(node.body, f"{prefix}{node.id}/", table)
+        else:
+            route |= _step(node)
+
+
+def _block(block: tuple[Node, ...]) -> Route:
+    needs = needs_of(block)
+    roots: list[JsonValue] = [node.id for node in block if not needs[node.id]]
+    return {"kind": "block", "roots": roots, "sinks": len(sinks_of(block))}
+
+
+def _loop(loop: Loop) -> Route:
+    return {
+        **_block(loop.body),
+        "kind": "loop",
+        "max": loop.max_iterations,
+        "on_fail": loop.on_fail.value,
+        "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
+        "label": without_keys(loop.label or loop.id),
+        **({"no_progress": loop.no_progress} if loop.no_progress else {}),
+        **({} if any(_judges(node) for node in loop.body) else {"breaks": True}),
+    }
+
+
+def _judges(node: Node) -> bool:
+    return isinstance(node, Step) and node.action is Action.JUDGE
+
+
+def _step(step: Step) -> Route:
+    route: Route = {
+        "kind": "step",
+        "action": step.action.value,
+        "queue": queue_of(step),
+        "quick": (step.quick or step.action in QUICK) and not (step.limits or step.conversation),
+        "critical": is_critical(step),
+        "timeout_ms": round(step.timeout_s * 1000),
+        "retries": step.retry.retries,
+        "backoff_ms": round(step.retry.backoff_s * 1000),
+        "max_backoff_ms": round(step.retry.max_backoff_s * 1000),
+        "label": without_keys(step.label or step.id),
+    }
+    if step.folder:
+        route["folder"] = True
+    if step.conversation is not None:
+        route["talk"] = step.conversation
+    if step.origin is not None:
+        route["step"] = [step.origin.index, step.origin.total]
+    if step.ends == "iteration":
+        route["ends"] = "iteration"
+    if not route["quick"]:
+        route["limits"] = [*step.limits, f"queue:{queue_of(step)}"]
+    if step.for_each is not None:
+        route["each"] = True
+        route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)
+    return route
+
+
+def is_critical(step: Step) -> bool:
+    """Whether the step's failure ends its block; a failed check is left to the judge."""
+    return step.critical and step.action is not Action.CHECK
+
+
+def queue_of(step: Step) -> str:
+    return step.queue or QUEUES.get(step.action, "tools")
+
+
+def _block_at(program: Program, path: str) -> tuple[Node, ...]:
+    outer = path.rpartition("/")[0]
+    if not outer:
+        return program.body
+    loop = program.node(outer)
+    assert isinstance(loop, Loop)
+    return loop.body
+
+
+def _topological(block: tuple[Node, ...]) -> list[str]:
+    """Node names in topological order."""
+    needs, placed = needs_of(block), list[str]()
+    while len(placed) < len(block):
+        placed += [
+            node.id
+            for node in block
+            if node.id not in placed and all(need in placed for need in needs[node.id])
+        ]
+    return placed

@@ -1,0 +1,106 @@
+"""The tools that workers report, and checks of flows against them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from app.compiler.requirements import ToolNeed
+from app.domain.program import Action, Program, Step
+from app.errors import InvalidDocument
+from app.fleet.inventory import summarize
+from leadhand.flows.documents import BUILT_IN_TOOLS
+from leadhand.models.views import ToolHere, ToolView, WorkerView
+
+#: Tools that every worker has.
+BUILT_IN = (
+    ToolHere(name="echo", about="Gives its arguments back.", takes_any=True),
+    ToolHere(name="noop", about="Gives nothing, whatever it is given.", takes_any=True),
+)
+
+
+def tools_of(workers: Sequence[WorkerView]) -> list[ToolView]:
+    """Lists the tools of all workers: where each can be used, and why not elsewhere."""
+    reports = [(w.place, tool) for w in workers for tool in (*BUILT_IN, *w.tools_here)]
+    return [_view(name, reports) for name in sorted({tool.name for _, tool in reports})]
+
+
+def tools_in(program: Program) -> set[str]:
+    """The tools that a program uses, without the built-in ones."""
+    steps = (node for _, node in program.walk() if isinstance(node, Step))
+    used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
+    return {name for name in used if ":" in name}
+
+
+def _view(name: str, reports: Sequence[tuple[str, ToolHere]]) -> ToolView:
+    first, at, why_not = summarize([(place, tool) for place, tool in reports if tool.name == name])
+    return ToolView(**first.model_dump(exclude={"why_not"}), usable_at=at, why_not=dict(why_not))
+
+
+class ToolsThere:
+    """The tools of some workers. Without any worker, every check passes."""
+
+    def __init__(
+        self, workers: Sequence[WorkerView], everywhere: Sequence[WorkerView] = ()
+    ) -> None:
+        self._workers = workers
+        self._everywhere = everywhere or workers
+
+    def fault(self, wanted: ToolNeed) -> InvalidDocument | None:
+        """The error if no worker can run the tool with these arguments, else None."""
+        if not self._workers or wanted.tool in BUILT_IN_TOOLS:
+            return None
+        usable = self._usable(wanted.tool)
+        if not usable:
+            hint = self._why_unknown(wanted.tool)
+            return InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
+        wrong = [_misfit(tool, wanted) for tool in usable]
+        if wrong[0] is not None and None not in wrong:
+            name, hint = wrong[0]
+            field = f"{wanted.path}.arguments.{name}"
+            return InvalidDocument(field, wanted.arguments.get(name), hint)
+        return None
+
+    def places_with(self, names: Collection[str]) -> list[str]:
+        """The places that have all of these tools."""
+        return sorted({w.place for w in self._workers if self.usable_at(w.place, names)})
+
+    def everywhere(self, names: Collection[str]) -> bool:
+        """Whether every worker has all of these tools."""
+        return all(set(names) - BUILT_IN_TOOLS <= _names(worker) for worker in self._workers)
+
+    def usable_at(self, place: str, names: Collection[str]) -> bool:
+        """Whether all of the tools can be used at the place."""
+        here = (worker for worker in self._workers if worker.place == place)
+        return set(names) - BUILT_IN_TOOLS <= set().union(*map(_names, here))
+
+    def _usable(self, name: str) -> list[ToolHere]:
+        found = (tool for worker in self._workers for tool in worker.tools_here)
+        return [tool for tool in found if tool.name == name and tool.why_not is None]
+
+    def _why_unknown(self, name: str) -> str:
+        broken = {tool.name: tool.why_not for worker in self._workers for tool in worker.tools_here}
+        why = broken.get(name.partition(":")[0])
+        if why is not None:
+            return f"its file cannot be used: {why}"
+        elsewhere = sorted({w.place for w in self._everywhere if name in _names(w)})
+        if elsewhere:
+            return f"no worker there has this tool; it is at {', '.join(elsewhere)}. Run it there"
+        known = ", ".join(sorted(BUILT_IN_TOOLS.union(*map(_names, self._workers))))
+        return f"no worker has this tool; known: {known}. Put it into a folder of LEADHAND_TOOLS"
+
+
+def _names(worker: WorkerView) -> set[str]:
+    return {tool.name for tool in worker.tools_here if tool.why_not is None}
+
+
+def _misfit(tool: ToolHere, wanted: ToolNeed) -> tuple[str, str] | None:
+    """The first unknown or missing argument, and the error text; None if all fit."""
+    known = [parameter.name for parameter in tool.parameters]
+    for name in wanted.arguments:
+        if name not in known and not tool.takes_any:
+            names = ", ".join(known) or "none"
+            return name, f"tool {tool.name!r} has no such argument; it has: {names}"
+    for parameter in tool.parameters:
+        if parameter.required and parameter.name not in wanted.arguments:
+            return parameter.name, f"tool {tool.name!r} requires this argument; add it"
+    return None

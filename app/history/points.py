@@ -1,0 +1,280 @@
+"""Parses the point after which a session is to resume (pure).
+
+A point names the last node that counts as done: by address (`outer~1[2]/ask`), by address without
+runs or iterations (`outer[2]/ask`, `outer/ask`: the newest), by zero-based positions in the blocks
+of the program (`1[2]/0`), or by a unique label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn, Protocol
+
+from app.domain.addresses import path_of
+from app.domain.outcomes import Thread
+from app.domain.program import Loop, Node, Program, Step
+from app.domain.records import Origin, StepRecord, TurnRecord
+from app.errors import PositionRefused
+from app.history.completion import step_is_done, turn_is_done
+from app.history.flow_points import end_of, is_flow, steps_at, with_turns
+from app.history.lineage import home_of
+
+FIELD = "after"
+_SEGMENT = re.compile(r"^(?P<name>[^/#~\[\]]+)(~(?P<run>\d+))?(\[(?P<turn>\d+)\])?$")
+_BY_NUMBER = re.compile(r"^\d+(\[\d+\])?([./]\d+(\[\d+\])?)*$")
+_WAYS = "name an address, a label, or positions from 0 such as 1[2]/0"
+#: Maximum number of labels in an error text.
+_NAMED = 20
+
+
+class Known(Protocol):
+    """The session's records that a point is resolved against."""
+
+    def run(self, place: str) -> int: ...
+
+    def step(self, address: str) -> StepRecord | None: ...
+
+    def turn(self, id_: str) -> TurnRecord | None: ...
+
+    def thread(self, address: str) -> Thread | None: ...
+
+
+class At(NamedTuple):
+    """An iteration of a turn."""
+
+    turn: str
+    iteration: int
+
+    @property
+    def block(self) -> str:
+        return f"{self.turn}[{self.iteration}]"
+
+
+class Position(NamedTuple):
+    """The turns around a point, outermost first, and the last node in them that counts as done."""
+
+    around: tuple[At, ...]
+    #: None if no node of that iteration counts as done.
+    node: str | None
+
+    @property
+    def block(self) -> str:
+        return self.around[-1].block if self.around else ""
+
+
+def within(block: str, name: str) -> str:
+    return f"{block}/{name}" if block else name
+
+
+def home(known: Known, block: str, name: str) -> str:
+    """The block instance that holds the record of a node of this block."""
+    origins: dict[str, Origin] = {}
+    turn = block.rpartition("[")[0]
+    while turn and (record := known.turn(turn)) and record.origin:
+        origins[turn], turn = record.origin, record.origin.run
+    return home_of(block, name, origins)
+
+
+def newest(known: Known, node: Node, block: str) -> str:
+    """The address of the newest run of a node in this block instance."""
+    place = within(home(known, block, node.id), node.id)
+    run = known.run(place)
+    if isinstance(node, Loop) or node.for_each is not None or run > 1:
+        return f"{place}~{run}"
+    return place
+
+
+def refuse(said: str, hint: str) -> NoReturn:
+    raise PositionRefused(FIELD, said, hint)
+
+
+def position_of(program: Program, said: str, known: Known) -> Position:
+    """Resolves a point. Raises PositionRefused if the session never reached it."""
+    found = list(_Walk(known, said).positions(program.body, (), _segments(program, said)))
+    newest_one, *older = found
+    if not older or _is_done_at(program, known, newest_one):
+        return newest_one
+    done = [point for point in older if _is_done_at(program, known, point)]
+    stands = _state_at(program, known, newest_one)
+    if stands is not None:
+        ways = ", ".join(address_of(program, known, point) for point in done) or "an earlier step"
+        refuse(said, f"in the newest iteration {stands}; name its address where it is done: {ways}")
+    return next(iter(done), newest_one)
+
+
+def address_of(program: Program, known: Known, point: Position) -> str:
+    """The address of the point's last node."""
+    return newest(known, _node_at(program, point), point.block)
+
+
+def _node_at(program: Program, point: Position) -> Node:
+    return program.node(within(path_of(point.block), str(point.node)))
+
+
+def _state_at(program: Program, known: Known, point: Position) -> str | None:
+    """Describes the state of a node that has started; None if it has not."""
+    node, address = _node_at(program, point), address_of(program, known, point)
+    record: TurnRecord | StepRecord | None = known.turn(address)
+    if record is None and isinstance(node, Step):
+        record = known.step(address)
+    if record is None or record.state == "ready":
+        return None
+    return f"{address} is {record.state}"
+
+
+def _is_done_at(program: Program, known: Known, point: Position) -> bool:
+    return is_done(known, _node_at(program, point), point.block)
+
+
+def is_done(known: Known, node: Node, block: str) -> bool:
+    """Whether the newest run of a node ended so that its successors may start."""
+    address = newest(known, node, block)
+    turn: TurnRecord | None = None
+    if isinstance(node, Loop) or node.for_each is not None:
+        turn = known.turn(address)
+    if turn is not None:
+        return turn_is_done(node, turn)
+    step: StepRecord | None = None if isinstance(node, Loop) else known.step(address)
+    return step is not None and step_is_done(node, step)
+
+
+def _segments(program: Program, said: str) -> list[str]:
+    if _BY_NUMBER.match(said):
+        numbers = re.split(r"[./]", said)
+        return _segments_in_file(program, said, numbers) if is_flow(program) else numbers
+    if program.has(re.split(r"[~\[/]", said)[0]):
+        return said.split("/")
+    found = _labels(program).get(said, [])
+    origins = {origin.path for path in found if (origin := program.node(path).origin) is not None}
+    if len(origins) == 1:  # a step of a flow may have been made into several nodes
+        found = [end_of(program, origins.pop())]
+    if len(found) == 1:
+        return found[0].split("/")
+    if found:
+        refuse(said, f"several nodes have this name: {', '.join(found)}; name one of these")
+    head = re.split(r"[~\[/]", said)[0]
+    if head != said and any(node.label == head for node in program.body):
+        return said.split("/")
+    refuse(said, f"the program has no such node; {_WAYS}; {_list_labels(program)}")
+
+
+def _segments_in_file(program: Program, said: str, numbers: list[str]) -> list[str]:
+    """Converts positions in the flow's file to the segments of an address."""
+    found = steps_at(program, numbers)
+    if not found:
+        where = "the flow's file has no step there, counted from 0"
+        refuse(said, f"{where}; {_WAYS}; {_list_labels(program)}")
+    if len(found) > 1:
+        refuse(said, f"several steps match: {', '.join(found)}; name a label or an address")
+    named = with_turns(program, end_of(program, found[0]), numbers)
+    if named is None:
+        refuse(said, "only loops have iterations; name the iteration at the loop's step")
+    return named
+
+
+def _list_labels(program: Program) -> str:
+    """A text that lists the labels of the program."""
+    names = list(_labels(program))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"there are: {', '.join(names[:_NAMED])}{more}"
+
+
+def _labels(program: Program) -> dict[str, list[str]]:
+    """Node paths by label, or by id for nodes without a label."""
+    found: dict[str, list[str]] = {}
+    for path, node in program.walk():
+        found.setdefault(node.label or node.id, []).append(path)
+    return found
+
+
+class _Walk:
+    """Resolves a point's segments from the outermost block inwards."""
+
+    def __init__(self, known: Known, said: str) -> None:
+        self._known = known
+        self._said = said
+
+    def positions(
+        self, body: tuple[Node, ...], around: tuple[At, ...], segments: list[str]
+    ) -> Iterator[Position]:
+        """Yields the matching points, the most likely first."""
+        node, run, iteration = self._parse(body, segments[0])
+        place = within(home(self._known, around[-1].block, node.id) if around else "", node.id)
+        if len(segments) == 1:
+            yield self._last(node, around, place, run, iteration)
+            return
+        if not isinstance(node, Loop):
+            refuse(self._said, f"{segments[0]!r} is a step; only loops contain nodes")
+        turn = f"{place}~{run or self._known.run(place)}"
+        if turn not in self._lineage_of(place):
+            again = f"{node.id!r} has run again since {turn!r}, or is about to"
+            refuse(self._said, f"{again}; name a point that still counts as done")
+        for at in self._iterations(turn, iteration):
+            yield from self.positions(node.body, (*around, self._at(turn, at)), segments[1:])
+
+    def _lineage_of(self, place: str) -> Iterator[str]:
+        """Yields the newest run of a loop, and the older runs that it continues."""
+        turn: str | None = f"{place}~{self._known.run(place)}"
+        while turn is not None:
+            yield turn
+            record = self._known.turn(turn)
+            turn = record.origin.run if record is not None and record.origin else None
+
+    def _last(
+        self, node: Node, around: tuple[At, ...], place: str, run: int | None, iteration: int | None
+    ) -> Position:
+        if iteration is not None:
+            refuse(self._said, f"{node.id}[{iteration}] is an iteration; name the last node of it")
+        now = self._known.run(place)
+        if run is not None and run != now:
+            refuse(self._said, f"{node.id!r} has run again since; name ~{now}")
+        return Position(around, node.id)
+
+    def _iterations(self, turn: str, iteration: int | None) -> tuple[int, ...]:
+        """The iterations to search: the named one, or the newest and the one before it."""
+        record = self._known.turn(turn)
+        if record is None or record.iteration == 0:
+            refuse(self._said, f"loop {turn!r} was never entered; name a point before it")
+        last = record.iteration
+        if iteration is None:
+            return (last, last - 1) if last > 1 else (last,)
+        if not 1 <= iteration <= last:
+            had = f"has had iterations 1 to {last}, counted from 1"
+            refuse(self._said, f"loop {turn!r} {had}, and no [{iteration}]")
+        return (iteration,)
+
+    def _at(self, turn: str, iteration: int) -> At:
+        """The run of the iteration: the turn itself, or an older run that it continues."""
+        record = self._known.turn(turn)
+        while record is not None and record.origin and iteration < record.origin.opened:
+            turn = record.origin.run
+            record = self._known.turn(turn)
+        return At(turn, iteration)
+
+    def _parse(self, body: tuple[Node, ...], segment: str) -> tuple[Node, int | None, int | None]:
+        if "#" in segment:
+            refuse(
+                self._said, "a session cannot resume from an item of a for_each; name the for_each"
+            )
+        match = _SEGMENT.match(segment)
+        if match is None:
+            refuse(self._said, f"{segment!r} is not part of an address; {_WAYS}")
+        run, turn = match["run"], match["turn"]
+        node = self._node(body, match["name"])
+        return node, int(run) if run else None, int(turn) if turn else None
+
+    def _node(self, body: tuple[Node, ...], name: str) -> Node:
+        if name.isdecimal():
+            if int(name) >= len(body):
+                last = len(body) - 1
+                refuse(self._said, f"there is no {name} here, counted from 0 to {last}")
+            return body[int(name)]
+        for node in body:
+            if node.id == name:
+                return node
+        called = [node for node in body if node.label == name]
+        if called and len({node.origin.path if node.origin else node.id for node in called}) == 1:
+            return called[-1]  # a step of a flow may have been made into several nodes
+        names = ", ".join(node.id for node in body)
+        refuse(self._said, f"there is no {name!r} here; there are: {names}")

@@ -1,0 +1,3 @@
+"""The write side: submit, control, attempts, answers, outbox, limits and audit."""
+
+from __future__ import annotations

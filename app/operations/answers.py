@@ -1,0 +1,241 @@
+"""Settles parked steps with a person's answer, a timer or a child's end; the first one wins."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from pydantic import JsonValue
+
+from app.domain.addresses import path_of
+from app.domain.clock import iso
+from app.domain.fan_out import expansion
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome, Verdict, writable
+from app.domain.program import Action, Program
+from app.domain.records import Reply, StepRecord
+from app.errors import AnswerUnwanted, ProgramStale
+from app.history.flow_points import steps_at
+from app.history.transcript import records_of
+from app.operations.attempts import outcome_fields
+from app.operations.registry import Registry
+from app.operations.transitions import Transitions
+from app.queries.sessions import Queries
+from app.redaction import without_keys
+from app.store.store import Store
+from leadhand.models.views import SessionView
+
+#: The `answered_by` of a question that timed out.
+DEADLINE = "deadline"
+#: Answers that approve the draft of a plan.
+APPROVALS = frozenset({"approve", "approved", "accept", "ok", "yes"})
+#: Zero-based positions in a flow's file; an iteration is named by its address.
+_PLACE = re.compile(r"^\d+(/\d+)*$")
+#: Maximum number of parked steps to read if none is named.
+LOOKED_AT = 1000
+#: Maximum depth of child sessions that are searched for questions.
+DEPTH = 5
+
+
+class Answers:
+    """Delivers answers to parked steps."""
+
+    def __init__(
+        self, store: Store, registry: Registry, transitions: Transitions, queries: Queries
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._queries = queries
+
+    def give(
+        self, session: str, text: str, *, address: str | None = None, by: str = "a person"
+    ) -> SessionView:
+        """Answer a question of a session. Raises SessionUnknown, AnswerUnwanted.
+
+        Repeating an answer changes nothing. If no step is waiting and none is named, the call
+        refers to the question that was answered last: another client may have been faster.
+        """
+        ref = self._registry.ref(session)
+        self._give(ref, text, address, by=by)
+        return self._queries.session(session)
+
+    def settle(
+        self,
+        ref: SessionRef,
+        address: str,
+        outcome: Outcome,
+        *,
+        fence: int,
+        by: str,
+        child: str | None = None,
+    ) -> Reply:
+        """Settle a parked step; replies `settled`, or `superseded` if another one was first."""
+
+        def run(name: str) -> Reply:
+            program = self._registry.program(name)
+            if not program.has(path_of(address)):
+                raise ProgramStale
+            expand, final = expansion(program, address, writable(outcome))
+            shown = _redact(final)
+            arguments: dict[str, JsonValue] = {
+                "address": address,
+                "fence": fence,
+                "by": by,
+                "child": child,
+                "expand": expand or None,
+                **outcome_fields(shown),
+            }
+            text = final.model_dump_json(exclude_none=True)
+            records = records_of(program.step(address), address, shown)
+            return self._transitions.run_with(
+                name, "answer", ref, arguments, outcome=text, transcript=records
+            )
+
+        answer = self._transitions.with_program(ref, run)
+        self._transitions.dispatch(ref, answer)
+        return answer
+
+    def _give(self, ref: SessionRef, text: str, address: str | None, *, by: str) -> None:
+        asking = self.questions(ref)
+        if address is None:
+            found = _only(ref.id, asking) or self._last_answered(ref)
+        else:
+            found = self._resolve(ref, address, asking)
+        if found is None:
+            raise AnswerUnwanted(ref.id, self._no_question_text(ref))
+        if found not in asking:
+            return self._require_same_answer(ref, found, text)
+        outcome = Outcome(
+            word="succeeded",
+            text=text,
+            verdict=self._verdict(ref, found, text),
+            prompt=self._question(ref, found),
+        )
+        answer = self.settle(ref, found, outcome, fence=asking[found], by=by)
+        if answer.word != "settled":
+            self._require_same_answer(ref, found, text)
+        return None
+
+    def _verdict(self, ref: SessionRef, address: str, text: str) -> Verdict | None:
+        """What an answer decides: `approve` approves a plan's draft, another text does not."""
+        program = self._registry.program(self._registry.facts(ref).program)
+        if "draft" not in program.step(address).inputs:
+            return None
+        return "accept" if text.strip().lower() in APPROVALS else "retry"
+
+    def questions(self, ref: SessionRef) -> dict[str, int]:
+        """The steps that wait for a person, each with the fence for its answer."""
+        parked = self._store.members(ref, "parked", LOOKED_AT)
+        return {
+            address: record.fence
+            for address, record in self._store.steps(ref, parked).items()
+            if record.parked is not None and record.parked.get("on") == "human"
+        }
+
+    def _no_question_text(self, ref: SessionRef) -> str:
+        """The error text if no step waits for a person; names child sessions that do."""
+        hint = "none of its steps waits for a person"
+        asking = sorted(child.id for child in self._below(ref) if self.questions(child))
+        if not asking:
+            return hint
+        return f"{hint}, but of the sessions below it: answer {', '.join(asking)}"
+
+    def _below(self, ref: SessionRef, deeper: int = DEPTH) -> Iterator[SessionRef]:
+        """Yields the child sessions that its steps wait for, recursively."""
+        parked = self._store.members(ref, "parked", LOOKED_AT)
+        for record in self._store.steps(ref, parked).values():
+            child = (record.parked or {}).get("child")
+            if isinstance(child, str):
+                yield SessionRef(child, ref.root)
+                if deeper:
+                    yield from self._below(SessionRef(child, ref.root), deeper - 1)
+
+    def _question(self, ref: SessionRef, address: str) -> str | None:
+        """The question of a parked step, for the transcript."""
+        record = self._store.steps(ref, [address]).get(address)
+        question = record.parked.get("question") if record and record.parked else None
+        return question if isinstance(question, str) else None
+
+    def _resolve(self, ref: SessionRef, said: str, asking: Iterable[str]) -> str:
+        """Resolves a name to the address of a question: a waiting one, or else the last one."""
+        if said in asking:
+            return said
+        program = self._registry.program(self._registry.facts(ref).program)
+        waiting = [address for address in asking if _has_name(program, address, said)]
+        if len(waiting) > 1:
+            raise _several(ref.id, waiting)
+        if waiting:
+            return waiting[0]
+        if _is_question(program, said) and said in self._store.steps(ref, [said]):
+            return said
+        had = [a for a in self._store.names(ref, "steps") if _has_name(program, a, said)]
+        records = self._store.steps(ref, [a for a in had if _is_question(program, a)])
+        return max(records, key=lambda address: records[address].ended or 0, default=said)
+
+    def _last_answered(self, ref: SessionRef) -> str | None:
+        """The question that was answered last, if any."""
+        program = self._registry.program(self._registry.facts(ref).program)
+        asked = [one for one in self._store.names(ref, "steps") if _is_question(program, one)]
+        records = self._store.steps(ref, asked)
+        answered = {one: record.ended or 0 for one, record in records.items() if record.answered_by}
+        return max(answered, key=lambda one: answered[one], default=None)
+
+    def _require_same_answer(self, ref: SessionRef, address: str, text: str) -> None:
+        """Raises AnswerUnwanted unless the step already has this answer."""
+        record = self._store.steps(ref, [address]).get(address)
+        if record is None:
+            steps = ", ".join(sorted(self.questions(ref))) or "none"
+            hint = f"it has no step {address!r}; steps that wait for a person: {steps}"
+            raise AnswerUnwanted(ref.id, hint)
+        outcome = self._store.values(ref, "out", [address]).get(address)
+        program = self._registry.program(self._registry.facts(ref).program)
+        if not _is_question(program, address) or record.answered_by is None:
+            raise AnswerUnwanted(ref.id, f"step {address!r} is {record.state}")
+        if outcome is not None and json.loads(outcome).get("text") == text:
+            return
+        raise AnswerUnwanted(ref.id, _answered_text(address, record))
+
+
+def _only(session: str, asking: dict[str, int]) -> str | None:
+    if not asking:
+        return None
+    if len(asking) > 1:
+        raise _several(session, asking)
+    return next(iter(asking))
+
+
+def _several(session: str, asking: Iterable[str]) -> AnswerUnwanted:
+    steps = ", ".join(sorted(asking))
+    return AnswerUnwanted(session, f"several of its steps wait; name one of: {steps}")
+
+
+def _has_name(program: Program, address: str, said: str) -> bool:
+    """Whether a name is the step's label, its path, or its position in the flow's file."""
+    step = program.step_or_none(address)
+    if step is None:
+        return False
+    if said in (step.label, path_of(address)):
+        return True
+    places = steps_at(program, said.split("/")) if _PLACE.match(said) else []
+    return step.origin is not None and step.origin.path in places
+
+
+def _is_question(program: Program, address: str) -> bool:
+    step = program.step_or_none(address)
+    return step is not None and step.action is Action.HUMAN
+
+
+def _answered_text(address: str, record: StepRecord) -> str:
+    """Text that says who answered a question, and when."""
+    at = f" at {iso(record.ended)}" if record.ended else ""
+    if record.answered_by == DEADLINE:
+        return f"step {address!r} is {record.state}: its deadline passed{at}"
+    return f"another answer came first: step {address!r} was answered by {record.answered_by}{at}"
+
+
+def _redact(outcome: Outcome) -> Outcome:
+    """The outcome for events and transcript, without credentials; the stored one keeps them."""
+    prompt = None if outcome.prompt is None else without_keys(outcome.prompt)
+    return outcome.model_copy(update={"text": without_keys(outcome.text), "prompt": prompt})

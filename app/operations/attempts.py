@@ -1,0 +1,360 @@
+"""The transitions of attempts: claim, beat, settle, release and park, as workers call them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.addresses import block_of, turn_of
+from app.domain.fan_out import expansion
+from app.domain.ids import SessionRef, lock_name
+from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
+from app.domain.plans import parse_plan
+from app.domain.program import SCHEMA_VERSION, Action, Step
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.records import Grant, Reply
+from app.domain.retries import ending_of, quote_error
+from app.errors import SpecForeign, StoreAway
+from app.history.conversations import Message, messages_until
+from app.history.ledger import entry_of
+from app.history.stagnation import signature_of
+from app.history.transcript import messages_of, question_of, records_of
+from app.operations.inputs import resolve_inputs
+from app.operations.registry import Facts, Registry
+from app.operations.transitions import Transitions
+from app.redaction import without_keys
+from app.security.signatures import command_from_outcome
+from app.settings import Settings
+from app.store.store import Call, Store
+from app.truncate import last_lines
+
+#: Maximum characters of a text in events.
+TEASER = 200
+
+
+class Work(NamedTuple):
+    """A claimed step with everything that its body needs."""
+
+    ref: SessionRef
+    grant: Grant
+    step: Step
+    inputs: dict[str, JsonValue]
+    facts: Facts
+    #: The step's working folder: the session's, or one beneath it.
+    cwd: Path | None
+
+    @property
+    def locks_another(self) -> Path | None:
+        """The folder's real path if the session locks another path, else None."""
+        if self.facts.cwd is None or not self.step.folder or not self.facts.folder:
+            return None
+        real = Path(self.facts.cwd).resolve()
+        held = lock_name(f"folder:{self.facts.place}:{real}")
+        return real if held != self.facts.folder else None
+
+
+class Settling(NamedTuple):
+    """Arguments of a settle: the attempt and its outcome."""
+
+    work: Work
+    outcome: Outcome
+    take: Sequence[str]
+    patch: str | None = None
+    changed: bool = False
+
+
+class FolderState(NamedTuple):
+    """The state of a working folder after the last attempt."""
+
+    digest: str | None
+    #: Whether the session was stopped since, so that the folder may have changed.
+    compare: bool
+
+
+class Attempts:
+    """Runs the transitions of attempts. All methods raise StoreAway if Redis is unreachable."""
+
+    def __init__(
+        self, store: Store, settings: Settings, registry: Registry, transitions: Transitions
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._transitions = transitions
+
+    def claim(self, ref: SessionRef, address: str, *, nonce: str, worker: str) -> Reply:
+        """Claim a step; the reply is `granted`, `refused` (with a reason) or `superseded`."""
+        arguments: dict[str, JsonValue] = {
+            "address": address,
+            "nonce": nonce,
+            "worker": worker,
+            "lease_ms": self._settings.lease_ms,
+            "schema": SCHEMA_VERSION,
+            "place": self._settings.place,
+        }
+        answer = self._transitions.run("claim", ref, arguments)
+        self._transitions.dispatch(ref, answer)
+        if answer.why == "place":
+            with suppress(StoreAway):
+                self._transitions.rehint(ref, address, depth=0)  # on the queue of the right place
+        return answer
+
+    def work(self, ref: SessionRef, grant: Grant) -> Work:
+        """Load what the body of a granted step needs. Raises ReferenceUnresolved, SpecForeign."""
+        facts = self._registry.facts(ref)
+        program = self._registry.verified_program(ref, facts)
+        step = program.step(grant.address)
+        unsigned = command_from_outcome(step.inputs)
+        if unsigned is not None:
+            raise SpecForeign(ref.id, f"{unsigned} would come from an outcome, which is not signed")
+        inputs = resolve_inputs(self._store, ref, program, step, grant)
+        if step.action is Action.DRAFT:
+            inputs["current"] = self._planned(ref)
+        beneath = str(inputs.get("working_folder") or "")
+        cwd = Path(facts.cwd, beneath) if facts.cwd else None
+        return Work(ref, grant, step, inputs, facts, cwd)
+
+    def _planned(self, ref: SessionRef) -> JsonValue:
+        """The tasks of the plan as people have edited them; None before the first draft."""
+        plan = parse_plan(self._store.plan(ref))
+        if plan is None:
+            return None
+        return [one.task.model_dump(mode="json", exclude_defaults=True) for one in plan.tasks]
+
+    def step(self, ref: SessionRef, address: str) -> Step:
+        """The step's definition in the session's program."""
+        return self._registry.program(self._registry.facts(ref).program).step(address)
+
+    def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
+        """The work without inputs, for a step whose inputs cannot be resolved."""
+        facts = self._registry.facts(ref)
+        step = self._registry.program(facts.program).step(grant.address)
+        return Work(ref, grant, step, {}, facts, Path(facts.cwd) if facts.cwd else None)
+
+    def messages(self, ref: SessionRef, turn: str) -> list[Message]:
+        """The messages of a conversation up to a turn, oldest first."""
+        return messages_until(turn, lambda at: self._store.values(ref, "out", [at]).get(at))
+
+    def refuse(
+        self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
+    ) -> Reply:
+        """Fail a granted step without reading its program; the attempt's usage counts.
+
+        For programs with an invalid signature, and for internal errors.
+        """
+        reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
+        outcome = writable(
+            Outcome(word="failed", text=why, reason=reason, retryable=False, usage=usage)
+        )
+        text = outcome.model_dump_json(exclude_none=True)
+        arguments = self._holder(grant) | outcome_fields(outcome) | {"take": []}
+        answer = self._transitions.run("settle", ref, arguments, outcome=text)
+        self._transitions.after(ref, answer)
+        return answer
+
+    def beat(self, ref: SessionRef, grant: Grant, *, spent: Usage | None = None) -> Reply:
+        """Extend the lease and count the usage so far; replies `ok`, `stop`, `cancel` or `lost`."""
+        more: dict[str, JsonValue] = {"spent": None if spent is None else _usage_argument(spent)}
+        answer = self._transitions.run("beat", ref, self._holder(grant) | more)
+        self._transitions.after(ref, answer)
+        return answer
+
+    def folder_state(self, ref: SessionRef) -> FolderState:
+        """The digest of the session's folder after the last attempt, and whether to compare it."""
+        found = self._store.values(ref, "session", ["digest", "compare"])
+        return FolderState(found.get("digest"), "compare" in found)
+
+    def settle(
+        self,
+        work: Work,
+        outcome: Outcome,
+        *,
+        take: Sequence[str],
+        worker: str,
+        patch: str | None = None,
+        changed: bool = False,
+    ) -> Reply:
+        """Record an attempt's outcome once; following quick steps for `take` are granted at once.
+
+        `patch` is the diff of its folder, `changed` whether the folder had changed before it. The
+        reply is `settled`, `again` (it will be retried), `repeated` or `superseded`. The caller
+        dispatches its hints.
+        """
+        given = self._settling(Settling(work, outcome, take, patch, changed), worker)
+        answer = self._transitions.run(
+            "settle",
+            work.ref,
+            given.arguments,
+            outcome=given.outcome,
+            ledger=given.ledger,
+            transcript=given.transcript,
+        )
+        self._transitions.after(work.ref, answer)
+        return answer
+
+    def settle_all(self, each: Sequence[Settling], *, worker: str) -> list[Reply]:
+        """Settle attempts of one session in one round trip, each as `settle` does.
+
+        After an error some of them may be settled: settle each one again by itself.
+        """
+        ref = each[0].work.ref
+        given = [self._settling(one, worker) for one in each]
+        answers = self._transitions.run_all("settle", ref, given)
+        for answer in answers:
+            self._transitions.after(ref, answer)
+        return answers
+
+    def _settling(self, one: Settling, worker: str) -> Call:
+        work = one.work
+        ref, grant = work.ref, work.grant
+        program = self._registry.program(work.facts.program)
+        stored, text = serialize(one.outcome)
+        expand, outcome = expansion(program, grant.address, stored)
+        arguments = self._holder(grant) | outcome_fields(outcome)
+        arguments |= {
+            "worker": worker,
+            "take": list(one.take),
+            "expand": expand or None,
+            "patch": one.patch,
+            "changed": one.changed or None,
+            "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
+        }
+        if work.step.action is Action.AGENT and work.step.origin is None:
+            arguments["ending"] = ending_of(outcome)
+        entry = entry_of(work.step, grant, ref.id, work.inputs, outcome)
+        if entry is not None:
+            arguments["ledger"] = turn_of(block_of(grant.address))
+            signature = signature_of(work.inputs, outcome)
+            arguments |= signature._asdict() if signature is not None else {}
+        return Call(
+            arguments,
+            outcome=text if outcome is stored else outcome.model_dump_json(exclude_none=True),
+            ledger=entry or "",
+            transcript=[
+                *messages_of(work.step, grant.address, grant.messages, attempt=grant.attempt),
+                *records_of(work.step, grant.address, outcome, attempt=grant.attempt),
+            ],
+        )
+
+    def release(
+        self,
+        ref: SessionRef,
+        grant: Grant,
+        *,
+        why: str,
+        usage: Usage | None = None,
+        digest: str | None = None,
+        changed: bool = False,
+    ) -> Reply:
+        """Return a step to `ready` without counting the attempt; its usage counts."""
+        arguments = self._holder(grant) | {
+            "why": why,
+            "usage": _usage_argument(usage) if usage is not None else None,
+            "digest": digest,
+            "changed": changed or None,
+        }
+        answer = self._transitions.run("release", ref, arguments)
+        self._transitions.dispatch(ref, answer)
+        return answer
+
+    def move_lock(self, work: Work, folder: Path) -> Reply:
+        """Change the session's folder lock to the real path, which only its place can resolve.
+
+        The reply is `released` if the step must wait for that lock, and `kept` if it continues.
+        """
+        name = lock_name(f"folder:{work.facts.place}:{folder}")
+        why = "its folder has another real path"
+        arguments = self._holder(work.grant) | {"why": why, "folder": name}
+        answer = self._transitions.run("release", work.ref, arguments)
+        self._registry.forget_facts()
+        self._transitions.dispatch(work.ref, answer)
+        return answer
+
+    def park(
+        self,
+        work: Work,
+        *,
+        on: Literal["human", "wait", "child", "plan"],
+        wait_ms: int,
+        child: SessionRef | None = None,
+        question: JsonValue = None,
+        plan: JsonValue = None,
+        default: JsonValue = None,
+    ) -> Reply:
+        """Park a step; replies `parked` (with a fence), `ended` (the child has) or `superseded`.
+
+        `plan` is a draft that becomes the session's plan, `default` what the deadline of a person
+        does.
+        """
+        if isinstance(question, str):
+            question = without_keys(question)
+        arguments = self._holder(work.grant) | {
+            "on": on,
+            "until_ms": self._store.now_ms() + wait_ms,
+            "question": question,
+            "plan": plan,
+            "default": default,
+        }
+        if child is not None:
+            arguments |= {"child": child.id, "child_base": self._store.keys.base(child)}
+        records = question_of(work.step, work.grant.address, question, attempt=work.grant.attempt)
+        answer = self._transitions.run("park", work.ref, arguments, transcript=records)
+        self._transitions.dispatch(work.ref, answer)
+        return answer
+
+    def _holder(self, grant: Grant) -> dict[str, JsonValue]:
+        return {
+            "address": grant.address,
+            "fence": grant.fence,
+            "nonce": grant.nonce,
+            "lease_ms": self._settings.lease_ms,
+        }
+
+
+def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
+    """An outcome as arguments of the settle and answer transitions."""
+    reason = outcome.reason.model_dump(mode="json", exclude_none=True) if outcome.reason else None
+    failed = outcome.word == "failed"
+    return {
+        "word": outcome.word,
+        "verdict": outcome.verdict,
+        "reason": reason,
+        "retryable": outcome.retryable,
+        "text": _teaser(outcome),
+        "failure": quote_error(outcome.reason.text) if failed and outcome.reason else None,
+        "usage": _usage_argument(outcome.usage) if outcome.usage else None,
+        "thread": _thread_argument(outcome.thread) if outcome.thread else None,
+        "digest": outcome.digest,
+        "warning": outcome.warning,
+        "busy": _busy_argument(outcome.busy) if outcome.busy else None,
+    }
+
+
+def _teaser(outcome: Outcome) -> str:
+    """The beginning of an answer, or the end of a failing program's output."""
+    is_output = outcome.decided_by in ("exit_code", "raised") and outcome.verdict != "accept"
+    return last_lines(outcome.text, TEASER) if is_output else outcome.text[:TEASER]
+
+
+def _busy_argument(busy: Busy) -> dict[str, JsonValue]:
+    after = {} if busy.after_s is None else {"after_ms": round(busy.after_s * 1000)}
+    return {"tries": busy.tries, **after}
+
+
+def _thread_argument(thread: Thread) -> dict[str, JsonValue]:
+    """A thread as an argument; empty for a conversation that is reset."""
+    return {} if thread.id is None else {"kept": thread.model_dump_json(exclude_none=True)}
+
+
+def _usage_argument(usage: Usage) -> dict[str, JsonValue]:
+    """Usage in the units of the counters."""
+    return {
+        "cost_micros": usage.cost_micros,
+        "tokens_in": usage.input_tokens,
+        "tokens_out": usage.output_tokens,
+    }

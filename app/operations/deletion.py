@@ -1,0 +1,40 @@
+"""Deletes ended sessions, and reports the deletion to a waiting parent."""
+
+from __future__ import annotations
+
+from app.domain.control import Seen
+from app.errors import StoreFull
+from app.operations.child_reports import ChildReports
+from app.operations.control import SessionControl
+from app.operations.registry import Registry
+from leadhand.models.views import SessionView
+
+
+class Deletion:
+    """Deletes sessions without losing undelivered reports to their parents."""
+
+    def __init__(self, registry: Registry, control: SessionControl, reports: ChildReports) -> None:
+        self._registry = registry
+        self._control = control
+        self._reports = reports
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: Seen | None = None
+    ) -> SessionView | None:
+        """Delete an ended session, as SessionControl.delete does; report its end to its parent.
+
+        If the process dies in between, the next check of the parked parent step notices it. While
+        Redis is full, a session is deleted only if its end has been reported.
+        """
+        ref = self._registry.ref(session)
+        parent = self._reports.parent_of(ref)
+        if parent:
+            try:
+                self._reports.deliver(ref)
+            except StoreFull:
+                if self._reports.is_undelivered(ref, parent):
+                    raise  # the report would be lost with the session
+        view = self._control.delete(session, force=force, seen=seen)
+        if view is None and parent:
+            self._reports.report_deletion(ref, parent)
+        return view

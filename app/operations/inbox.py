@@ -1,0 +1,180 @@
+"""Sends messages to sessions, and takes them out for readers that are no step of the session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal, NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.messages import (
+    BYTES,
+    HINT,
+    NOTICE,
+    Message,
+    MessageRefused,
+    check_kind,
+    check_text,
+    fold,
+    pack_data,
+)
+from app.domain.records import Reply
+from app.errors import (
+    CapabilityRefused,
+    IdempotencyConflict,
+    InvalidDocument,
+    SessionUnknown,
+)
+from app.operations.registry import Registry
+from app.operations.transitions import Transitions
+from app.redaction import without_keys, without_secrets
+from app.security.step_tokens import Caller
+from app.store.store import Store
+
+#: Messages that a session keeps; the oldest acknowledged ones make room for new ones.
+KEPT = 1000
+
+
+class Sender(NamedTuple):
+    """Who sends a message, and the key that makes a repeated call harmless."""
+
+    name: str
+    idempotency_key: str | None = None
+    #: The child session that reports, with its attempt or its session token.
+    child: dict[str, JsonValue] | None = None
+
+
+class Inbox:
+    """Appends messages. All methods raise SessionUnknown for an unknown session, and StoreAway."""
+
+    def __init__(self, store: Store, registry: Registry, transitions: Transitions) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+
+    def hint(
+        self, session: str, text: str, *, by: str, idempotency_key: str | None = None
+    ) -> Message:
+        """Send a person's hint to the session's next turn.
+
+        Raises InvalidDocument for a blank or long text, IdempotencyConflict, MessageRefused.
+        """
+        sender = Sender(by, idempotency_key)
+        return self.append(self._registry.ref(session), HINT, check_text(text), sender=sender)
+
+    def notify_parent(
+        self,
+        session: str,
+        status: Literal["success", "failure"],
+        message: str,
+        *,
+        pr_number: int | None = None,
+        by: Caller | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Send a child session's message to its parent; a failure calls for a person.
+
+        The text carries all of it, as its reader gets the text alone. It is no completion signal:
+        the child goes on. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if the
+        session has no parent), CapabilityRefused if the attempt that calls has ended.
+        """
+        ref = self._registry.ref(session)
+        text = check_text(fold(check_text(message, "message"), {"pr_number": pr_number}), "message")
+        parent = self._registry.facts(ref).parent
+        if parent is None:
+            raise MessageRefused(session, "it has no parent session that could read this")
+        sender = Sender(session, idempotency_key, self._reporter(ref, by))
+        data: JsonValue = {"status": status, "pr_number": pr_number}
+        return self.append(
+            SessionRef(parent, ref.root),
+            NOTICE,
+            text,
+            sender=sender,
+            data=data,
+            escalates=status == "failure",
+        )
+
+    def append(
+        self,
+        ref: SessionRef,
+        kind: str,
+        text: str,
+        *,
+        sender: Sender,
+        data: JsonValue = None,
+        escalates: bool = False,
+    ) -> Message:
+        """Append a message of any kind; a repeated call with the same key returns the same one.
+
+        An `end` is accepted by sessions that have ended, other kinds only by those that can still
+        run. Raises InvalidDocument, IdempotencyConflict, MessageRefused, CapabilityRefused.
+        """
+        packed = pack_data(without_secrets(data))
+        shown = without_keys(text)
+        arguments: dict[str, JsonValue] = {
+            "kind": check_kind(kind),
+            "from": sender.name,
+            "text": shown,
+            "data": packed,
+            "escalates": escalates or None,
+            "child": sender.child,
+        }
+        if sender.idempotency_key is not None:
+            asked = json.dumps([kind, shown, packed, escalates])
+            arguments["key"] = _digest(f"{sender.name} {sender.idempotency_key}")
+            arguments["digest"] = _digest(asked)
+        answer = self._transitions.run("inbox_add", ref, arguments)
+        return _added(ref, answer, sender)
+
+    def take(
+        self, session: str, *, by: str, idempotency_key: str | None = None
+    ) -> tuple[Message, ...]:
+        """Acknowledge the unread messages that no turn has got, and return them, oldest first.
+
+        At most 100 messages, of 64 KiB together; call again for more. A repeated call with the key
+        of one of the last calls returns the same messages.
+        """
+        key = None if idempotency_key is None else _digest(f"{by} {idempotency_key}")
+        arguments: dict[str, JsonValue] = {"by": by, "key": key}
+        answer = self._transitions.run("inbox_take", self._registry.ref(session), arguments)
+        if answer.word == "unknown":
+            raise SessionUnknown(session)
+        return answer.messages
+
+    def _reporter(self, ref: SessionRef, by: Caller | None) -> dict[str, JsonValue]:
+        """What the store compares: the attempt or the session's life that the token names."""
+        base: dict[str, JsonValue] = {"base": self._store.keys.base(ref)}
+        if by is None:
+            return base
+        if by.is_of_session:
+            return base | {"since": str(by.fence)}
+        return base | {"address": by.address, "fence": by.fence}
+
+
+def _added(ref: SessionRef, answer: Reply, sender: Sender) -> Message:
+    """The message of a reply, or the error for a refusal."""
+    match answer.word:
+        case "added" | "repeated":
+            return answer.messages[0]
+        case "conflict":
+            raise IdempotencyConflict(str(sender.idempotency_key))
+        case "ended":
+            raise MessageRefused(ref.id, f"it is {answer.status}, so that no turn will read it")
+        case "full":
+            raise MessageRefused(
+                ref.id, f"{KEPT} messages are unread; they are acknowledged by its next turns"
+            )
+        case "long":
+            raise InvalidDocument("text", "...", f"it has more than {BYTES} bytes")
+        case "child_ended":
+            raise MessageRefused(ref.id, f"session {sender.name!r} has ended, as it was told")
+        case "superseded":
+            raise CapabilityRefused("the attempt that the token was given to has ended")
+        case _:
+            raise SessionUnknown(ref.id)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

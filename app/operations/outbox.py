@@ -1,0 +1,128 @@
+"""Outbox of messages between sessions: delivered at once if possible, otherwise by the sweeper.
+
+At least once: every message stays in the store until it is done, and handling it is idempotent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from app.domain.control import PARENT_DID, Control, Seen
+from app.domain.ids import SessionRef
+from app.domain.states import SessionStatus
+from app.errors import (
+    ControlRefused,
+    ExportOwed,
+    SessionChanged,
+    SessionStillRuns,
+    SessionUnknown,
+)
+from app.operations.archive import keep
+from app.operations.child_reports import ChildReports
+from app.operations.control import SessionControl
+from app.operations.deletion import Deletion
+from app.operations.plan_progress import PlanProgress
+from app.queries.sessions import Queries
+from app.settings import Settings
+from app.store.store import Store
+
+log = logging.getLogger(__name__)
+
+#: The known messages. Others come from a newer version, whose process may handle them.
+VERBS = ("deliver", "delete", "forget", "stop", "resume", "abort", "spawn")
+#: Delay of a message of a newer version.
+NEWER_MS = 2_000
+#: The statuses in which a parent still wants its children stopped, or resumed.
+_WANTED = {
+    "stop": (SessionStatus.STOPPING, SessionStatus.STOPPED),
+    "resume": (SessionStatus.ACTIVE,),
+}
+
+
+class Outbox:
+    """Handles outbox messages."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        queries: Queries,
+        control: SessionControl,
+        reports: ChildReports,
+        deletion: Deletion,
+        plans: PlanProgress,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._queries = queries
+        self._control = control
+        self._reports = reports
+        self._deletion = deletion
+        self._plans = plans
+
+    def run(self, errand: str) -> None:
+        """Handle one message and remove it from the outbox; a moot message is removed too."""
+        seen = self._store.errand_score(errand)
+        if seen is None:
+            return
+        if errand.partition("|")[0] not in VERBS:
+            log.info("left to a newer version", extra={"errand": errand})
+            self._store.postpone("errands", errand, NEWER_MS)
+            return
+        verb, session, root, *more = errand.rstrip("|").split("|")
+        try:
+            if verb == "spawn":
+                self._plans.spawn(SessionRef(session, root), more[0])
+            else:
+                self._handle(verb, SessionRef(session, root), seen)
+        except SessionChanged:
+            return  # the next sweep handles it in its new state
+        except (SessionUnknown, ControlRefused, SessionStillRuns):
+            log.debug("errand is moot", extra={"errand": errand})
+        self._store.remove_errand(errand, seen)
+
+    def _handle(self, verb: str, ref: SessionRef, seen: float) -> None:
+        match verb:
+            case "deliver":
+                self._reports.deliver(ref)
+            case "delete":
+                self._control.end_for_good(ref)
+            case "forget":
+                self._forget(ref, seen)
+            case "stop" | "resume" | "abort":
+                self._follow_parent(ref, verb)
+            case _:
+                raise AssertionError(verb)
+
+    def _forget(self, ref: SessionRef, seen: float) -> None:
+        """Delete a session whose retention is over, after writing its export if one is due.
+
+        A resume removes the message, at any moment until the session is deleted.
+        """
+        fields = self._store.fields(ref)
+        if "status" not in fields or self._store.errand_score(f"forget|{ref.member}") != seen:
+            return
+        if fields.get("export"):
+            try:
+                keep(self._queries.export(ref.id), self._settings.export_dir)
+            except ExportOwed as error:
+                if self._settings.export_dir is not None:
+                    self._store.fleet().record_owed_export(ref.id, error.why)
+                raise
+        self._deletion.delete(ref.id, seen=Seen(fields["status"], int(fields["updated"])))
+
+    def _follow_parent(self, child: SessionRef, verb: Control) -> None:
+        """Stop, resume or abort a child with its parent, unless the parent has changed since."""
+        fields = self._store.fields(child)
+        parent = json.loads(fields.get("parent") or "{}")
+        reason = json.loads(fields.get("reason") or "{}")
+        if verb == "resume" and reason.get("text") != PARENT_DID:
+            return  # a user stopped it, and may resume it
+        if verb == "abort":
+            self._control.abort_below(child)
+            return
+        if not parent:
+            self._control.apply(child.id, verb, reason=PARENT_DID)
+            return
+        self._control.follow(child, verb, SessionRef(parent["session"], child.root), _WANTED[verb])

@@ -1,0 +1,180 @@
+"""Creates the child sessions of a plan's tasks, and looks at plans that execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue, ValidationError
+
+from app.compiler.checker_names import check_names
+from app.compiler.plan import document_of
+from app.domain.ids import SessionRef
+from app.domain.plans import PlanRecord, TaskRecord, parse_plan
+from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
+from app.operations.child_reports import ChildReports
+from app.operations.plan_facts import PlanFacts
+from app.operations.registry import Registry
+from app.operations.submit import Submissions
+from app.operations.transitions import Transitions
+from app.store.store import Store
+from leadhand.models.documents import Checker, Doer, LoopDocument
+from leadhand.models.plans import PlanDocument
+
+#: The checker of a plan that says it has none.
+_UNCHECKED = Checker(name="unchecked", command="true")
+#: Characters of the reason for which an earlier run failed, in the prompt of the next.
+_LAST_REASON = 4_000
+
+
+class PlanProgress:
+    """Handles the messages of plans. Each may be handled twice."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        transitions: Transitions,
+        submit: Submissions,
+        reports: ChildReports,
+        facts: PlanFacts,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._submit = submit
+        self._reports = reports
+        self._facts = facts
+
+    def spawn(self, ref: SessionRef, run_of_task: str) -> None:
+        """Create the child session of a task's run, given as `task~run`, and record it.
+
+        A run that has started is left alone. A task that cannot start fails with the reason.
+        """
+        task_id, _, run = run_of_task.rpartition("~")
+        plan = parse_plan(self._store.plan(ref))
+        task = _task(plan, task_id)
+        if plan is None or task is None or task.state != "starting" or task.run != int(run):
+            return
+        step = self._store.steps(ref, [plan.address]).get(plan.address)
+        if step is None or step.state != "parked":
+            return
+        parent: dict[str, JsonValue] = {
+            "session": ref.id,
+            "address": plan.address,
+            "fence": step.fence,
+            "base": self._store.keys.base(ref),
+            "task": run_of_task,
+        }
+        try:
+            document = self._document(ref, plan, task)
+            key = f"{ref.id}:{plan.address}:{run_of_task}"
+            submitted = self._submit.document(
+                document, idempotency_key=key, parent=parent, root=ref.root
+            )
+        except StoreAway:
+            raise
+        except (ParentRests, ProgramNewer):
+            return  # the plan rests, or a newer process creates it; a resume or a look queues it
+        except (ValidationError, LeadhandError) as error:
+            if isinstance(error, InvalidDocument) and error.field == "place":
+                return  # its workers are away; the next look queues it again
+            self._fail(ref, task, f"its session cannot be created: {error}", plan.address)
+            return
+        arguments: dict[str, JsonValue] = {
+            "task": task.id, "run": task.run, "child": submitted.session,
+        }  # fmt: skip
+        answer = self._transitions.run("plan_started", ref, arguments)
+        self._transitions.dispatch(ref, answer)
+        if not submitted.created:  # it may have ended before it was recorded
+            self._reports.deliver(SessionRef(submitted.session, ref.root))
+
+    def look(self, ref: SessionRef) -> None:
+        """Deliver again what may have been lost, and start what may start."""
+        plan = parse_plan(self._store.plan(ref))
+        for task in plan.tasks if plan is not None else ():
+            if task.state == "running" and task.session is not None:
+                self._look_at(ref, task, task.session)
+        answer = self._transitions.run("plan_look", ref, {})
+        self._transitions.dispatch(ref, answer)
+
+    def _look_at(self, ref: SessionRef, task: TaskRecord, session: str) -> None:
+        child = SessionRef(session, ref.root)
+        fields = self._store.fields(child)
+        if fields.get("status") == "active":
+            return
+        if fields:
+            self._reports.deliver(child)
+            return
+        parent = {"session": ref.id, "address": "", "task": f"{task.id}~{task.run}"}
+        self._facts.apply(child, {}, parent)
+
+    def _fail(self, ref: SessionRef, task: TaskRecord, why: str, address: str) -> None:
+        arguments: dict[str, JsonValue] = {
+            "task": task.id,
+            "run": task.run,
+            "child": "",
+            "status": "refused",
+            "reason": {"code": "failed_step", "text": why},
+            "address": address,
+        }
+        answer = self._transitions.run("plan_fact", ref, arguments)
+        self._transitions.dispatch(ref, answer)
+
+    def _document(self, ref: SessionRef, plan: PlanRecord, record: TaskRecord) -> LoopDocument:
+        """The document of a task's child session, from the signed document of the plan."""
+        facts = self._registry.facts(ref)
+        program = self._registry.verified_program(ref, facts)
+        document = document_of(program)
+        task = record.task
+        names = dict(zip(check_names(document.checkers), document.checkers, strict=True))
+        wanted = [names[name] for name in task.checkers or names]
+        doer = Doer(agent=task.agent) if task.agent else document.doer
+        return LoopDocument(
+            task=_prompt(document, plan, record),
+            checkers=tuple(wanted) or (_UNCHECKED,),
+            rule=task.rule,
+            doer=doer,
+            model=task.model,
+            file_scope=task.file_scope,
+            max_iterations=task.max_iterations,
+            budget=task.budget,
+            label=f"{task.id}: {task.title}"[:120],
+            cwd=facts.cwd,
+            place=facts.place or None,
+        )
+
+
+def _task(plan: PlanRecord | None, task: str) -> TaskRecord | None:
+    return next((one for one in plan.tasks if one.id == task), None) if plan is not None else None
+
+
+def _prompt(document: PlanDocument, plan: PlanRecord, record: TaskRecord) -> str:
+    task = record.task
+    sections = [
+        f"# Task {task.id}: {task.title}\n\n{task.description}".rstrip(),
+        f"# The whole request\n\nThis task is one part of it; do this part alone.\n\n"
+        f"{document.request}",
+        _done_before(plan, record),
+        _last_reason(record),
+    ]
+    return "\n\n".join(section for section in sections if section)
+
+
+def _done_before(plan: PlanRecord, record: TaskRecord) -> str:
+    """The tasks that this one needs, with where their work is."""
+    by_id: Mapping[str, TaskRecord] = {one.id: one for one in plan.tasks}
+    lines = [_where(by_id[needed]) for needed in record.deps if needed in by_id]
+    return "# Done before\n\n" + "\n".join(lines) if lines else ""
+
+
+def _where(needed: TaskRecord) -> str:
+    at = f" (branch {needed.branch})" if needed.branch else ""
+    at = at or (f" (folder {needed.folder})" if needed.folder else "")
+    return f"- {needed.id}: {needed.task.title}{at}"
+
+
+def _last_reason(record: TaskRecord) -> str:
+    if record.run < 2 or record.reason is None:
+        return ""
+    links = "; ".join(link.text for link in record.reason.chain() if link.text)
+    return f"# The run before this one failed\n\n{links[:_LAST_REASON]}"

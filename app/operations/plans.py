@@ -1,0 +1,368 @@
+"""Plans as people and child sessions change them: edits, approval, proposals and reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.compiler.checker_names import check_names
+from app.compiler.plan import EXECUTE, document_of
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.plan_errors import NoPlan, PlanChanged, PlanRefused, ReportLate
+from app.domain.plans import (
+    PlanRecord,
+    ProposalRecord,
+    TaskRecord,
+    parse_plan,
+    progress_of,
+    record_of,
+    spec_of,
+    status_of,
+)
+from app.domain.program import Action, Program
+from app.domain.reasons import reason_view
+from app.domain.records import Reply, StepRecord
+from app.errors import AnswerUnwanted
+from app.operations.answers import Answers
+from app.operations.plan_facts import task_of
+from app.operations.registry import Registry
+from app.operations.transitions import Transitions
+from app.redaction import without_keys
+from app.store.store import Store
+from leadhand.models.plans import (
+    CLEARABLE,
+    AddTask,
+    ChangeTask,
+    DropTask,
+    MoveTask,
+    PlanDocument,
+    PlanEdit,
+    PlannedTask,
+    PlanOperation,
+    TaskReport,
+    check_checkers,
+)
+from leadhand.models.views.plan import (
+    PlanView,
+    ProposalView,
+    ReportView,
+    TaskHistory,
+    TaskRun,
+    TaskView,
+)
+
+
+class _Plan(NamedTuple):
+    """A plan with what belongs to it."""
+
+    ref: SessionRef
+    document: PlanDocument
+    record: PlanRecord | None
+    version: int
+    status: str
+    #: The parked refine step and its address; None if it does not wait.
+    refine: tuple[str, StepRecord] | None
+    #: Whether the draft is approved, though the tasks may not have begun.
+    is_approved: bool
+
+
+class Plans:
+    """Reads and changes plans. All methods raise SessionUnknown and NoPlan."""
+
+    def __init__(
+        self, store: Store, registry: Registry, transitions: Transitions, answers: Answers
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._answers = answers
+
+    def view(self, session: str) -> PlanView:
+        """The plan of a session as it is now."""
+        return _view(self._read(session))
+
+    def edit(self, session: str, edit: PlanEdit, *, version: int | None, by: str) -> PlanView:
+        """Carry out all operations or none. Raises PlanChanged, PlanRefused."""
+        plan = self._read(session)
+        names = check_names(plan.document.checkers)
+        operations: list[JsonValue] = []
+        for number, operation in enumerate(edit.operations, start=1):
+            try:
+                operations.append(_argument(operation, names))
+            except ValueError as error:
+                raise PlanRefused(session, _subject(operation), str(error), number) from None
+        return self._edit(plan, operations, version=version, by=by)
+
+    def decide(self, session: str, proposal: str, *, accept: bool, by: str) -> PlanView:
+        """Accept or refuse a task that a child proposed. Raises PlanRefused."""
+        operation: JsonValue = {"op": "decide", "proposal": proposal, "accept": accept}
+        try:
+            return self._edit(self._read(session), [operation], version=None, by=by)
+        except PlanRefused as error:
+            if error.what == proposal:  # no task has this id
+                raise PlanRefused(session, "", f"proposal {proposal!r}: {error.why}") from None
+            raise
+
+    def approve(self, session: str, *, by: str) -> PlanView:
+        """Approve the draft, so that its tasks start. Raises AnswerUnwanted."""
+        self._answer(session, "approve", accept=True, by=by)
+        return self.view(session)
+
+    def change(self, session: str, text: str, *, by: str) -> PlanView:
+        """Ask the team lead for another draft. Raises AnswerUnwanted."""
+        self._answer(session, text, accept=False, by=by)
+        return self.view(session)
+
+    def report(self, child: str, report: TaskReport) -> ReportView:
+        """Record what a child session says of its own task. Raises NoPlan, ReportLate."""
+        ref, parent = self._link(child)
+        if report.proposals:
+            self._check_proposals(child, parent["session"], report)
+        task, run = task_of(parent)
+        arguments: dict[str, JsonValue] = {
+            "task": task,
+            "run": run,
+            "child": child,
+            "status": report.status,
+            "pr_url": report.pr_url,
+            "notes": None if report.notes is None else without_keys(report.notes),
+            "digest": hashlib.sha256(report.model_dump_json().encode()).hexdigest(),
+        }
+        if report.proposals:
+            arguments["proposals"] = [
+                {"task": record_of(one.task), "why": one.why} for one in report.proposals
+            ]
+        answer = self._transitions.run("plan_report", ref, arguments)
+        self._transitions.dispatch(ref, answer)
+        if answer.word == "late":
+            raise ReportLate(child, str(answer.state))
+        if answer.word == "no_plan":
+            raise NoPlan(child, "its plan has no such task any more")
+        return ReportView(
+            session=ref.id, task=task, status=report.status, version=answer.version or 0,
+            repeated=answer.word == "repeated",
+        )  # fmt: skip
+
+    def _check_proposals(self, child: str, session: str, report: TaskReport) -> None:
+        """Raises PlanRefused if a proposed task names a checker that the plan does not have."""
+        names = check_names(self._read(session).document.checkers)
+        for one in report.proposals:
+            try:
+                check_checkers(one.task.id, one.task.checkers, names)
+            except ValueError as error:
+                raise PlanRefused(child, one.task.id, str(error)) from None
+
+    def task(self, child: str) -> TaskView:
+        """The task that a child session carries out."""
+        _, parent = self._link(child)
+        task, _ = task_of(parent)
+        tasks = self.view(parent["session"]).tasks
+        found = next((one for one in tasks if one.id == task), None)
+        if found is None:
+            raise NoPlan(child, "its plan has no such task any more")
+        return found
+
+    def _link(self, child: str) -> tuple[SessionRef, Mapping[str, str]]:
+        """The session whose plan a child belongs to, and the child's link to it."""
+        ref = self._registry.ref(child)
+        parent: Mapping[str, str] = json.loads(self._store.fields(ref).get("parent") or "{}")
+        if "task" not in parent:
+            raise NoPlan(child, "it carries out no task of a plan")
+        return SessionRef(parent["session"], ref.root), parent
+
+    def _read(self, session: str) -> _Plan:
+        ref = self._registry.ref(session)
+        fields = self._store.fields(ref)
+        if fields.get("kind") != "plan":
+            raise NoPlan(session, f"it is a {fields.get('kind')}; plans are of kind plan")
+        program = self._registry.program(fields["program"])
+        stored = self._store.plan(ref)
+        return _Plan(
+            ref,
+            document_of(program),
+            parse_plan(stored),
+            int(stored.get("version", 0)),
+            fields["status"],
+            self._refine(ref, program),
+            bool(self._store.steps(ref, [EXECUTE])),
+        )
+
+    def _refine(self, ref: SessionRef, program: Program) -> tuple[str, StepRecord] | None:
+        parked = self._store.members(ref, "parked")
+        for address, record in self._store.steps(ref, parked).items():
+            step = program.step_or_none(address)
+            if step is not None and step.action is Action.HUMAN and record.parked:
+                return address, record
+        return None
+
+    def _edit(
+        self, plan: _Plan, operations: list[JsonValue], *, version: int | None, by: str
+    ) -> PlanView:
+        session = plan.ref.id
+        if plan.record is None:
+            raise NoPlan(session, "its team lead has not drafted one yet")
+        if plan.record.state == "refining" and plan.refine is None and not plan.is_approved:
+            why = "its team lead is changing the draft; edit the next one"
+            raise PlanRefused(session, "", why)
+        arguments: dict[str, JsonValue] = {"operations": operations, "by": by, "version": version}
+        answer = self._transitions.run("plan_edit", plan.ref, arguments)
+        self._transitions.dispatch(plan.ref, answer)
+        match answer.word:
+            case "edited":
+                return self.view(session)
+            case "stale":
+                raise PlanChanged(session, answer.version or 0)
+            case "refused":
+                raise _refusal(session, answer)
+            case "ended":
+                why = f"the session is {answer.status}"
+                raise PlanRefused(session, "", why)
+            case _:
+                raise NoPlan(session, "its team lead has not drafted one yet")
+
+    def _answer(self, session: str, text: str, *, accept: bool, by: str) -> None:
+        plan = self._read(session)
+        if plan.refine is None:
+            state = plan.record.state if plan.record is not None else "being drafted"
+            raise AnswerUnwanted(session, f"nothing waits for approval; the plan is {state}")
+        address, record = plan.refine
+        outcome = Outcome(word="succeeded", text=text, verdict="accept" if accept else "retry")
+        answer = self._answers.settle(plan.ref, address, outcome, fence=record.fence, by=by)
+        if answer.word != "settled":
+            why = f"another answer came first, by {answer.by}" if answer.by else "it waits no more"
+            raise AnswerUnwanted(session, why)
+
+
+def _subject(operation: PlanOperation) -> str:
+    return operation.task.id if isinstance(operation, AddTask) else operation.id
+
+
+def _argument(operation: PlanOperation, names: list[str]) -> JsonValue:
+    """An operation as an argument of the edit transition. Raises ValueError."""
+    match operation:
+        case AddTask():
+            check_checkers(operation.task.id, operation.task.checkers, names)
+            return {"op": "add", "task": record_of(operation.task)}
+        case ChangeTask():
+            check_checkers(operation.id, operation.checkers, names)
+            return _change_argument(operation)
+        case DropTask():
+            return {"op": "drop", "id": operation.id}
+        case MoveTask():
+            after: dict[str, JsonValue] = {"after": operation.after} if operation.after else {}
+            return {"op": "move", "id": operation.id, **after}
+        case _:
+            return {"op": "retry", "id": operation.id}
+
+
+def _change_argument(operation: ChangeTask) -> JsonValue:
+    given = operation.model_dump(mode="json", exclude_unset=True, exclude={"op", "id"})
+    # A field that is set to null gets its default again.
+    fields: dict[str, JsonValue] = {
+        name: value for name, value in given.items() if value is not None or name in CLEARABLE
+    }
+    argument: dict[str, JsonValue] = {"op": "change", "id": operation.id}
+    for name, field in (("notes", "notes"), ("priority", "priority"), ("dependencies", "deps")):
+        if name in fields:
+            argument[field] = fields.pop(name)
+    spec = spec_of(fields)
+    return argument | ({"spec": spec} if spec else {})
+
+
+def _refusal(session: str, answer: Reply) -> PlanRefused:
+    return PlanRefused(session, answer.text or "", str(answer.why), answer.number)
+
+
+def _view(plan: _Plan) -> PlanView:
+    record = plan.record
+    tasks = record.tasks if record is not None else ()
+    by_id = {task.id: task for task in tasks}
+    statuses = {task.id: status_of(task, by_id) for task in tasks}
+    until = plan.refine[1].parked.get("until_ms") if plan.refine and plan.refine[1].parked else None
+    return PlanView(
+        session=plan.ref.id,
+        state=_state(plan),
+        version=plan.version,
+        request=plan.document.request,
+        tasks=[_task_view(task, statuses[task.id]) for task in tasks],
+        progress=progress_of(statuses.values(), sum(task.verified for task in tasks)),
+        proposals=[_proposal_view(one) for one in record.proposals] if record is not None else [],
+        checkers=check_names(plan.document.checkers),
+        deadline=iso(until) if isinstance(until, int) else None,
+        on_deadline=plan.document.on_deadline if plan.refine else None,
+    )
+
+
+def _state(plan: _Plan) -> str:
+    if plan.status in ("completed", "failed", "exited", "aborted"):
+        return "ended"
+    if plan.record is None:
+        return "planning"
+    if plan.record.state == "refining" and plan.refine is None:
+        return "executing" if plan.is_approved else "planning"
+    return plan.record.state
+
+
+def _task_view(record: TaskRecord, status: str) -> TaskView:
+    return _planned(record.task).model_copy(
+        update={
+            "status": status,
+            "verified": record.verified,
+            "reason": reason_view(record.reason),
+            "session": record.session,
+            "run": record.run,
+            "runs": [
+                TaskRun(
+                    run=one.run, session=one.session, ended=one.ended,
+                    reason=reason_view(one.reason),
+                )
+                for one in record.runs
+            ],
+            "pr_url": record.pr_url,
+            "notes": record.notes or "",
+            "branch": record.branch,
+            "folder": record.folder,
+            "history": [
+                TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
+                for one in record.history
+            ],
+        }
+    )  # fmt: skip
+
+
+def _planned(task: PlannedTask) -> TaskView:
+    """A task as it was planned; nothing has come of it yet."""
+    return TaskView(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        dependencies=list(task.dependencies),
+        status="pending",
+        agent=task.agent,
+        model=task.model,
+        checkers=None if task.checkers is None else list(task.checkers),
+        rule=task.rule,
+        file_scope=list(task.file_scope),
+        priority=task.priority,
+        max_iterations=task.max_iterations,
+    )
+
+
+def _proposal_view(record: ProposalRecord) -> ProposalView:
+    task = TaskRecord.model_validate({"at": 0, "state": "waiting", **record.task}).task
+    return ProposalView(
+        id=record.id,
+        task=_planned(task),
+        why=record.why or "",
+        by=record.by,
+        at=iso(record.at),
+        status=record.status,  # type: ignore[arg-type]  # the model checks it
+        decided_by=record.decided_by,
+        note=record.note or "",
+    )

@@ -1,0 +1,154 @@
+"""Process-local cache of programs and immutable session facts, with signature checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.errors import ProgramNewer, SessionUnknown, SpecForeign
+from app.security.signatures import (
+    Spec,
+    is_command_seal,
+    is_signed,
+    program_id,
+    seal_commands,
+    sign,
+)
+from app.settings import Settings
+from app.store.store import Store
+
+#: Sizes of the caches.
+SESSIONS = 4096
+PROGRAMS = 256
+
+
+class Facts(NamedTuple):
+    """The immutable facts of a session."""
+
+    program: str
+    kind: str
+    place: str
+    cwd: str | None
+    #: The session whose step started this one.
+    parent: str | None = None
+    #: Signature of the facts that decide what runs; empty if unsigned.
+    signature: str = ""
+    #: The lock of its working folder.
+    folder: str = ""
+
+
+class _Loaded(NamedTuple):
+    """A program as read from Redis; it may be displayed, but only a genuine one may run."""
+
+    program: Program
+    #: Whether the document matches its signed hash.
+    genuine: bool
+
+
+#: The fields of a session's hash that hold its facts.
+_FACTS = ("program", "kind", "place", "cwd", "parent", "signature", "folder")
+_PROGRAM = TypeAdapter(Program)
+
+
+class Registry:
+    """Reads programs and facts once and caches them."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._secret = settings.secret
+        self._accepted = settings.secrets
+        self.facts = lru_cache(maxsize=SESSIONS)(self._read_facts)
+        self._programs = lru_cache(maxsize=PROGRAMS)(self._read_program)
+        self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_signed_here)
+
+    def program(self, program: str) -> Program:
+        """Returns the program with this hash.
+
+        Raises SessionUnknown if it was deleted with its last session, and ProgramNewer if only a
+        newer version of Leadhand can read it.
+        """
+        return self._programs(program).program
+
+    def ref(self, session: str) -> SessionRef:
+        """The session and its root. Raises SessionUnknown."""
+        ref = self._store.ref(session)
+        if ref is None:
+            raise SessionUnknown(session)
+        return ref
+
+    def forget_facts(self) -> None:
+        """Clear the cache of facts, after a session's place or program has changed."""
+        self.facts.cache_clear()
+
+    def signature(self, ref: SessionRef, program: str, *, cwd: str, place: str) -> str:
+        """Signs a program and its working folder and place for a session."""
+        return sign(Spec(ref.id, ref.root, program, cwd, place), secret=self._secret)
+
+    def seal_commands(self, ref: SessionRef) -> str:
+        """Signs that the bodies of a session may bring commands of their own."""
+        return seal_commands(ref.id, ref.root, secret=self._secret)
+
+    def may_bring_commands(self, ref: SessionRef) -> bool:
+        """Whether the session was submitted with `exec:free`: its children may have commands."""
+        seal = self._store.values(ref, "session", ["free"]).get("free", "")
+        return any(
+            is_command_seal(ref.id, ref.root, seal, secret=secret) for secret in self._accepted
+        )
+
+    def verified_program(self, ref: SessionRef, facts: Facts) -> Program:
+        """Returns the session's program. Raises SpecForeign unless its signature is valid."""
+        spec = Spec(ref.id, ref.root, facts.program, facts.cwd or "", facts.place)
+        if not facts.signature:
+            raise SpecForeign(ref.id, "it was not signed")
+        if not self._signed_here(spec, facts.signature):
+            raise SpecForeign(ref.id, "its signature does not match this worker's LEADHAND_SECRET")
+        found = self._programs(facts.program)
+        if not found.genuine:
+            raise SpecForeign(ref.id, f"program {facts.program} was changed after it was signed")
+        return found.program
+
+    def sign_for_place(self, ref: SessionRef, fields: Mapping[str, str], place: str) -> str:
+        """The signature for another place; empty if the current signature is invalid."""
+        facts = _facts_of(ref, fields)
+        try:
+            self.verified_program(ref, facts)
+        except SpecForeign:
+            return ""
+        return self.signature(ref, facts.program, cwd=facts.cwd or "", place=place)
+
+    def _is_signed_here(self, spec: Spec, signature: str) -> bool:
+        return any(is_signed(spec, signature, secret=secret) for secret in self._accepted)
+
+    def _read_facts(self, ref: SessionRef) -> Facts:
+        return _facts_of(ref, self._store.values(ref, "session", _FACTS))
+
+    def _read_program(self, program: str) -> _Loaded:
+        text = self._store.program(program)
+        if text is None:
+            raise SessionUnknown(f"of program {program}")
+        try:
+            return _Loaded(_PROGRAM.validate_json(text), genuine=program_id(text) == program)
+        except ValidationError:
+            raise ProgramNewer(program) from None
+
+
+def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
+    if "program" not in fields:
+        raise SessionUnknown(ref.id)
+    cwd = fields.get("cwd") or None
+    parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
+    return Facts(
+        fields["program"],
+        fields["kind"],
+        fields["place"],
+        cwd,
+        parent,
+        fields.get("signature", ""),
+        fields.get("folder", ""),
+    )

@@ -1,0 +1,237 @@
+"""Detects that Redis has lost or exchanged its data, and stops the process from using it.
+
+The store has an id, written once. A process remembers the last id and sweep count that it saw. If
+the server is empty, has another id or an older sweep count, the guard raises an alarm until an
+operator accepts the data. Accepting gives the store a new id, recorded as the successor of the old
+ones, which all processes then adopt by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from pydantic import JsonValue
+
+from app.errors import InvalidDocument, StoreFull, StoreUnknown
+from app.store.identity import Identity, state_of
+from app.store.identity_file import IdentityUnreadable, Memory, ProcessMemory
+from app.store.store import Store
+from app.store_differences import StoreState
+from leadhand.models.views import StoreView
+
+log = logging.getLogger(__name__)
+
+#: Seconds between writes of the sweep count, and between log lines about an alarm.
+WRITE_S = 5.0
+REMIND_S = 60.0
+#: Maximum attempts of an acceptance while other processes change the id.
+TRIES = 3
+
+
+class StoreGuard:
+    """Compares the store with the identity that this process remembers."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._identity_store = store.identity()
+        self._memory: Memory = ProcessMemory()
+        self._clock = clock
+        self._lock = threading.RLock()
+        #: None until the store was read once.
+        self._known: Identity | None = None
+        #: During an alarm at startup: the identity from the memory.
+        self._awaited: Identity | None = None
+        self._state: StoreState = "known"
+        self._written_at = 0.0
+        self._logged_at: float | None = None
+        #: The id that was read last while the file was unreadable; '' for an empty store.
+        self._found_blind: str | None = None
+        #: Called with each adopted identity, and with None when there is an alarm.
+        #: Called before a store is adopted; an exception prevents the adoption.
+        self.join: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[Identity | None], None]] = []
+
+    def remember_in(self, memory: Memory) -> None:
+        """Store the identity in a memory that outlives the process."""
+        self._memory = memory
+
+    @property
+    def file(self) -> str | None:
+        """The path of the file that holds the identity, if there is one."""
+        return self._memory.place
+
+    def expected_identity(self) -> Identity | None:
+        """The identity that this process expects, also during an alarm; None before it is known."""
+        return self._known or self._awaited
+
+    def require(self) -> None:
+        """Raises StoreUnknown unless the store is the known one; free of cost if it is."""
+        if self._known is None or self._state != "known":
+            self.check()
+
+    def require_now(self) -> None:
+        """As `require`, but read from Redis: costs a round trip, and no lock if it is known."""
+        known = self._known
+        if (
+            known is None
+            or self._state != "known"
+            or state_of(known, self._identity_store.read()) != "known"
+        ):
+            self.check()
+
+    def check(self) -> None:
+        """Compare the store in Redis with the remembered one. Raises StoreUnknown."""
+        with self._lock:
+            found = self._identity_store.read()
+            remembered, state = self._compare(found)
+            if state != "known":
+                self._alarm(state, remembered, found)
+            if found is None:
+                found = self._assign_id()
+            if found is not None:
+                self._adopt(found, known=remembered)
+
+    def _compare(self, found: Identity | None) -> tuple[Identity | None, StoreState]:
+        """The remembered identity (None at a first start), and how the store differs from it."""
+        try:
+            remembered = self._known or self._memory.read()
+        except IdentityUnreadable:
+            return None, self._compare_blind(found)
+        state = state_of(remembered, found)
+        if state == "another" and remembered and self._identity_store.succeeds(remembered.id):
+            log.warning("adopting the accepted store", extra={"was": remembered.id})
+            return None, "known"
+        return remembered, state
+
+    def _compare_blind(self, found: Identity | None) -> StoreState:
+        """Compare without a readable file: only a store that was accepted meanwhile is known."""
+        before, now = self._found_blind, found.id if found else ""
+        if found and before is not None and before != now and self._identity_store.succeeds(before):
+            log.warning("adopting the accepted store", extra={"file": self._memory.place})
+            self._found_blind = None
+            return "known"
+        self._found_blind = now
+        return "unreadable"
+
+    def _read_memory(self) -> Identity | None:
+        """The remembered identity, or None if there is none or it is unreadable."""
+        with suppress(IdentityUnreadable):
+            return self._known or self._memory.read()
+        return None
+
+    def record_sweeps(self, sweeps: int | None) -> None:
+        """Record the sweep count that a sweep read."""
+        with self._lock:
+            if self._known is not None and sweeps is not None and sweeps > self._known.sweeps:
+                self._known = self._known._replace(sweeps=sweeps)
+                if self._state == "known":
+                    self._notify(self._known)
+                if self._clock() - self._written_at >= WRITE_S:
+                    self._write()
+
+    def view(self) -> StoreView:
+        """The store in Redis and the remembered one, in the form that the API returns."""
+        remembered, found = self._read_memory(), self._identity_store.read()
+        text = ""
+        try:
+            self.check()
+        except StoreUnknown as error:
+            text = f"Redis {error.what}; {error.hint}"
+        return StoreView(
+            id=found.id if found else None,
+            remembered=remembered.id if remembered else None,
+            state=self._state,
+            text=text,
+            file=self._memory.place,
+        )
+
+    def accept(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
+        """Accept the data in Redis as the store. Raises InvalidDocument if `new` is required."""
+        for tried in range(TRIES):
+            with self._lock:
+                remembered, found = self._read_memory(), self._identity_store.read()
+                state = self._state_now()
+                if state == "known" and tried:
+                    break  # another process accepted it in between
+                if (state in ("empty", "another") or not found) and state != "known" and not new:
+                    hint = "give `new` (--new): it does not hold the sessions of the store before"
+                    raise InvalidDocument("new", new, hint)
+                past = [replaces, remembered and remembered.id, found.id if found else ""]
+                if self._try_accept(found, (id_ for id_ in past if id_ is not None)):
+                    break
+        return self.view()
+
+    def _try_accept(self, found: Identity | None, past: Iterable[str]) -> bool:
+        new = secrets.token_hex(16)
+        arguments: dict[str, JsonValue] = {
+            "seen": found.id if found else "",
+            "id": new,
+            "past": list(dict.fromkeys(past)),
+        }
+        if self._store.accept(arguments).word != "accepted":
+            return False
+        log.warning("the store was accepted", extra={"store": new, "past": arguments["past"]})
+        return True
+
+    def _state_now(self) -> StoreState:
+        try:
+            self.check()
+        except StoreUnknown as error:
+            return error.state
+        return "known"
+
+    def _assign_id(self) -> Identity | None:
+        try:
+            return Identity(self._identity_store.name(), 0)
+        except StoreFull:
+            return None  # it gets its id once there is room
+
+    def _adopt(self, found: Identity, *, known: Identity | None) -> None:
+        sweeps = max(found.sweeps, known.sweeps if known else 0)
+        is_news = known is None or known.id != found.id or self._known is None
+        if is_news:
+            self.join()
+        if self._logged_at is not None:
+            log.warning("Redis holds the known store again", extra={"store": found.id})
+        self._state, self._logged_at, self._found_blind = "known", None, None
+        self._known = Identity(found.id, sweeps)
+        self._notify(self._known)
+        if is_news:
+            self._write()
+
+    def _alarm(
+        self, state: StoreState, remembered: Identity | None, found: Identity | None
+    ) -> None:
+        error = StoreUnknown(
+            self._store.where(),
+            state,
+            remembered.id if remembered else "",
+            found.id if found else "",
+            self._memory.place or "",
+        )
+        self._state, self._awaited = state, remembered
+        self._notify(None)
+        if self._logged_at is None or self._clock() - self._logged_at >= REMIND_S:
+            self._logged_at = self._clock()
+            fields = {"remembered": error.remembered, "found": error.found}
+            log.critical("%s", error, extra=fields | {"file": self._memory.place})
+        raise error
+
+    def _notify(self, identity: Identity | None) -> None:
+        for listener in self.listeners:
+            listener(identity)
+
+    def _write(self) -> None:
+        if self._known is None:
+            return
+        try:
+            self._memory.write(self._known)
+            self._written_at = self._clock()
+        except OSError as error:
+            fields = {"file": self._memory.place, "why": str(error)}
+            log.warning("cannot write the store's id", extra=fields)

@@ -1,0 +1,453 @@
+"""Creates sessions from submitted documents, idempotently by key."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.catalog.catalog import Catalog, hash_of
+from app.catalog.source import Source, apply_run
+from app.compiler import compile_document
+from app.compiler.subflows import faults_of_subflows
+from app.domain import routing
+from app.domain.budgets import limits_of
+from app.domain.ids import SessionRef, lock_name
+from app.domain.program import Program
+from app.domain.records import NewSession, Reply
+from app.domain.tree_limits import TreeLimitReached
+from app.errors import (
+    IdempotencyConflict,
+    InvalidDocument,
+    LabelTaken,
+    ParentRests,
+    QuotaPassed,
+)
+from app.fleet.admission import Where, admit, faults_here
+from app.operations.registry import Registry
+from app.operations.store_guard import StoreGuard
+from app.operations.transitions import Transitions
+from app.queries.fleet import Fleet
+from app.redaction import without_keys
+from app.security.api_tokens import DAY_MS, Owner
+from app.settings import Settings
+from app.store.store import Store
+from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
+from leadhand.flows.faults import all_faults
+from leadhand.models.documents import Budget
+from leadhand.models.views import FlowCheckView, FlowFaultView
+
+#: Attempts to draw an unused session id; eight hex digits collide rarely.
+DRAWS = 20
+
+#: Priorities of messages; 0 is first.
+PRIORITIES = {"high": 0, "normal": 5, "low": 9}
+
+
+class About(NamedTuple):
+    """Descriptive fields of a new session: name, folder, place, budget, webhook."""
+
+    kind: str
+    name: str
+    label: str = ""
+    #: The label, with its scope, if no other session at work may have it there, or ''.
+    unique_label: str = ""
+    cwd: str = ""
+    place: str = ""
+    #: The real path of `cwd` if it is known, so that two names of a folder share a lock.
+    folder: str = ""
+    priority: int = 5
+    #: The webhook (JSON), and the events that it gets.
+    webhook: str = ""
+    rings: str = ""
+    #: The budget in the document.
+    budget: Budget = Budget()
+    #: For a flow of the catalog: its Source (JSON).
+    source: str = ""
+    #: Not empty if its place was chosen automatically; it may change until a step is claimed.
+    chosen: str = ""
+    #: For a child that a body starts: what becomes of it at its parent's end.
+    on_parent_end: str = ""
+    #: The limits of cost and tokens that its document asks for (JSON), for such a child.
+    own_budget: str = ""
+
+
+class Asker(NamedTuple):
+    """The origin of a request: Idempotency-Key, parent step and owning token."""
+
+    body: str = ""
+    key: str | None = None
+    parent: Mapping[str, JsonValue] | None = None
+    root: str | None = None
+    owner: Owner | None = None
+    #: Whether its bodies may bring commands; a child has the right of its parent.
+    free: bool = False
+    #: For a child that a body starts: its policy, its parent's place, and the limits of its tree.
+    on_parent_end: str = ""
+    place: str = ""
+    limits: Mapping[str, int] | None = None
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a later attempt of the same step takes over the child of this key."""
+        return self.on_parent_end == "let-go-on"
+
+
+class Submitted(NamedTuple):
+    """The session of a submitted document."""
+
+    session: str
+    #: False if an earlier call with the same key created it.
+    created: bool
+
+
+class Submissions:
+    """Creates sessions, and sends hints for their first steps."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        registry: Registry,
+        transitions: Transitions,
+        fleet: Fleet,
+        catalog: Catalog,
+        guard: StoreGuard,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._transitions = transitions
+        self._fleet = fleet
+        self._catalog = catalog
+        self._guard = guard
+
+    def document(
+        self,
+        document: AnyDocument,
+        *,
+        idempotency_key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+        owner: Owner | None = None,
+        free: bool = False,
+    ) -> Submitted:
+        """Create a session from a document; the same key again returns the same session.
+
+        Raises InvalidDocument if it cannot run here, IdempotencyConflict if the key was used
+        with another body, QuotaPassed if the owner's quota is used up, LabelTaken if another
+        active session has the label.
+        """
+        asker = Asker(hash_document(document), idempotency_key, parent, root, owner, free)
+        return self.document_of(asker, document)
+
+    def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
+        """Create a session from a document, with the request's origin. Raises as `document`."""
+        return self._find_submitted(asker) or self._create(document, asker)
+
+    def flow(
+        self,
+        name: str,
+        run: FlowRun,
+        *,
+        idempotency_key: str | None = None,
+        owner: Owner | None = None,
+        free: bool = False,
+    ) -> Submitted:
+        """Run a flow of the catalog; the same key again returns the same session.
+
+        Raises FlowUnknown, FlowDisabled, and the errors of `document`.
+        """
+        asker = Asker(hash_run(name, run), idempotency_key, owner=owner, free=free)
+        return self.flow_of(asker, name, run)
+
+    def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
+        """Run a flow of the catalog, with the request's origin. Raises as `flow`."""
+        known = self._find_submitted(asker)
+        if known is not None:
+            return known
+        document = self._catalog.document(name)
+        source = Source(
+            flow=name,
+            hash=hash_of(document),
+            inputs=run.inputs,
+            agents=run.agents,
+            limits=document.budget.limits(),
+            given=tuple(run.budget.limits()),
+        )
+        try:
+            return self._create(apply_run(document, run), asker, source=source.model_dump_json())
+        except InvalidDocument as error:
+            if error.field != "cwd":
+                raise
+            # The field has another name in a run than in a document.
+            raise InvalidDocument("working_folder", error.value, error.hint) from None
+
+    def check_flow(self, given: JsonValue) -> FlowCheckView:
+        """Check whether a flow could run here now, and list all errors."""
+        found = all_faults(FlowDocument, given)
+        faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
+        if isinstance(found.flow, FlowDocument):
+            asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
+            document = found.flow.model_copy(update={"inputs": asked_for})
+            faults += map(_fault_view, self._faults_here(document, known=[f.path for f in faults]))
+        return FlowCheckView(valid=not faults, faults=faults)
+
+    def _faults_here(self, document: FlowDocument, *, known: list[str]) -> list[InvalidDocument]:
+        """Errors in a flow's files and subflows, and in its use of agents and tools."""
+        whole, faults = self._catalog.gather(document)
+        here = faults_here(whole, self._settings, self._fleet.inventories())
+        # Without a valid `agents` part, the agents of agentTypes are unknown.
+        is_mapped = not any(path.partition(".")[0] == "agents" for path in known)
+        faults += (one for one in here if is_mapped or not one.field.endswith(_OF_AGENTS))
+        faults += faults_of_subflows(whole)
+        if not faults and not known:
+            try:
+                compile_document(whole)
+            except InvalidDocument as error:
+                faults.append(error)
+        return list({(fault.field, fault.hint): fault for fault in faults}.values())
+
+    def compile_flow(self, document: FlowDocument) -> Program:
+        """Compiles a flow after the checks of a submit. Raises InvalidDocument."""
+        whole = self._with_files(document)
+        admit(whole, self._settings, self._fleet.inventories())
+        return compile_document(whole)
+
+    def default_limits(self, program: Program) -> dict[str, int]:
+        """The default limits of a session with this program."""
+        return limits_of(program, self._settings.budget, Budget())
+
+    def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
+        owner = asker.owner
+        if document.place is None and asker.place:
+            document = document.model_copy(update={"place": asker.place})
+        hook = document.webhook or (owner.webhook if owner is not None else None)
+        label = document.label or ""
+        if isinstance(document, FlowDocument):
+            document = self._with_files(document)
+            label = document.label or f"Flow: {document.name}"
+        where = admit(document, self._settings, self._fleet.inventories())
+        program = compile_document(document)
+        about = About(
+            kind=document.kind,
+            name=without_keys(program.name),
+            label=without_keys(label),
+            unique_label=self._unique_label(document, asker, source, where),
+            cwd=document.cwd or "",
+            place=where.place,
+            folder=where.folder,
+            priority=_priority(document, asker),
+            webhook=hook.model_dump_json() if hook else "",
+            rings=",".join(hook.events) if hook else "",
+            budget=document.budget,
+            source=source,
+            chosen="yes" if document.place is None and asker.parent is None else "",
+            on_parent_end=asker.on_parent_end,
+            own_budget=_own_budget(document) if asker.is_taken_over else "",
+        )
+        size = len(document.model_dump_json().encode())
+        return self.program_of(asker, program, about, size=size)
+
+    def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
+        """The label and where it is unique: in a working folder of embedded services, or a fleet.
+
+        A label is a user's own: that of a child session or of a flow's run may repeat.
+        """
+        label = without_keys(document.label or "")
+        if not label or asker.parent is not None or source:
+            return ""
+        if not self._settings.own_redis or not where.folder:
+            return label
+        folder = hashlib.sha256(f"{where.place}:{where.folder}".encode()).hexdigest()[:16]
+        return f"{folder}:{label}"
+
+    def _with_files(self, document: FlowDocument) -> FlowDocument:
+        """Adds a flow's files and subflows, and the settings' number of attempts."""
+        attempts = document.attempts or self._settings.attempts
+        whole = self._catalog.complete(document)
+        return whole.model_copy(update={"attempts": attempts})
+
+    def _find_submitted(self, asker: Asker) -> Submitted | None:
+        """The session that was created with this key before, or None."""
+        own = _own_key(asker.owner, asker.key)
+        # Only the create transition can assign the child of an earlier attempt to this one.
+        found = self._store.find_submitted(own) if own and not asker.is_taken_over else None
+        if found is None:
+            return None
+        session, known = found
+        if known != asker.body:
+            raise IdempotencyConflict(str(asker.key))
+        return Submitted(session=session, created=False)
+
+    def program(
+        self,
+        program: Program,
+        about: About,
+        *,
+        body: str = "",
+        key: str | None = None,
+        parent: Mapping[str, JsonValue] | None = None,
+        root: str | None = None,
+        owner: Owner | None = None,
+        size: int = 0,
+    ) -> Submitted:
+        """Create a session for a program; `body` is the hash that belongs to the key."""
+        return self.program_of(Asker(body, key, parent, root, owner), program, about, size=size)
+
+    def program_of(
+        self, asker: Asker, program: Program, about: About, *, size: int = 0
+    ) -> Submitted:
+        """Create a session for a program, with the request's origin.
+
+        Raises ParentRests and TreeLimitReached for a child session, IdempotencyConflict,
+        QuotaPassed, LabelTaken.
+        """
+        owner, parent, key = asker.owner, asker.parent, asker.key
+        for _ in range(DRAWS):
+            session = secrets.token_hex(4)
+            ref = SessionRef(session, asker.root or session)
+            fields = self._fields(ref, program, about, asker)
+            answer = self._store.create(
+                NewSession(
+                    ref=ref,
+                    program=program.hash,
+                    document=program.model_dump_json(),
+                    routes=routing.routes(program),
+                    fields=fields,
+                    idempotency_key=_own_key(owner, key),
+                    body_hash=asker.body,
+                    parent=parent,
+                    limits=asker.limits,
+                    owner=_owner_argument(owner, size),
+                )
+            )
+            match answer.word:
+                case "taken":
+                    continue
+                case "created":
+                    self._transitions.dispatch(ref, answer)
+                    return Submitted(session=session, created=True)
+                case "exists":
+                    return Submitted(session=str(answer.session), created=False)
+                case "conflict":
+                    raise IdempotencyConflict(str(key))
+                case "other_store":
+                    # Raises StoreUnknown, or adopts a store that was accepted meanwhile.
+                    self._guard.check()
+                    continue
+                case "quota" if owner is not None:
+                    raise _quota_error(owner, str(answer.why), answer.now)
+                case _:
+                    raise _refusal(answer, about, parent)
+        raise RuntimeError("no free session id was found")
+
+    def _fields(
+        self,
+        ref: SessionRef,
+        program: Program,
+        about: About,
+        asker: Asker,
+    ) -> dict[str, str]:
+        parent = asker.parent
+        return {
+            "id": ref.id,
+            "root": ref.root,
+            "nonce": secrets.token_hex(8),
+            **{name: str(value) for name, value in about._asdict().items()},
+            "budget": json.dumps(limits_of(program, self._settings.budget, about.budget)),
+            "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
+            "program": program.hash,
+            "signature": self._registry.signature(
+                ref, program.hash, cwd=about.cwd, place=about.place
+            ),
+            "schema": str(program.schema_version),
+            "window": str(self._settings.window),
+            "export": "1" if self._settings.export_dir else "",
+            **self._settings.retentions,
+            "parent": json.dumps(dict(parent)) if parent else "",
+            "free": self._registry.seal_commands(ref) if self._is_free(ref, asker) else "",
+        }
+
+    def _is_free(self, ref: SessionRef, asker: Asker) -> bool:
+        """Whether the new session's bodies may bring commands: as its parent's may."""
+        if asker.parent is None:
+            return asker.free
+        above = SessionRef(str(asker.parent["session"]), ref.root)
+        return self._registry.may_bring_commands(above)
+
+
+def hash_document(document: AnyDocument) -> str:
+    """The hash that belongs to the Idempotency-Key of a document.
+
+    Of what the caller wrote: defaults that a later version adds must not change it.
+    """
+    return hashlib.sha256(document.model_dump_json(exclude_unset=True).encode()).hexdigest()
+
+
+def hash_run(name: str, run: FlowRun) -> str:
+    """The hash that belongs to the Idempotency-Key of a flow's run."""
+    request = f"flow {name} {run.model_dump_json(exclude_unset=True)}"
+    return hashlib.sha256(request.encode()).hexdigest()
+
+
+def _priority(document: AnyDocument, asker: Asker) -> int:
+    """The priority of its messages: a child that a body may wait for comes before new sessions."""
+    is_waited_for = asker.limits is not None and "priority" not in document.model_fields_set
+    return PRIORITIES["high" if is_waited_for else document.priority]
+
+
+def _own_budget(document: AnyDocument) -> str:
+    """The limits of cost and tokens that a document asks for, as JSON."""
+    limits = document.budget.limits()
+    return json.dumps({n: v for n, v in limits.items() if n in ("cost_micros", "tokens")})
+
+
+_OF_AGENTS = (".agentType", ".agent", ".model")
+
+
+def _fault_view(fault: InvalidDocument) -> FlowFaultView:
+    return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")
+
+
+def _own_key(owner: Owner | None, key: str | None) -> str | None:
+    """The stored form of an Idempotency-Key: each token has its own namespace."""
+    if key is None:
+        return None
+    return f"{owner.token if owner is not None else ''}/{key}"
+
+
+def _owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
+    """The owner as an argument of the create transition."""
+    if owner is None:
+        return None
+    quotas = owner.quotas
+    return {
+        "token": owner.token,
+        "sessions": quotas.max_sessions,
+        "steps": quotas.steps_per_day,
+        "bytes": quotas.bytes_per_day,
+        "size": size,
+    }
+
+
+def _refusal(
+    answer: Reply, about: About, parent: Mapping[str, JsonValue] | None
+) -> LabelTaken | ParentRests | TreeLimitReached:
+    if answer.word == "tree_limit" and parent is not None:
+        return TreeLimitReached(str(answer.why), answer.limit or 0, str(parent["session"]))
+    if answer.word == "label_taken":
+        return LabelTaken(about.label, str(answer.session))
+    return ParentRests(str(parent))
+
+
+def _quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
+    quotas = owner.quotas
+    if what == "sessions":
+        return QuotaPassed(what, quotas.max_sessions or 0)
+    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
+    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

@@ -1,0 +1,116 @@
+"""Runs transitions and acts on their replies: sends hints, notifies waiters, delivers messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.ports import Carrier
+from app.domain.records import Hint, Reply
+from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
+from app.operations.registry import Registry
+from app.store.script_library import Verb
+from app.store.store import Call, Store
+
+log = logging.getLogger(__name__)
+
+
+class Transitions:
+    """Runs transitions for all operations."""
+
+    def __init__(self, store: Store, carrier: Carrier, registry: Registry) -> None:
+        self._store = store
+        self._carrier = carrier
+        self._registry = registry
+        #: Handles a message of the outbox; the engine sets it, the sweeper repeats what fails.
+        self.deliver: Callable[[str], None] = _leave_to_sweep
+
+    def run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+        transcript: Sequence[str] = (),
+    ) -> Reply:
+        """Run a transition on a session; the caller dispatches the reply."""
+
+        def run(program: str) -> Reply:
+            return self.run_with(
+                program, verb, ref, arguments, outcome=outcome, ledger=ledger, transcript=transcript
+            )
+
+        return self.with_program(ref, run)
+
+    def run_with(
+        self,
+        program: str,
+        verb: Verb,
+        ref: SessionRef,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+        transcript: Sequence[str] = (),
+    ) -> Reply:
+        """Run a transition. Raises ProgramStale if the session has another program."""
+        return self._store.run(
+            verb, ref, program, arguments, outcome=outcome, ledger=ledger, transcript=transcript
+        )
+
+    def run_all(self, verb: Verb, ref: SessionRef, each: Sequence[Call]) -> list[Reply]:
+        """Run a transition several times in one round trip, as Store.run_all does."""
+        return self._store.run_all(verb, ref, self._registry.facts(ref).program, each)
+
+    def with_program(self, ref: SessionRef, run: Callable[[str], Reply]) -> Reply:
+        """Call `run` with the session's program, and again if the program has changed."""
+        try:
+            return run(self._registry.facts(ref).program)
+        except ProgramStale:
+            self._registry.forget_facts()
+            return run(self._registry.facts(ref).program)
+
+    def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
+        """Send hints for ready steps; the sweep repeats lost ones."""
+        if hints:
+            program = self._registry.program(self._registry.facts(ref).program)
+            self._carrier.publish(ref, program, hints)
+
+    def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Reply:
+        """Send a hint again: it was lost, a back-off is over, or a lock has become free."""
+        arguments: dict[str, JsonValue] = {"address": address, "depth": depth, "called": called}
+        answer = self.run("notify", ref, arguments)
+        self.dispatch(ref, answer)
+        return answer
+
+    def dispatch(self, ref: SessionRef, answer: Reply) -> None:
+        """Act on a reply; the sweep repeats what fails here, as the transition is committed."""
+        with suppress(StoreAway, ProgramNewer):
+            self.publish(ref, answer.hints)
+        self.after(ref, answer)
+
+    def after(self, ref: SessionRef, answer: Reply) -> None:
+        """Notify other sessions; the sweep repeats what fails here."""
+        if answer.ended is not None:
+            log.info("session ended", extra={"session": ref.id, "status": answer.ended})
+        with suppress(StoreAway):
+            for member in answer.called:
+                session, root, address = member.split("|", 2)
+                with suppress(SessionUnknown, ProgramNewer):
+                    self.rehint(SessionRef(session, root), address, depth=0, called=True)
+            for child in answer.abort:
+                self.deliver(f"abort|{child}|{ref.root}|")
+            for errand in answer.spawn:
+                self.deliver(errand)
+            if answer.tell:
+                self.deliver(f"deliver|{ref.member}")
+
+
+def _leave_to_sweep(errand: str) -> None:
+    """Leave a message to the sweeper."""

@@ -1,0 +1,257 @@
+"""The fleet overview: queues, workers and their load, sessions, overdue entries.
+
+All values are read from Redis on demand. Each read is bounded, so that the cost does not depend on
+the number of sessions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from app.domain.clock import iso
+from app.domain.reasons import Reason
+from app.domain.records import StepRecord
+from app.domain.states import ENDED, SessionStatus
+from app.fleet.agents import agents_of
+from app.fleet.inventory import all_queues, consumed_queues, live_workers
+from app.fleet.tools import tools_of
+from app.fleet.troubles import Troubles
+from app.store.overview import StoredStep
+from app.store.store import Store
+from leadhand.models.views import (
+    AgentView,
+    FleetView,
+    LedgerEntry,
+    Overdue,
+    QueueView,
+    Running,
+    ToolView,
+    WorkerView,
+)
+
+#: Maximum entries of `leases` and `ready` that are read, earliest first.
+LOOKED_AT = 1000
+#: Number of newest sessions per status in the statistics.
+LATELY = 100
+#: Number of these sessions, and of their last iterations, whose verdicts are counted.
+SHOWN, ITERATIONS = 20, 3
+
+#: How long a worker's refusal to start is shown.
+REFUSED_MS = 24 * 3600 * 1000
+
+Depths = Callable[[Sequence[str]], Mapping[str, int]]
+
+
+class RecentEnds(NamedTuple):
+    """Statistics of the sessions that ended last in each status."""
+
+    #: (status, reason code) -> number of sessions
+    reasons: Mapping[tuple[str, str], int]
+    #: Iterations of completed loops -> number of sessions
+    iterations: Mapping[int, int]
+    #: Verdict of their last iterations -> number of iterations
+    verdicts: Mapping[str, int]
+    #: Total usage of all sessions: cost_micros, tokens_in, tokens_out.
+    used: Mapping[str, int] = MappingProxyType({})
+
+
+class _Route(BaseModel):
+    """The part of a step's route that the overview needs."""
+
+    action: str
+    queue: str
+    label: str
+
+    def at(self, place: str) -> str:
+        """The queue of the step at a place."""
+        return f"{self.queue}@{place}" if place else self.queue
+
+
+class _Waiting(NamedTuple):
+    queue: str
+    since_ms: int
+
+
+class Fleet:
+    """Builds the overview of the fleet."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        depths: Depths,
+        troubles: Troubles | None = None,
+    ) -> None:
+        self._troubles = troubles or Troubles()
+        self._store = store
+        self._reads = store.overview()
+        self._depths = depths
+
+    def inventories(self) -> list[WorkerView]:
+        """The workers whose inventory has not expired."""
+        return live_workers(self._store.fleet().workers(), self._store.now_ms())
+
+    def agents(self) -> list[AgentView]:
+        """The agents of the workers, and where each can be used."""
+        return agents_of(self.inventories())
+
+    def tools(self) -> list[ToolView]:
+        """The tools of the workers, and where each can be used."""
+        return tools_of(self.inventories())
+
+    def workers(self) -> list[WorkerView]:
+        """The live workers, each with its running steps."""
+        return _with_load(self.inventories(), self._running())
+
+    def queues(self) -> list[QueueView]:
+        """All queues that a live worker consumes or that hold a step, sorted by name.
+
+        Includes queues of expired workers that still hold messages.
+        """
+        return self._queues(self.inventories(), self._running(), self._store.now_ms())
+
+    def overview(self) -> FleetView:
+        """The complete overview."""
+        workers, running, now = self.inventories(), self._running(), self._store.now_ms()
+        owed = self._store.fleet().owed_exports()
+        return FleetView(
+            at=iso(now),
+            sessions=self.sessions(),
+            queues=self._queues(workers, running, now),
+            workers=_with_load(workers, running),
+            leases=self.overdue("leases", now),
+            ready=self.overdue("ready", now),
+            exports_owed=len(owed),
+            export_trouble=next(iter(owed.values()), None),
+            troubles=[
+                *self._troubles.current(),
+                *(f"worker {one.name}: {why}" for one in workers for why in one.troubles),
+                *self._refusals(now),
+            ],
+        )
+
+    def _refusals(self, now_ms: int) -> list[str]:
+        """The workers that refused to start within the last day, with their reasons."""
+        refusals = self._store.fleet().refusals()
+        found = {name: json.loads(text) for name, text in refusals.items()}
+        old = [name for name, one in found.items() if now_ms - one["at_ms"] > REFUSED_MS]
+        self._store.fleet().delete_refusals(old)
+        return [
+            f"worker {name} refused to start at {iso(one['at_ms'])}: {one['why']}"
+            for name, one in sorted(found.items())
+            if name not in old
+        ]
+
+    def sessions(self) -> dict[str, int]:
+        """The number of sessions by status."""
+        sizes = self._reads.sizes([f"status:{status.value}" for status in SessionStatus])
+        return {name.removeprefix("status:"): size for name, size in sizes.items()}
+
+    def overdue(self, part: str, now_ms: int) -> Overdue:
+        """The overdue entries in `leases` or `ready`."""
+        past = self._reads.past(part, now_ms)
+        if past.oldest_ms is None:
+            return Overdue(entries=past.entries)
+        oldest_s = round((now_ms - past.oldest_ms) / 1000, 1)
+        return Overdue(count=past.past, oldest_s=oldest_s, entries=past.entries)
+
+    def recent_ends(self) -> RecentEnds:
+        """Statistics of the sessions that ended last."""
+        reasons: Counter[tuple[str, str]] = Counter()
+        iterations: Counter[int] = Counter()
+        verdicts: Counter[str] = Counter()
+        for status in sorted(status.value for status in ENDED):
+            refs = self._reads.newest(status, LATELY)
+            for reason, kind, count in self._reads.fields(refs, ["reason", "kind", "iterations"]):
+                code = Reason.model_validate_json(reason).code.value if reason else ""
+                reasons[status, code] += 1
+                if status == SessionStatus.COMPLETED.value and kind == "loop" and count:
+                    iterations[int(count)] += 1
+            for line in self._reads.last_entries(refs[:SHOWN], ITERATIONS):
+                verdicts[LedgerEntry.model_validate_json(line).verdict] += 1
+        return RecentEnds(reasons, iterations, verdicts, self._reads.total_usage())
+
+    def _running(self) -> list[Running]:
+        looked_at = self._reads.next("leases", LOOKED_AT)
+        records = [StepRecord.model_validate_json(stored.record) for stored in looked_at]
+        return [
+            _attempt(stored, record)
+            for stored, record in zip(looked_at, records, strict=True)
+            if record.state == "running"
+        ]
+
+    def _waiting(self, now_ms: int) -> Iterable[_Waiting]:
+        """Yields ready steps that are due, with the time since which they could run."""
+        for stored in self._reads.next("ready", LOOKED_AT):
+            record = StepRecord.model_validate_json(stored.record)
+            since = max(record.ready or now_ms, record.due or 0)
+            if record.state == "ready" and since <= now_ms:
+                route = _Route.model_validate_json(stored.route)
+                yield _Waiting(route.at(stored.place), since)
+
+    def _queues(
+        self, workers: Sequence[WorkerView], running: Sequence[Running], now_ms: int
+    ) -> list[QueueView]:
+        waiting = list(self._waiting(now_ms))
+        names = {
+            queue for worker in workers for queue in (*worker.queues, *consumed_queues(worker))
+        }
+        names |= {one.queue for one in waiting} | {one.queue for one in running}
+        others = all_queues(self._store.fleet().workers()) - names
+        depths = self._depths(sorted(names | others))
+        names |= {name for name in others if depths.get(name)}
+        return [
+            _queue_view(name, depths.get(name, 0), workers, running, waiting, now_ms)
+            for name in sorted(names)
+        ]
+
+
+def _queue_view(
+    name: str,
+    depth: int,
+    workers: Sequence[WorkerView],
+    running: Sequence[Running],
+    waiting: Sequence[_Waiting],
+    now_ms: int,
+) -> QueueView:
+    consumers = [worker for worker in workers if name in consumed_queues(worker)]
+    since = [one.since_ms for one in waiting if one.queue == name]
+    return QueueView(
+        queue=name,
+        depth=depth,
+        ready=len(since),
+        running=sum(one.queue == name for one in running),
+        oldest_ready_at=iso(min(since)) if since else None,
+        oldest_ready_s=round((now_ms - min(since)) / 1000, 1) if since else None,
+        consumers=len(consumers),
+        slots=sum(worker.concurrency for worker in consumers),
+    )
+
+
+def _attempt(stored: StoredStep, record: StepRecord) -> Running:
+    route = _Route.model_validate_json(stored.route)
+    return Running(
+        session=stored.ref.id,
+        address=stored.address,
+        action=route.action,
+        label=route.label,
+        queue=route.at(stored.place),
+        attempt=record.attempt,
+        process=record.owner or "",
+        since=iso(record.since) if record.since else None,
+    )
+
+
+def _with_load(workers: Sequence[WorkerView], running: Sequence[Running]) -> list[WorkerView]:
+    return [
+        worker.model_copy(
+            update={"running": [r for r in running if r.process.split("/")[0] == worker.name]}
+        )
+        for worker in workers
+    ]

@@ -1,0 +1,151 @@
+"""Lists sessions that match a filter, newest first, in pages."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice, takewhile
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.states import SessionStatus
+from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
+from app.queries.filters import SessionFilter
+from app.store.session_index import Coverage, Period, Place
+from app.store.store import Store
+from leadhand.models.views import Page, SessionView
+
+#: Maximum sessions that one page examines; a page may therefore be short.
+LOOKED_AT = 2000
+#: Sessions per read.
+BATCH = 100
+_FAR = 9e15
+_DERIVED = frozenset({"active", "waiting"})
+
+
+class Examined(NamedTuple):
+    """An examined session; it has fields if it matches."""
+
+    place: Place
+    ref: SessionRef | None = None
+    fields: Mapping[str, str] = {}
+
+
+class Visited(NamedTuple):
+    """An examined session, and the position for a cursor."""
+
+    place: JsonValue
+    #: None if it does not match.
+    ref: SessionRef | None
+
+
+class Listing:
+    """Reads the indexes of one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        status_of: Callable[[SessionRef, Mapping[str, str]], str],
+        view_of: Callable[[SessionRef, Mapping[str, str]], SessionView],
+    ) -> None:
+        self._store = store
+        self._index = store.session_index()
+        self._status_of = status_of
+        self._view_of = view_of
+
+    def page(self, wanted: SessionFilter, *, limit: int, cursor: str | None) -> Page[SessionView]:
+        """Returns a page of matching sessions; `next` is set if there may be more.
+
+        The page is `partial` if it examined LOOKED_AT sessions before it was full.
+        """
+        items: list[SessionView] = []
+        last: Place | None = None
+        partial, examined = False, 0
+        for found in islice(self._examine(wanted, _start(wanted, cursor)), LOOKED_AT):
+            last = found.place
+            examined += 1
+            if found.ref is not None:
+                items.append(self._view_of(found.ref, found.fields))
+                if len(items) == limit:
+                    break
+        else:
+            last = last if self._has_more(wanted, last) else None
+            partial = last is not None
+        following = encode_cursor(list(last)) if last else None
+        return Page(items=items, next=following, partial=partial, examined=examined)
+
+    def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
+        """Yields every examined session after the cursor, matching or not."""
+        for found in self._examine(wanted, _start(wanted, cursor)):
+            yield Visited(list(found.place), found.ref)
+
+    def _has_more(self, wanted: SessionFilter, last: Place | None) -> bool:
+        return last is not None and next(self._places(wanted, last), None) is not None
+
+    def _examine(self, wanted: SessionFilter, before: Place) -> Iterator[Examined]:
+        places = self._places(wanted, before)
+        while batch := list(islice(places, BATCH)):
+            known = self._store.fields_of([place.session for place in batch])
+            for place in batch:
+                if place.session not in known:
+                    self._index.unlist(place, wanted.facts)
+                    continue
+                ref, fields = known[place.session]
+                meant = wanted.matches(fields) and self._has_status(wanted, ref, fields)
+                yield Examined(place, ref, fields) if meant else Examined(place)
+
+    def _has_status(
+        self, wanted: SessionFilter, ref: SessionRef, fields: Mapping[str, str]
+    ) -> bool:
+        if not wanted.status:
+            return True
+        if fields["status"] != SessionStatus.ACTIVE:
+            return fields["status"] in wanted.status
+        # Whether an active session waits is derived from its steps.
+        return set(wanted.status) >= _DERIVED or self._status_of(ref, fields) in wanted.status
+
+    def _places(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
+        """Yields the positions of all sessions that may match, newest first."""
+        places = self._smallest(wanted, before)
+        return takewhile(lambda place: place.at >= wanted.first_ms, places)
+
+    def _smallest(self, wanted: SessionFilter, before: Place) -> Iterator[Place]:
+        """The index with the fewest sessions in the period of the filter, or a merge of such."""
+        stored = {SessionStatus.ACTIVE if word == "waiting" else word for word in wanted.status}
+        statuses, facts = sorted(stored), wanted.facts
+        if facts:
+            period = Period(wanted.first_ms, before)
+            sizes = self._index.sizes(period, statuses=statuses, facts=facts)
+            others = sizes.statuses if statuses else sizes.sessions
+            fact = min(facts, key=sizes.facts.__getitem__)
+            if sizes.facts[fact] <= others:
+                known = self._index.coverage(period)
+                if sizes.facts[fact] + known.unlisted <= others:
+                    return self._with_fact(fact, facts[fact], before, known)
+        walks = [self._index.walk(status, before) for status in statuses]
+        return heapq.merge(*walks, reverse=True) if walks else self._index.walk(None, before)
+
+    def _with_fact(self, fact: str, value: str, before: Place, known: Coverage) -> Iterator[Place]:
+        """The sessions with a fact, behind all sessions that may be missing in its index."""
+        if not known.unlisted:
+            return self._index.walk_fact(fact, value, before)
+        newer = takewhile(lambda place: place.at > known.until, self._index.walk(None, before))
+        older = min(before, Place(known.until + 1, ""))
+        return chain(newer, self._index.walk_fact(fact, value, older))
+
+
+def _start(wanted: SessionFilter, cursor: str | None) -> Place:
+    """The position before which the list starts."""
+    end = Place(_FAR if wanted.end_ms is None else float(wanted.end_ms), "")
+    return end if cursor is None else min(end, _decode(cursor))
+
+
+def _decode(cursor: str) -> Place:
+    match decode_cursor(cursor):
+        case [int() | float() as at, str() as session] if 0 <= at <= _FAR:
+            return Place(float(at), session)
+        case _:
+            raise invalid_cursor(cursor)

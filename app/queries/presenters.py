@@ -1,0 +1,143 @@
+"""Presenters: convert nodes and records to the views that the API returns."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+
+from app.domain.addresses import block_of, iteration_of, path_of, turn_of
+from app.domain.budgets import BUDGETS
+from app.domain.clock import iso
+from app.domain.outcomes import MICROS
+from app.domain.program import Loop, Program, Step
+from app.domain.reasons import Reason, reason_view
+from app.domain.records import StepRecord, TurnRecord
+from app.domain.routing import queue_of
+from app.redaction import without_keys
+from leadhand.models.views import (
+    BudgetLine,
+    Counters,
+    DiffView,
+    NodeProgress,
+    RunningStep,
+    StepView,
+)
+
+#: Counters that are shown unchanged.
+COUNTED = ("steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries", "stops")
+
+#: Prefix of the counter of stops of an outermost loop.
+_STOPS = "stops/"
+
+
+def diff_view(address: str, packed: str) -> DiffView:
+    """Decodes a stored diff."""
+    fields = json.loads(gzip.decompress(base64.b64decode(packed)))
+    loop = path_of(turn_of(block_of(address)))
+    return DiffView(address=address, loop=loop, iteration=iteration_of(address), **fields)
+
+
+def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) -> NodeProgress:
+    """The progress of an outermost node, with the number of its stops."""
+    return NodeProgress(
+        node=node.id,
+        label=without_keys(node.label or node.id),
+        state=turn.state if turn else "pending",
+        iteration=turn.iteration if turn else 0,
+        max_iterations=turn.max if turn else (node.max_iterations if isinstance(node, Loop) else 0),
+        verdict=turn.verdict if turn else None,
+        run=turn.run if turn else 1,
+        attempts_failed=turn.attempts_failed if turn else 0,
+        attempts_lost=turn.attempts_lost if turn else 0,
+        stops=stops,
+    )
+
+
+def reason_of(fields: Mapping[str, str]) -> Reason | None:
+    """The reason in a session's record."""
+    text = fields.get("reason")
+    return Reason.model_validate_json(text) if text else None
+
+
+def depth_of(fields: Mapping[str, str]) -> int:
+    """How many sessions are above one; those of older versions do not store it."""
+    return int(fields.get("depth") or (1 if fields.get("parent") else 0))
+
+
+def counters(fields: Mapping[str, str]) -> Counters:
+    """The counters of a session."""
+    counted = {name: int(fields.get(name, 0)) for name in COUNTED}
+    return Counters(
+        **counted,
+        cost_usd=int(fields.get("cost_micros", 0)) / MICROS,
+        input_tokens=int(fields.get("tokens_in", 0)),
+        output_tokens=int(fields.get("tokens_out", 0)),
+    )
+
+
+def stops_of(fields: Mapping[str, str], node: str) -> int:
+    """The number of runs of an outermost loop that ended without acceptance."""
+    return int(fields.get(_STOPS + node, 0))
+
+
+def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine]:
+    """A session's budget limits, and the used part of each."""
+    limits: dict[str, int] = json.loads(fields.get("budget") or "{}")
+    used = {
+        name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros", "stops")
+    }
+    used["tokens"] = int(fields.get("tokens_in", 0)) + int(fields.get("tokens_out", 0))
+    of_stages = (int(value) for name, value in fields.items() if name.startswith(_STOPS))
+    used["stage_stops"] = max(of_stages, default=0)
+    if "wall_ms" in limits:
+        left = int(fields["until"]) - now_ms if "until" in fields else int(fields.get("left", 0))
+        used["wall_ms"] = limits["wall_ms"] - max(0, left)
+    return {
+        name: BudgetLine(used=used[counter] / unit, limit=limits[counter] / unit)
+        for name, (counter, unit) in BUDGETS.items()
+        if counter in limits
+    }
+
+
+def running_step(program: Program, address: str, record: StepRecord) -> RunningStep:
+    """The view of a running step."""
+    step = program.step(address)
+    return RunningStep(
+        address=address,
+        action=step.action.value,
+        label=without_keys(step.label or step.id),
+        since=iso(record.since) if record.since else None,
+        attempt=record.attempt,
+        worker=record.owner,
+    )
+
+
+def step_view(
+    program: Program, address: str, record: StepRecord, place: str, *, summary: str = ""
+) -> StepView:
+    """The view of a step; reduced if the adopted program no longer has it."""
+    step = program.step_or_none(address)
+    queue = queue_of(step) if step is not None else ""
+    name = path_of(address).rpartition("/")[2]
+    return StepView(
+        address=address,
+        node=path_of(address),
+        action=step.action.value if step is not None else "gone",
+        label=without_keys((step.label if step is not None else None) or name),
+        state=record.state,
+        attempt=record.attempt,
+        lost=record.lost,
+        failed=record.failed,
+        worker=record.owner,
+        queue=f"{queue}@{place}" if place and queue else queue,
+        started_at=iso(record.since) if record.since else None,
+        ended_at=iso(record.ended) if record.ended else None,
+        verdict=record.verdict,
+        reason=reason_view(record.reason),
+        cost_usd=record.cost_micros / MICROS,
+        input_tokens=record.tokens_in,
+        output_tokens=record.tokens_out,
+        summary=summary,
+    )

@@ -1,0 +1,153 @@
+"""Lists the open questions to people: of all sessions in pages, or of one session's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.domain.records import StepRecord
+from app.domain.states import SessionStatus
+from app.errors import SessionUnknown
+from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
+from app.queries.question_texts import answer_command
+from app.store.session_index import Place
+from app.store.store import Store
+from app.truncate import cut
+from leadhand.models.views import Page, QuestionView
+
+#: Maximum sessions that one page examines; a page may therefore be short.
+LOOKED_AT = 2000
+#: Sessions per read.
+BATCH = 100
+#: Maximum parked steps that are read per session.
+STEPS = 1000
+#: Maximum depth of child sessions.
+DEPTH = 5
+#: Maximum characters of a question.
+TEXT = 8000
+_FAR = 9e15
+
+
+class Position(NamedTuple):
+    """A position in the list: after this question, or (address None) after the whole session."""
+
+    at: float
+    session: str
+    address: str | None
+
+
+class Asking(NamedTuple):
+    """An active session with its parked steps that ask a person, by address."""
+
+    at: float
+    ref: SessionRef
+    fields: Mapping[str, str]
+    records: Mapping[str, StepRecord]
+
+
+class Questions:
+    """Reads the parked steps of active sessions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def page(self, *, limit: int, cursor: str | None) -> Page[QuestionView]:
+        """A page of the open questions of all sessions, those of the newest session first.
+
+        A page may be short or empty; there may be more questions while it has a `next`.
+        """
+        start = _decode(cursor)
+        items: list[QuestionView] = []
+        examined, last = 0, start
+        for asking in islice(self._walk(start), LOOKED_AT):
+            examined += 1
+            for view in _views(asking):
+                if asking.ref.id == start.session and view.address <= (start.address or ""):
+                    continue
+                if len(items) == limit:
+                    return Page(items=items, next=_encode(last))
+                items.append(view)
+                last = Position(asking.at, asking.ref.id, view.address)
+            last = Position(asking.at, asking.ref.id, None)
+        partial = examined == LOOKED_AT
+        return Page(items=items, next=_encode(last) if partial else None, partial=partial)
+
+    def of_tree(self, session: str, *, limit: int) -> Page[QuestionView]:
+        """The open questions of a session and of the child sessions that its steps wait for.
+
+        Raises SessionUnknown.
+        """
+        ref = self._store.ref(session)
+        if ref is None:
+            raise SessionUnknown(session)
+        return Page(items=list(islice(self._tree(ref, DEPTH), limit)))
+
+    def _tree(self, ref: SessionRef, deeper: int) -> Iterator[QuestionView]:
+        fields = self._store.fields(ref)
+        if fields.get("status") != SessionStatus.ACTIVE:
+            return
+        parked = self._store.members(ref, "parked", STEPS)
+        records = self._store.steps(ref, parked)
+        yield from _views(Asking(0, ref, fields, _questions(records)))
+        for record in records.values():
+            child = (record.parked or {}).get("child")
+            if isinstance(child, str) and deeper:
+                yield from self._tree(SessionRef(child, ref.root), deeper - 1)
+
+    def _walk(self, start: Position) -> Iterator[Asking]:
+        """Yields the active sessions from a position on, newest first."""
+        # A session that was left in its middle is read again: its id with a suffix is behind it.
+        last = start.session if start.address is None else f"{start.session}\0"
+        before, index = Place(start.at, last), self._store.session_index()
+        while found := index.page(SessionStatus.ACTIVE, before=before, limit=BATCH):
+            known = self._store.fields_of([place.session for place in found])
+            refs = [ref for ref, _ in known.values()]
+            parked = self._store.overview().parked(refs, STEPS)
+            for before in found:
+                if before.session in known:
+                    ref, fields = known[before.session]
+                    records = self._store.steps(ref, parked[ref])
+                    yield Asking(before.at, ref, fields, _questions(records))
+
+
+def _questions(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+    return {
+        address: record
+        for address, record in sorted(records.items())
+        if record.parked is not None and record.parked.get("on") == "human"
+    }
+
+
+def _views(asking: Asking) -> Iterator[QuestionView]:
+    # The only question of a plan's session is about its draft.
+    is_plan = asking.fields.get("kind") == "plan"
+    for address, record in asking.records.items():
+        parked = record.parked or {}
+        until = parked.get("until_ms")
+        yield QuestionView(
+            session=asking.ref.id,
+            name=asking.fields.get("label") or asking.fields["name"],
+            address=address,
+            question=cut(str(parked.get("question") or ""), TEXT),
+            since=None if record.since is None else iso(record.since),
+            until=iso(until) if isinstance(until, int) else None,
+            answer=answer_command(asking.ref.id, address, is_plan=is_plan),
+            about="plan" if is_plan else None,
+        )
+
+
+def _encode(position: Position) -> str:
+    return encode_cursor(list(position))
+
+
+def _decode(cursor: str | None) -> Position:
+    if cursor is None:
+        return Position(_FAR, "", None)
+    match decode_cursor(cursor):
+        case [int() | float() as at, str() as session, str() | None as address] if 0 <= at <= _FAR:
+            return Position(float(at), session, address)
+        case _:
+            raise invalid_cursor(cursor)

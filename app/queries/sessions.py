@@ -1,0 +1,443 @@
+"""Read-only queries for sessions: views, results, steps, ledger, transcript, events, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from pydantic import JsonValue
+
+from app.catalog.catalog import Catalog
+from app.catalog.drift import changes, outdated_children, pinned_children
+from app.domain.addresses import by_number, iteration_of
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.domain.program import Action, Loop, Program, Step
+from app.domain.reasons import reason_view
+from app.domain.records import TurnRecord
+from app.domain.states import ENDED, FINAL, SessionStatus
+from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
+from app.fleet.troubles import Troubles, troubles_at
+from app.history.completion import step_is_done, turn_is_done
+from app.history.flow_result import newest_text
+from app.history.lineage import result_of_turn
+from app.history.nearest_iteration import nearest_of
+from app.history.snapshot import Snapshot
+from app.history.transcript import as_markdown
+from app.queries.about_loop import about_loop
+from app.queries.cursors import encode_cursor, number_of
+from app.queries.filters import SessionFilter
+from app.queries.fleet import Fleet
+from app.queries.inbox import attention, message_view, read_messages
+from app.queries.listing import Listing
+from app.queries.presenters import (
+    budget_lines,
+    counters,
+    depth_of,
+    diff_view,
+    node_progress,
+    reason_of,
+    running_step,
+    stops_of,
+)
+from app.queries.question_texts import question_notes
+from app.queries.results import EXECUTED, result_of
+from app.queries.shown_status import shown_status
+from app.queries.step_list import steps_page
+from app.redaction import without_secrets
+from app.store.store import Store
+from leadhand.models.views import (
+    DiffView,
+    Event,
+    ExportView,
+    LedgerEntry,
+    Page,
+    Progress,
+    ResultView,
+    SessionView,
+    StepView,
+    TranscriptEntry,
+    WorkerView,
+)
+
+#: Maximum running steps and warnings in a view.
+SHOWN = 20
+#: The note for a session whose program this version cannot read.
+UNREADABLE = "its program was written by a newer version; ask an API of that version"
+#: Batch size when everything is read.
+_MANY = 1000
+
+
+class Queries:
+    """Builds views of sessions. All methods raise SessionUnknown for an unknown id."""
+
+    def __init__(
+        self,
+        store: Store,
+        read: Callable[[str], Program],
+        catalog: Catalog,
+        fleet: Fleet,
+        troubles: Troubles,
+    ) -> None:
+        self._troubles = troubles
+        self._store = store
+        self._fleet = fleet
+        self._catalog = catalog
+        self._program = read
+        self._listing = Listing(store, status_of=self._status, view_of=self._view)
+        self.walk = self._listing.walk
+
+    def session(self, session: str) -> SessionView:
+        """One session with its progress."""
+        ref = self.ref(session)
+        return self._view(ref, self._fields(ref))
+
+    def sessions(
+        self,
+        wanted: SessionFilter | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """A page of the sessions that match a filter, newest first."""
+        return self._listing.page(wanted or SessionFilter(), limit=limit, cursor=cursor)
+
+    def result(self, session: str) -> ResultView:
+        """The result of an ended session. Raises SessionStillRuns."""
+        ref = self.ref(session)
+        fields = self._fields(ref)
+        if fields["status"] not in ENDED:
+            raise SessionStillRuns(session, fields["status"])
+        program = self._program(fields["program"])
+        turns = self._newest_turns(ref, program)
+        ledger = [LedgerEntry.model_validate_json(line) for line in self._lines(ref, "ledger")]
+        texts = self._texts_of_loops(ref, program, turns)
+        warnings = self._lines(ref, "warnings")
+        reason = reason_of(fields)
+        nearest = partial(nearest_of, known=Snapshot(self._store, ref))
+        return result_of(
+            session, fields, reason, program, turns, ledger, texts, warnings, nearest=nearest
+        )
+
+    def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
+        """A page of all steps that ever became ready, sorted by address."""
+        ref = self.ref(session)
+        fields = self._fields(ref)
+        program = self._program(fields["program"])
+        return steps_page(self._store, ref, program, fields["place"], limit=limit, cursor=cursor)
+
+    def ledger(
+        self, session: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """A page of the ledger's iterations, oldest first."""
+        ref = self.ref(session)
+        start = number_of(cursor)
+        lines = self._store.lines(ref, "ledger", start, start + limit)
+        items = [LedgerEntry.model_validate_json(line) for line in lines[:limit]]
+        return Page(items=items, next=encode_cursor(start + limit) if len(lines) > limit else None)
+
+    def transcript(
+        self, session: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """A page of the transcript, oldest first; a note stands for records beyond its limit."""
+        ref = self.ref(session)
+        asked = number_of(cursor)
+        dropped, lines = self._store.transcript(ref, asked, limit + 1)
+        start = max(asked, dropped)
+        items = [_transcript_entry(line, start + n) for n, line in enumerate(lines[:limit], 1)]
+        if asked < dropped and items:
+            items = [_dropped_note(dropped, items[0].at), *items[: limit - 1]]
+        # A client that follows the transcript continues at its end.
+        end = max((entry.seq for entry in items), default=start)
+        return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
+
+    def transcript_text(self, session: str) -> Iterator[str]:
+        """The whole transcript as Markdown, part by part. Raises SessionUnknown at once."""
+        fields = self._fields(self.ref(session))
+        title = fields.get("label") or fields["name"]
+        return as_markdown(title, self._whole_transcript(session))
+
+    def _whole_transcript(self, session: str) -> Iterator[TranscriptEntry]:
+        cursor: str | None = None
+        while True:
+            page = self.transcript(session, limit=_MANY, cursor=cursor)
+            yield from page.items
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int = 10,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """A page of the doers' diffs in order, of one iteration or of all."""
+        ref = self.ref(session)
+        start = number_of(cursor)
+        known = sorted(filter(None, self._store.names(ref, "diffs")), key=by_number)
+        meant = [a for a in known if iteration is None or iteration_of(a) == iteration]
+        shown = meant[start : start + limit]
+        kept = self._store.values(ref, "diffs", shown)
+        items = [diff_view(address, text) for address, text in kept.items()]
+        return Page(
+            items=items, next=encode_cursor(start + limit) if len(meant) > start + limit else None
+        )
+
+    def _all_differences(self, session: str) -> list[DiffView]:
+        found: list[DiffView] = []
+        cursor: str | None = None
+        while True:
+            page = self.diffs(session, limit=_MANY, cursor=cursor)
+            found += page.items
+            if page.next is None:
+                return found
+            cursor = page.next
+
+    def events(
+        self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
+    ) -> list[Event]:
+        """The events after an event id, oldest first."""
+        ref = self.ref(session)
+        found = self._store.events({ref: after}, limit=limit, block_ms=block_ms)
+        return found.get(ref, [])
+
+    def events_many(
+        self, after: Mapping[str, str], *, limit: int = 500, block_ms: int = 0
+    ) -> dict[str, list[Event]]:
+        """The events of several sessions in one call, without deleted sessions."""
+        refs = {ref: start for id_, start in after.items() if (ref := self._store.ref(id_))}
+        if not refs:
+            return {}
+        found = self._store.events(refs, limit=limit, block_ms=block_ms)
+        return {ref.id: events for ref, events in found.items()}
+
+    def export(self, session: str) -> ExportView:
+        """Exports all stored data of a session; a running session is not paused."""
+        ref = self.ref(session)
+        fields = self._fields(ref)
+        program = self._program(fields["program"])
+        found = sorted(self._store.outcomes(ref).items())
+        return ExportView(
+            exported_at=iso(self._store.now_ms()),
+            session=self._view(ref, fields),
+            program=_redact_all(program.model_dump(mode="json")),
+            result=self.result(session) if fields["status"] in ENDED else None,
+            steps=self._all_steps(session),
+            outcomes=_redact_all({address: json.loads(text) for address, text in found}),
+            ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
+            events=self._all_events(ref),
+            transcript=list(self._whole_transcript(session)),
+            differences=self._all_differences(session),
+            inbox=[message_view(message) for message in read_messages(self._store, ref)],
+            children=sorted(self._store.children(ref)),
+        )
+
+    def outermost_states(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
+        """The outermost nodes of a failed session that are done, and those that failed."""
+        turns = self._newest_turns(ref, program)
+        runs = self._runs(ref, program)
+        addresses = {
+            node.id: node.id if runs[node.id] == 1 else f"{node.id}~{runs[node.id]}"
+            for node in program.body
+        }
+        steps = self._store.steps(ref, list(addresses.values()))
+        done: list[str] = []
+        failed: list[str] = []
+        for node in program.body:
+            turn, step = turns.get(node.id), steps.get(addresses[node.id])
+            if turn is None and step is None:
+                continue
+            good = turn_is_done(node, turn) if turn else step_is_done(node, step)
+            (done if good else failed).append(node.id)
+        return done, failed
+
+    def _status(self, ref: SessionRef, fields: Mapping[str, str]) -> str:
+        """Displayed status: `waiting` when every live step is parked."""
+        return shown_status(self._store, ref, fields)
+
+    def _readable(self, program: str) -> Program | None:
+        """The program, or None if a newer version compiled it or it was deleted.
+
+        The session, and lists that contain it, can be displayed without it.
+        """
+        try:
+            return self._program(program)
+        except (ProgramNewer, SessionUnknown):
+            return None
+
+    def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
+        program = self._readable(fields["program"])
+        active = fields["status"] == SessionStatus.ACTIVE
+        workers = self._fleet.inventories() if active and fields["place"] else []
+        parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
+        about = about_loop(fields["kind"], program)
+        return SessionView(
+            id=ref.id,
+            kind=fields["kind"],
+            name=fields["name"],
+            label=fields.get("label") or None,
+            status=self._status(ref, fields),
+            reason=reason_view(reason_of(fields)),
+            parent=parent,
+            root=ref.root,
+            depth=depth_of(fields),
+            detached_from=fields.get("detached_from"),
+            place=fields["place"],
+            cwd=fields.get("cwd") or None,
+            created_at=iso(int(fields["created"])),
+            updated_at=iso(int(fields["updated"])),
+            ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
+            resumed_after=fields.get("after"),
+            counters=counters(fields),
+            budget=budget_lines(fields, self._store.now_ms()),
+            progress=self._progress(ref, program, fields) if program else Progress(),
+            task=about.task,
+            doer=about.doer,
+            checkers=list(about.checkers),
+            warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
+            notes=self._notes(ref, fields, workers) if program else [UNREADABLE],
+            needs_attention=self._attention(ref, fields, program),
+            troubles=troubles_at(fields["place"], workers, self._troubles) if active else [],
+        )
+
+    def _attention(
+        self, ref: SessionRef, fields: Mapping[str, str], program: Program | None
+    ) -> list[str]:
+        if int(fields.get("unread", 0)) == 0 or program is None:
+            return []
+        turns, runs = self._newest_turns(ref, program), self._runs(ref, program)
+        return attention(self._store, ref, fields, program, turns, runs)
+
+    def _notes(
+        self, ref: SessionRef, fields: Mapping[str, str], workers: Sequence[WorkerView]
+    ) -> list[str]:
+        """Notes for users: changed flow files, missing workers, locks, questions."""
+        if fields["status"] in FINAL:
+            return []
+        notes = changes(self._catalog, fields.get("source", ""))
+        children = pinned_children(fields.get("source", ""))
+        notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
+        if fields["status"] == SessionStatus.ACTIVE:
+            notes += _place_notes(ref, fields["place"], workers)
+            parked = self._store.steps(ref, self._store.members(ref, "parked", SHOWN))
+            is_plan = fields["kind"] == "plan"
+            notes += self._lock_notes(ref) + question_notes(ref.id, parked, is_plan=is_plan)
+        return notes
+
+    def _lock_notes(self, ref: SessionRef) -> list[str]:
+        """Notes for locks that its first steps wait for, with their holders."""
+        records = self._store.steps(ref, self._store.members(ref, "live", SHOWN))
+        notes = []
+        for address, record in sorted(records.items()):
+            if record.state == "ready" and record.blocked:
+                holders = [
+                    who.partition("|")[0] + (f" as {lock}" if lock != record.blocked else "")
+                    for lock, who in self._store.fleet().overlapping("holds", record.blocked)
+                ]
+                held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
+                notes.append(f"{address} waits for {record.blocked}{held}")
+        return notes
+
+    def _progress(self, ref: SessionRef, program: Program, fields: Mapping[str, str]) -> Progress:
+        turns = self._newest_turns(ref, program)
+        nodes = [
+            node_progress(node, turns.get(node.id), stops_of(fields, node.id))
+            for node in program.body
+        ]
+        running = self._store.members(ref, "running", SHOWN)
+        records = self._store.steps(ref, running)
+        return Progress(
+            nodes=nodes, running=[running_step(program, a, r) for a, r in sorted(records.items())]
+        )
+
+    def _all_steps(self, session: str) -> list[StepView]:
+        page = self.steps(session, limit=_MANY)
+        found = page.items
+        while page.next is not None:
+            page = self.steps(session, limit=_MANY, cursor=page.next)
+            found += page.items
+        return found
+
+    def _all_events(self, ref: SessionRef) -> list[Event]:
+        found: list[Event] = []
+        while True:
+            after = found[-1].id if found else "0-0"
+            more = self._store.events({ref: after}, limit=_MANY, block_ms=0).get(ref, [])
+            found += more
+            if len(more) < _MANY:
+                return found
+
+    def _newest_turns(self, ref: SessionRef, program: Program) -> dict[str, TurnRecord]:
+        """The newest run of each opened outermost turn, by node; '' is the root."""
+        runs = self._runs(ref, program)
+        ids = {f"{node.id}~{runs[node.id]}": node.id for node in program.body}
+        turns = self._store.turns(ref, ["", *ids])
+        return {ids.get(id_, ""): turn.model_copy(update={"run": int(id_.rpartition("~")[2] or 1)})
+                for id_, turn in turns.items()}  # fmt: skip
+
+    def _texts_of_loops(
+        self, ref: SessionRef, program: Program, turns: Mapping[str, TurnRecord]
+    ) -> dict[str, str]:
+        """The texts of the outermost loops; in a flow the newest agent's, in a plan its own."""
+        known, found = Snapshot(self._store, ref), dict[str, str]()
+        for node in program.body:
+            if isinstance(node, Loop) and node.id in turns:
+                run = f"{node.id}~{turns[node.id].run}"
+                at = result_of_turn(run, node.result, turns[node.id])
+                if node.origin is not None:
+                    found[node.id] = newest_text(program, run, known) or ""
+                elif at is not None:
+                    found[node.id] = str(known.outcome(at).get("text", ""))
+            elif isinstance(node, Step) and node.action is Action.PLAN:
+                found[EXECUTED] = str(known.outcome(node.id).get("text", ""))
+        return found
+
+    def _runs(self, ref: SessionRef, program: Program) -> dict[str, int]:
+        names = [node.id for node in program.body]
+        found = self._store.values(ref, "runs", names)
+        return {name: int(found.get(name, 1)) for name in names}
+
+    def _lines(self, ref: SessionRef, part: str) -> list[str]:
+        return self._store.lines(ref, part, 0, -1)
+
+    def ref(self, session: str) -> SessionRef:
+        ref = self._store.ref(session)
+        if ref is None:
+            raise SessionUnknown(session)
+        return ref
+
+    def _fields(self, ref: SessionRef) -> dict[str, str]:
+        fields = self._store.fields(ref)
+        if "status" not in fields:
+            raise SessionUnknown(ref.id)
+        return fields
+
+
+def _redact_all(kept: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Redacts credentials, which programs and outcomes may contain, for an export."""
+    return {name: without_secrets(value) for name, value in kept.items()}
+
+
+def _transcript_entry(line: str, seq: int) -> TranscriptEntry:
+    """Parses a transcript record; its position is its number."""
+    fields = json.loads(line)
+    return TranscriptEntry(seq=seq, at=iso(fields.pop("at_ms")), **fields)
+
+
+def _dropped_note(dropped: int, at: str) -> TranscriptEntry:
+    """The note that replaces the dropped start of a transcript."""
+    text = f"the first {dropped} records were dropped"
+    return TranscriptEntry(
+        seq=dropped, at=at, address="", label="transcript", role="note", text=text
+    )
+
+
+def _place_notes(ref: SessionRef, place: str, workers: Sequence[WorkerView]) -> list[str]:
+    if not place or any(worker.place == place for worker in workers):
+        return []
+    move = f"leadhand rehome {ref.id} PLACE"
+    return [f"place {place!r} has no worker; start one there, or: {move}"]

@@ -1,0 +1,68 @@
+"""Lists a session's steps, each with the first line of what came of it."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from app.domain.addresses import by_number
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.domain.records import StepRecord
+from app.queries.cursors import address_of, encode_cursor
+from app.queries.presenters import step_view
+from app.redaction import without_keys
+from app.store.store import Store
+from leadhand.models.text import plain, reason_text
+from leadhand.models.views import Page, StepView
+
+#: The most characters of a step's summary.
+SUMMARY = 200
+#: Outcomes that are read at once: each may have 64 kB of text.
+_BATCH = 50
+
+
+def steps_page(
+    store: Store, ref: SessionRef, program: Program, place: str, *, limit: int, cursor: str | None
+) -> Page[StepView]:
+    """A page of all steps that ever became ready, sorted by address."""
+    after = by_number(address_of(cursor)) if cursor is not None else None
+    known = sorted(store.names(ref, "steps"), key=by_number)
+    ahead = known if after is None else known[bisect_right(known, after, key=by_number) :]
+    shown = ahead[:limit]
+    records = store.steps(ref, shown)
+    items = [
+        step_view(program, address, records[address], place, summary=summary)
+        for address, summary in _summaries(store, ref, shown, records)
+    ]
+    return Page(items=items, next=encode_cursor(shown[-1]) if len(ahead) > limit else None)
+
+
+def _summaries(
+    store: Store, ref: SessionRef, shown: Sequence[str], records: dict[str, StepRecord]
+) -> Iterator[tuple[str, str]]:
+    """The addresses that have a record, each with its summary."""
+    present = [address for address in shown if address in records]
+    for start in range(0, len(present), _BATCH):
+        batch = present[start : start + _BATCH]
+        outcomes = store.values(ref, "out", batch)
+        for address in batch:
+            yield address, _summary(records[address], outcomes.get(address))
+
+
+def _summary(record: StepRecord, outcome: str | None) -> str:
+    """The first line of a step's outcome, of why it failed, or of the question that it asks."""
+    if record.reason is not None and record.state != "succeeded":
+        return plain(without_keys(reason_text(record.reason.model_dump())), most=SUMMARY)
+    if outcome is not None:
+        return _first_line(str(json.loads(outcome).get("text") or ""))
+    parked = record.parked or {}
+    if parked.get("on") == "human":
+        return _first_line(str(parked.get("question") or ""))
+    return plain(f"session {parked['child']}") if parked.get("child") else ""
+
+
+def _first_line(text: str) -> str:
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return plain(without_keys(first), most=SUMMARY)

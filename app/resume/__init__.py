@@ -1,0 +1,3 @@
+"""Computes the plan of a resume: what is kept and what runs again."""
+
+from __future__ import annotations

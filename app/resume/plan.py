@@ -1,0 +1,406 @@
+"""Computes how a session resumes after an earlier point without repeating finished work (pure).
+
+Everything after the point runs again, in its block and in each block around it. The outermost loop
+around the point gets its next run, opened at the point's iteration; inner loops are opened inside
+it, each at its own iteration. Nodes that count as done are in the arrived sets of the new run, and
+references to them lead to the older run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain import routing
+from app.domain.addresses import path_of
+from app.domain.program import (
+    Action,
+    Loop,
+    Node,
+    Program,
+    Step,
+    needs_of,
+    sinks_of,
+    transitive_needs,
+)
+from app.domain.reasons import ReasonCode
+from app.domain.records import TurnRecord
+from app.domain.routing import Join
+from app.history.points import (
+    At,
+    Known,
+    Position,
+    address_of,
+    home,
+    is_done,
+    newest,
+    position_of,
+    refuse,
+    within,
+)
+from app.resume.conversation_heads import KeptNodes, threads_at
+
+__all__ = [
+    "Adoption",
+    "Level",
+    "ResumePlan",
+    "Rewind",
+    "point_address",
+    "rewind_to",
+    "rewind_to_failure",
+    "used_its_iterations",
+]
+
+#: Used as a node's name: everything that is done in the block counts.
+_ALL_DONE = ""
+#: A loop that ended for one of these reasons gets a new allowance of iterations.
+_USED_UP = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMINATED)
+
+
+class Level(NamedTuple):
+    """One turn that a resume opens."""
+
+    #: The loop's node, the address of the turn that it continues, and that turn's iteration.
+    node: str
+    run: str
+    iteration: int
+    max: int
+    left: int
+    #: The nodes that count as done in it, each with the address of its outcome.
+    kept: Mapping[str, str]
+    joins: tuple[Join, ...]
+    #: The for_each nodes that run again, each with the address that holds its width.
+    widths: Mapping[str, str]
+
+    def argument(self) -> dict[str, JsonValue]:
+        """The level as an argument of the control transition."""
+        return {
+            "node": self.node,
+            "run": self.run,
+            "iteration": self.iteration,
+            "max": self.max,
+            "left": self.left,
+            "kept": {**self.kept},
+            "joins": [join.argument() for join in self.joins],
+            "widths": {**self.widths},
+        }
+
+
+class Rewind(NamedTuple):
+    """The joins of the outermost block, and the turns to open, outermost first."""
+
+    again: tuple[Join, ...]
+    levels: tuple[Level, ...] = ()
+    #: The thread at which each conversation continues; None leaves them as they are.
+    threads: Mapping[str, str] | None = None
+
+    def arguments(self) -> dict[str, JsonValue]:
+        """The arguments of the control transition."""
+        return {
+            "again": [join.argument() for join in self.again],
+            "levels": [level.argument() for level in self.levels],
+            "threads": None if self.threads is None else {**self.threads},
+        }
+
+
+class Adoption(NamedTuple):
+    """The new program that a session adopts when it resumes."""
+
+    program: Program
+    signature: str
+    #: The flow file it was compiled from (JSON of a Source).
+    source: str
+    #: The session starts from its first step.
+    afresh: bool
+
+    def argument(self) -> dict[str, JsonValue]:
+        """The adoption as an argument of the control transition."""
+        routes = routing.routes(self.program)
+        return {
+            "program": self.program.hash,
+            "document": self.program.model_dump_json(),
+            "routes": {path: json.dumps(route) for path, route in routes.items()},
+            "signature": self.signature,
+            "source": self.source,
+            "schema": str(self.program.schema_version),
+            "afresh": self.afresh,
+        }
+
+
+class ResumePlan(NamedTuple):
+    """How a session resumes. The empty plan continues where the session is."""
+
+    rewind: Rewind | None = None
+    #: The session's `updated` and `ended` fields that the plan was computed from; the transition
+    #: refuses the plan if they have changed.
+    as_of: str | None = None
+    ended: str | None = None
+    #: The address after which it resumes, if the caller named a point.
+    after: str | None = None
+    adopts: Adoption | None = None
+    limits: Mapping[str, int] = MappingProxyType({})
+
+    def arguments(self) -> dict[str, JsonValue]:
+        """The arguments of the control transition; budget limits are merged by the caller."""
+        return {
+            "as_of": self.as_of,
+            "ended": self.ended,
+            "after": self.after,
+            "adopts": self.adopts.argument() if self.adopts else None,
+            **(self.rewind.arguments() if self.rewind else {}),
+        }
+
+
+def point_address(program: Program, said: str, known: Known) -> str:
+    """The address of a named point. Raises PositionRefused."""
+    return address_of(program, known, position_of(program, said, known))
+
+
+def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
+    """Computes the rewind to a named point.
+
+    None if the session is at this point already, so that a plain resume suffices. Raises
+    PositionRefused if the session never reached the point, or if nothing can follow it.
+    """
+    look = _Planner(program, known, said)
+    point = look.advance(position_of(program, said, known))
+    if not failed and look.is_at(point):
+        return None
+    reruns = look.reruns(point)
+    done_outermost = {node.id for node in program.body if is_done(known, node, "")} - reruns
+    # In a stopped session, nodes beside the point continue where they are.
+    run = {node.id for node in program.body} - done_outermost if failed else reruns
+    beside = {node.id for node in program.body} - run
+    threads = threads_at(program, known, look.kept_nodes(point, beside))
+    return Rewind(_joins(program.body, run, done_outermost), look.levels(point), threads)
+
+
+def rewind_to_failure(program: Program, known: Known) -> Rewind:
+    """Computes the rewind of a failed flow to where it failed, in its current iterations.
+
+    A loop that has used up its iterations gets the same number again. Conversations are kept.
+    """
+    look = _Planner(program, known, "")
+    point = look.failure_point()
+    done_outermost = look.done_outermost(point)
+    run = {node.id for node in program.body} - done_outermost
+    return Rewind(_joins(program.body, run, done_outermost), look.levels(point), None)
+
+
+def used_its_iterations(loop: TurnRecord) -> bool:
+    """Whether a loop used up its iterations and restarts, instead of continuing where it failed."""
+    return loop.reason is not None and loop.reason.code in _USED_UP
+
+
+class _Planner:
+    """Computes a rewind from the session's records."""
+
+    def __init__(self, program: Program, known: Known, said: str) -> None:
+        self._program = program
+        self._known = known
+        self._said = said
+
+    def advance(self, point: Position) -> Position:
+        """Moves a point forward over finished blocks: to the ended loop, or the next iteration."""
+        node = self._node(point)
+        if not is_done(self._known, node, point.block):
+            refuse(self._said, f"{node.id!r} is not done there; name a node that is")
+        if isinstance(node, Step) and self._ends_turn(node, point):
+            if node.ends == "iteration":
+                return self._next(point)
+            return self.advance(self._around(point))
+        if self._kept(point) == {n.id for n in self._body(point.around)}:
+            if not point.around:
+                refuse(self._said, "nothing comes after it; name a point before it")
+            return self._next(point)
+        return point
+
+    def failure_point(self) -> Position:
+        """The point up to which a failed sequence came, inside the loops that failed."""
+        point = Position((), _ALL_DONE)
+        while (failed := self._failed_loop(point)) is not None:
+            point = Position((*point.around, failed), _ALL_DONE)
+        if not point.around:
+            return point
+        body = self._body(point.around)
+        passed_on = any(self._was_continued(node, point) for node in body)
+        if passed_on or self._kept(point) == {node.id for node in body}:
+            return self._next(point)
+        return point
+
+    def _failed_loop(self, point: Position) -> At | None:
+        """The loop of the point's block that failed because of a node in it, with its iteration."""
+        undone = (n for n in self._body(point.around) if not is_done(self._known, n, point.block))
+        node = next(undone, None)
+        if not isinstance(node, Loop):
+            return None
+        turn = newest(self._known, node, point.block)
+        record = self._known.turn(turn)
+        if record is None or record.iteration == 0:
+            return None
+        if used_its_iterations(record):
+            return None
+        return At(turn, record.iteration)
+
+    def _was_continued(self, node: Node, point: Position) -> bool:
+        """Whether a continue has ended the iteration."""
+        return isinstance(node, Step) and node.ends == "iteration" and self._ends_turn(node, point)
+
+    def done_outermost(self, point: Position) -> set[str]:
+        """The nodes that count as done in the outermost block."""
+        return self._kept(_point_at(point, -1))
+
+    def _ends_turn(self, node: Step, point: Position) -> bool:
+        record = self._known.step(newest(self._known, node, point.block))
+        ending = node.action in (Action.BREAK, Action.JUDGE)
+        return ending and record is not None and record.verdict == "accept"
+
+    def _next(self, point: Position) -> Position:
+        turn, iteration = point.around[-1]
+        return Position((*point.around[:-1], At(turn, iteration + 1)), None)
+
+    def _around(self, point: Position) -> Position:
+        """The loop that ended at the point, as a point; it must be the loop's newest run."""
+        turn = point.around[-1].turn
+        outer = Position(point.around[:-1], path_of(turn).rpartition("/")[2])
+        now = newest(self._known, self._node(outer), outer.block)
+        if now != turn:
+            refuse(self._said, f"it ended {turn!r}, which has run again as {now!r}; name that")
+        return outer
+
+    def is_at(self, point: Position) -> bool:
+        """Whether no node after the point has started."""
+        block = ""
+        for turn, iteration in point.around:
+            record = self._known.turn(turn)
+            outer = self._program.node(path_of(turn))
+            stands = record and record.state == "open" and record.iteration == iteration
+            if not stands or newest(self._known, outer, block) != turn:
+                return False
+            block = f"{turn}[{iteration}]"
+        body = self._body(point.around)
+        after = _after(body, point.node)
+        return all(self._untouched(node, block) for node in body if node.id in after)
+
+    def _untouched(self, node: Node, block: str) -> bool:
+        address = newest(self._known, node, block)
+        if isinstance(node, Step):
+            turn = self._known.turn(address) if node.for_each is not None else None
+            record = self._known.step(address)
+            return turn is None and (record is None or record.state == "ready")
+        turn = self._known.turn(address)
+        inside = f"{address}[1]"
+        fresh = turn is not None and turn.state == "open" and turn.iteration == 1
+        return turn is None or (fresh and all(self._untouched(n, inside) for n in node.body))
+
+    def reruns(self, point: Position) -> set[str]:
+        """The outermost nodes that run again."""
+        if not point.around:
+            return set(_after(self._program.body, point.node))
+        name = path_of(point.around[0].turn)
+        return {name, *_after(self._program.body, name)}
+
+    def levels(self, point: Position) -> tuple[Level, ...]:
+        """The turns to open, outermost first."""
+        return tuple(self._level(point, depth) for depth in range(len(point.around)))
+
+    def kept_nodes(self, point: Position, outermost: set[str]) -> KeptNodes:
+        """The nodes that count as done in the outermost block and in each of the turns."""
+        inside = [self._kept_inside(point, depth) for depth in range(len(point.around))]
+        return KeptNodes(point.around, [outermost, *inside])
+
+    def _kept_inside(self, point: Position, depth: int) -> set[str]:
+        """The nodes that count as done in a turn, without the inner loop that is opened."""
+        kept = self._kept(_point_at(point, depth))
+        if depth + 1 < len(point.around):
+            kept -= {path_of(point.around[depth + 1].turn).rpartition("/")[2]}
+        return kept
+
+    def _level(self, point: Position, depth: int) -> Level:
+        turn, iteration = point.around[depth]
+        record = self._known.turn(turn)
+        assert record is not None
+        loop = self._program.node(path_of(turn))
+        assert isinstance(loop, Loop)
+        kept = self._kept_inside(point, depth)
+        block = f"{turn}[{iteration}]"
+        homes = {name: home(self._known, block, name) for name in kept}
+        return Level(
+            node=loop.id,
+            run=turn,
+            iteration=iteration,
+            max=record.max,
+            left=record.left,
+            kept=homes,
+            joins=_joins(loop.body, {n.id for n in loop.body} - kept, kept),
+            widths=self._widths(loop, homes),
+        )
+
+    def _widths(self, loop: Loop, homes: Mapping[str, str]) -> dict[str, str]:
+        """Addresses of the widths of for_each nodes that run again and whose lists are done."""
+        needs = needs_of(loop.body)
+        found: dict[str, str] = {}
+        for node in loop.body:
+            if isinstance(node, Step) and isinstance(node.for_each, str) and node.id not in homes:
+                lists = [homes[need] for need in needs[node.id] if need in homes]
+                found |= {node.id: within(lists[0], node.id)} if lists else {}
+        return found
+
+    def _kept(self, point: Position) -> set[str]:
+        """The nodes that count as done in the point's block."""
+        body = self._body(point.around)
+        if point.node is None:
+            return set()
+        undone = {n.id for n in body if not is_done(self._known, n, point.block)}
+        undone |= {n.id for n in body if self._judges_failure(n, body, undone, point)}
+        reruns = {name for n in undone for name in _after(body, n)} | undone
+        return {n.id for n in body} - reruns - set(_after(body, point.node))
+
+    def _judges_failure(
+        self, node: Node, body: tuple[Node, ...], undone: set[str], point: Position
+    ) -> bool:
+        """Whether a node decided about a failed one: its check, or a break out of an open loop."""
+        if not isinstance(node, Step) or node.id in undone:
+            return False
+        if point.node == _ALL_DONE and node.ends == "loop" and self._ends_turn(node, point):
+            return True
+        of = {n.origin.path for n in body if n.id in undone and n.origin is not None}
+        if node.action is not Action.CHECK or node.origin is None or node.origin.path not in of:
+            return False
+        record = self._known.step(newest(self._known, node, point.block))
+        return record is None or record.verdict != "accept"
+
+    def _node(self, point: Position) -> Node:
+        return next(n for n in self._body(point.around) if n.id == point.node)
+
+    def _body(self, around: tuple[At, ...]) -> tuple[Node, ...]:
+        if not around:
+            return self._program.body
+        loop = self._program.node(path_of(around[-1].turn))
+        assert isinstance(loop, Loop)
+        return loop.body
+
+
+def _point_at(point: Position, depth: int) -> Position:
+    """The point seen from the turn at a depth: the inner loop that is opened, or its node."""
+    around = point.around[: depth + 1]
+    if depth + 1 == len(point.around):
+        return Position(around, point.node)
+    return Position(around, path_of(point.around[depth + 1].turn).rpartition("/")[2])
+
+
+def _after(body: tuple[Node, ...], name: str | None) -> Iterable[str]:
+    """The nodes that depend on a node, also indirectly; all of the block if `name` is None."""
+    earlier = transitive_needs(body)
+    return [n.id for n in body if name is None or name in earlier[n.id]]
+
+
+def _joins(body: tuple[Node, ...], run: set[str], done_outermost: set[str]) -> tuple[Join, ...]:
+    """The joins of the block and of each node that runs, with the nodes that have arrived."""
+    needs = needs_of(body)
+    joins = {"": sinks_of(body)} | {name: needs[name] for name in needs if name in run}
+    return tuple(Join(n, tuple(m for m in joins[n] if m in done_outermost)) for n in joins)

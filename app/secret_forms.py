@@ -1,0 +1,167 @@
+"""The patterns by which credentials are recognised in texts."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+MARK = "[redacted]"
+
+
+#: A text with fewer characters is no credential, nor does it have one in it.
+SHORTEST = 7
+#: What a pattern that ignores case takes for an ASCII letter, and `str.lower` does not.
+_LETTERS_ALIKE = (("\u0131", "i"), ("i\u0307", "i"), ("\u017f", "s"))
+
+
+class SecretForm(NamedTuple):
+    """A pattern, and its replacement."""
+
+    name: str
+    pattern: re.Pattern[str]
+    #: Each match has one of these in it, in lower case if the pattern ignores case. Most texts
+    #: have none, and to look for them takes a fraction of the time that the pattern takes.
+    signs: tuple[str, ...]
+    replacement: str | Callable[[re.Match[str]], str] = MARK
+    ignores_case: bool = False
+
+
+def without_forms(text: str) -> str:
+    """Replaces everything that has the form of a credential."""
+    if len(text) < SHORTEST:
+        return text
+    lower = in_lower_case(text)
+    for form in FORMS:
+        searched = lower if form.ignores_case else text
+        for sign in form.signs:
+            if sign in searched:
+                text = form.pattern.sub(form.replacement, text)
+                break
+    return text
+
+
+def in_lower_case(text: str) -> str:
+    """The text in lower case, with the letters that a pattern takes for ASCII letters as those."""
+    lower = text.lower()
+    if not text.isascii():
+        for letter, plain in _LETTERS_ALIKE:
+            lower = lower.replace(letter, plain)
+    return lower
+
+
+def _without_basic(found: re.Match[str]) -> str:
+    """Redacts `Basic` credentials: a word that decodes to user and password in base64."""
+    word = found[2].rstrip("=")
+    try:
+        decoded = base64.b64decode(word + "=" * (-len(word) % 4)).decode()
+    except ValueError:
+        return found[0]
+    is_pair = ":" in decoded and decoded.isprintable()
+    return f"{found[1]}{MARK}" if is_pair else found[0]
+
+
+#: What programs print before each line of a file: its number, its name, a mark of a quotation or a
+#: diff, a colour. A file's name has a dot or a slash, which tells it from a header of a key.
+LINE_PREFIX = (
+    r"(?:[ \t]*\d{1,7}(?:\N{RIGHTWARDS ARROW}|[\t:| ])|[-+>|](?!-)[ \t]?"
+    r"|(?=[\w/-]{0,60}[./])[\w./-]{1,100}:|\x1b\[[\d;]{0,10}m){0,3}"
+)
+#: Between two lines of a key: white space, or line ends as JSON escapes them.
+_BREAK = rf"(?:(?<=\n)(?=\S| |\t){LINE_PREFIX}(?<!\n)|\s|\\{{1,4}}[rn])"
+#: A header of a key, such as `DEK-Info: AES-128-CBC,00FF`; a long word is a line of the key.
+_HEADER = r"[A-Za-z][A-Za-z-]{0,30}:(?:[ \t](?![A-Za-z0-9+/]{40})[^\s\\]{1,100}){1,20}+"
+#: What follows the first line of a key in PEM: headers, lines in base64, a shorter last line, a
+#: checksum and the end. Text that has no such line is not part of a key.
+_ARMOUR = (
+    rf"(?:(?:{_BREAK}*+{_HEADER}){{0,8}}+"
+    rf"(?:{_BREAK}*+[A-Za-z0-9+/]{{16,}}+={{0,2}}+(?!_))++"
+    rf"(?:{_BREAK}*+[A-Za-z0-9+/]{{1,15}}={{0,2}}(?={_BREAK}*+(?:=[A-Za-z0-9+/]{{4}}{_BREAK}*+)?"
+    rf"-----END|[\"']|\Z))?"
+    rf"(?:{_BREAK}*+=[A-Za-z0-9+/]{{4}})?"
+    rf"(?:{_BREAK}*+-----END[A-Z0-9 ]{{0,60}}-----)?)"
+)
+
+
+# Each repetition is bounded or possessive, so that no text takes more than linear time.
+#: In the order in which they are applied: those that span others come first.
+FORMS = (
+    SecretForm(
+        "private key in PEM",
+        re.compile(
+            rf"-----BEGIN (?:[A-Z0-9]{{1,20}} ){{0,3}}PRIVATE KEY(?: BLOCK)?-----{_ARMOUR}?"
+        ),
+        ("-----BEGIN ",),
+    ),
+    SecretForm(
+        "Slack webhook",
+        re.compile(r"(\bhooks\.slack(?:-gov)?\.com/[a-z]{1,20}/)[A-Za-z0-9/_-]{8,200}"),
+        ("hooks.slack",),
+        rf"\1{MARK}",
+    ),
+    SecretForm(  # A port and a path are no password: `http://host:80/a@b`.
+        "password in a URL",
+        re.compile(
+            r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@\"'<>?#\[]{0,200}:)"
+            r"(?!\d{1,5}(?:[/?#,;)}\]]|$))[^\s\"'<>]{1,200}(@)(?!sha(?:256|512):[0-9a-f]{32})"
+        ),
+        ("://",),
+        rf"\1{MARK}\2",
+    ),
+    SecretForm(  # The user of an SSH address is no secret: `ssh://git@host`.
+        "token in a URL",
+        re.compile(r"(\b(?:git\+)?https?://)[^\s/:@\"'<>?#()\[\],]{5,500}(@)"),
+        ("://",),
+        rf"\1{MARK}\2",
+    ),
+    SecretForm(
+        "authorization header",
+        re.compile(
+            r"(?i)(\bauthorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:basic|bearer|token)\s{1,4})"
+            r"[^\s\"',;]{4,4096}"
+        ),
+        ("authorization",),
+        rf"\1{MARK}",
+        ignores_case=True,
+    ),
+    SecretForm(
+        "bearer",
+        re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"),
+        ("bearer",),
+        rf"\1{MARK}",
+        ignores_case=True,
+    ),
+    SecretForm(
+        "basic",
+        re.compile(r"(?i)\b(basic\s{1,4})([A-Za-z0-9+/]{6,2000}={0,2})"),
+        ("basic",),
+        _without_basic,
+        ignores_case=True,
+    ),
+    SecretForm(
+        "token with a prefix",
+        re.compile(
+            r"""(?x)
+            \b(?:sk|pk|rk)-(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{16,}  # OpenAI, Anthropic
+            | \b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,} | \bwhsec_[A-Za-z0-9+/=]{16,}  # Stripe
+            | \bgh[pousr]_[A-Za-z0-9]{16,} | \bgithub_pat_[A-Za-z0-9_]{16,}
+            | \bgl(?:pat|dt|ptt|rt|oas|cbt|ft|soat|agent|imt)-[A-Za-z0-9_.-]{16,}         # GitLab
+            | \bxox[abeprs]-[A-Za-z0-9-]{8,} | \bxapp-[A-Za-z0-9-]{8,}                    # Slack
+            | \bAIza[A-Za-z0-9_-]{30,}                          # Google
+            | \bnpm_[A-Za-z0-9]{30,} | \bhf_[A-Za-z0-9]{20,}
+            | \blhc1\.[A-Za-z0-9_-]{8,4096}(?:\.[0-9a-f]{1,64})?   # Leadhand, of a running attempt
+            | \blht_[0-9a-f]{8,64}_[A-Za-z0-9_-]{8,}               # Leadhand, of a person
+            | \b(?:AKIA|ASIA)[A-Z0-9]{12,}                      # AWS
+            | \beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]*   # JWT
+            """
+        ),
+        (
+            "sk-", "pk-", "rk-", "k_live_", "k_test_", "whsec_",
+            "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
+            "glpat-", "gldt-", "glptt-", "glrt-", "glsoat-", "gloas-", "glcbt-", "glft-",
+            "glagent-", "glimt-", "xox", "xapp-", "AIza", "npm_", "hf_", "lhc1.", "lht_",
+            "AKIA", "ASIA", "eyJ",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,3 @@
+"""API tokens, step tokens, signatures, egress rules, and permission to run commands."""
+
+from __future__ import annotations

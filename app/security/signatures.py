@@ -1,0 +1,99 @@
+"""Signs sessions, so that workers run only what the API accepted.
+
+Write access to Redis or the broker allows to claim steps and to change states. The program and the
+place of a session are signed at create with LEADHAND_SECRET, which is never stored in Redis. A
+worker verifies the signature before each body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.references import parse
+
+#: Prefix of the signed data, so that a signature of one kind is invalid for another.
+_SESSION = "leadhand session 1"
+#: The same, for the right of a session's bodies to bring commands of their own.
+_COMMANDS = "leadhand commands 1"
+#: The inputs that decide what a step runs, and their fields that are commands or Python.
+_WHO = ("doer", "checker")
+_FREE = ("command", "callable", "rubric")
+
+
+class Spec(NamedTuple):
+    """The signed facts: they decide which commands run for a session, and where."""
+
+    session: str
+    root: str
+    #: The hash of the program's document, which the signature thereby covers.
+    program: str
+    cwd: str
+    place: str
+
+
+def sign(spec: Spec, *, secret: str) -> str:
+    """Returns the signature of a session's program, folder and place, for the session's record."""
+    return seal(_SESSION, list(spec), secret=secret)
+
+
+def is_signed(spec: Spec, signature: str, *, secret: str) -> bool:
+    """Whether the signature was made with this secret; false without a secret."""
+    return is_valid_seal(_SESSION, list(spec), signature, secret=secret)
+
+
+def seal_commands(session: str, root: str, *, secret: str) -> str:
+    """Signs that children which the session's bodies start may have commands."""
+    return seal(_COMMANDS, [session, root], secret=secret)
+
+
+def is_command_seal(session: str, root: str, signature: str, *, secret: str) -> bool:
+    """Whether the signature is that of `seal_commands`."""
+    return is_valid_seal(_COMMANDS, [session, root], signature, secret=secret)
+
+
+def program_id(document: str) -> str:
+    """The id of a program: the hash of its content.
+
+    >>> program_id("{}")
+    '44136fa355b3678a1146ad16f7e8649e'
+    """
+    return hashlib.sha256(document.encode()).hexdigest()[:32]
+
+
+def seal(kind: str, value: JsonValue, *, secret: str) -> str:
+    """HMAC-SHA256 of the kind and the value as JSON."""
+    text = json.dumps([kind, value], sort_keys=True, separators=(",", ":"))
+    return hmac.digest(secret.encode(), text.encode(), "sha256").hex()
+
+
+def is_valid_seal(kind: str, value: JsonValue, signature: str, *, secret: str) -> bool:
+    """Whether the signature is that of `seal`."""
+    if not secret:
+        return False
+    return hmac.compare_digest(
+        signature.encode(errors="replace"), seal(kind, value, secret=secret).encode()
+    )
+
+
+def command_from_outcome(inputs: Mapping[str, JsonValue]) -> str | None:
+    """The input from which a step takes a command out of an unsigned outcome, or None.
+
+    >>> command_from_outcome({"doer": {"command": "${plan.text}"}, "task": "${plan.text}"})
+    'doer.command'
+    >>> command_from_outcome({"checker": {"command": "true", "prompt": "${plan.text}"}})
+    """
+    for who in _WHO:
+        given = inputs.get(who)
+        if isinstance(given, str) and parse(given):
+            return who
+        for free in _FREE:
+            text = given.get(free) if isinstance(given, dict) else None
+            if isinstance(text, str) and parse(text):
+                return f"{who}.{free}"
+    return None

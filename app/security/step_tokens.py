@@ -1,0 +1,76 @@
+"""Step tokens: capabilities with which a running body acts for its own session only.
+
+A token reads `lhc1.<payload>.<signature>`: the payload is base64url JSON, the signature its
+HMAC-SHA256. The token contains the attempt's fence, which the store compares, so it becomes invalid
+with the end of the attempt. A session-long token has no address: it is valid while its session is
+active, suspended while that is stopped, and invalid after its end.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from app.errors import CapabilityRefused
+
+PREFIX = "lhc1."
+#: Scopes of a token that outlives attempts: report to the parent, and read the own inbox.
+SESSION_SCOPES = ("report", "inbox")
+#: Scopes of a doer or checker: read its own session, call exit, start child sessions, report, and
+#: read its inbox.
+BODY_SCOPES = ("read", "exit", "spawn", *SESSION_SCOPES)
+
+
+class Caller(NamedTuple):
+    """The attempt that a token belongs to, or the session if it outlives attempts."""
+
+    session: str
+    address: str
+    #: Of a session: the time in ms of its creation, or of its last resume after a failure.
+    fence: int
+    scopes: tuple[str, ...]
+
+    @property
+    def is_of_session(self) -> bool:
+        """Whether the token lives as long as the session: no attempt has an empty address."""
+        return not self.address
+
+    @classmethod
+    def of_session(cls, session: str, since: int) -> Caller:
+        """The holder of a session-long token."""
+        return cls(session, "", since, ("read", *SESSION_SCOPES))
+
+
+def mint(caller: Caller, *, secret: str) -> str:
+    """Creates a token for an attempt."""
+    body = json.dumps([caller.session, caller.address, caller.fence, list(caller.scopes)])
+    payload = base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
+    return f"{PREFIX}{payload}.{_sign(payload, secret)}"
+
+
+def verify_any(token: str, secrets: Sequence[str]) -> Caller:
+    """Verifies a token with several secrets. Raises CapabilityRefused if none signed it."""
+    for secret in secrets[:-1]:
+        with suppress(CapabilityRefused):
+            return verify(token, secret=secret)
+    return verify(token, secret=secrets[-1] if secrets else "")
+
+
+def verify(token: str, *, secret: str) -> Caller:
+    """Verifies a token and returns its attempt. Raises CapabilityRefused."""
+    if not secret or not token.startswith(PREFIX):
+        raise CapabilityRefused("it is not a token of this server")
+    payload, _, signature = token[len(PREFIX) :].partition(".")
+    if not hmac.compare_digest(signature.encode(), _sign(payload, secret).encode()):
+        raise CapabilityRefused("its signature is invalid")
+    body = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+    session, address, fence, scopes = json.loads(body)
+    return Caller(session, address, fence, tuple(scopes))
+
+
+def _sign(payload: str, secret: str) -> str:
+    return hmac.digest(secret.encode(), payload.encode(), "sha256").hex()

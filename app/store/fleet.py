@@ -1,0 +1,143 @@
+"""Fleet-wide records in Redis: inventories, locks and their holders, limits, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Literal, cast
+
+from redis import Redis
+
+from app.domain.folders import folders_above, is_folder, prefix_below
+from app.store.keys import Keys
+
+#: Maximum lines that are read per overlapping folder.
+SHOWN = 20
+
+
+class FleetRecords:
+    """Reads and writes the fleet-wide records."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def publish_inventory(self, name: str, inventory: str) -> None:
+        """Publish a worker's inventory."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("workers"), name, inventory)
+
+    def delete_inventory(self, name: str) -> None:
+        """Delete a worker's inventory."""
+        with self._away():
+            self._redis.hdel(self._keys.everywhere("workers"), name)
+
+    def workers(self) -> dict[str, str]:
+        """All inventories, expired ones included."""
+        with self._away():
+            return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("workers")))
+
+    def first_proof(self, proof: str) -> str:
+        """Store the proof of the fleet's secret unless there is one; returns the stored one."""
+        key = self._keys.everywhere("secret")
+        with self._away():
+            self._redis.set(key, proof, nx=True)
+            return str(self._redis.get(key) or proof)
+
+    def proof(self) -> str | None:
+        """The proof of the fleet's secret, if there is one."""
+        with self._away():
+            return cast("str | None", self._redis.get(self._keys.everywhere("secret")))
+
+    def replace_proof(self, proof: str) -> None:
+        """Replace the proof of the fleet's secret."""
+        with self._away():
+            self._redis.set(self._keys.everywhere("secret"), proof)
+
+    def use_secrets(self, marks: str, until_ms: int) -> None:
+        """Record until when a process uses these secrets; it signs with the first."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("secrets-used"), marks, str(until_ms))
+
+    def secrets_in_use(self) -> dict[str, str]:
+        """The secrets that processes use, and the expiry of each entry."""
+        with self._away():
+            return cast(
+                "dict[str, str]", self._redis.hgetall(self._keys.everywhere("secrets-used"))
+            )
+
+    def delete_used_secrets(self) -> None:
+        """Delete the records of used secrets."""
+        with self._away():
+            self._redis.delete(self._keys.everywhere("secrets-used"))
+
+    def record_refusal(self, worker: str, text: str) -> None:
+        """Record why a worker refused to start."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("refused"), worker, text)
+
+    def delete_refusals(self, workers: Sequence[str]) -> None:
+        """Delete the recorded refusals of these workers."""
+        if workers:
+            with self._away():
+                self._redis.hdel(self._keys.everywhere("refused"), *workers)
+
+    def refusals(self) -> dict[str, str]:
+        """Why workers refused to start, by name."""
+        with self._away():
+            return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("refused")))
+
+    def holders(self, lock: str) -> list[str]:
+        """The holders of a lock: attempts or turns as ``session|root|address``."""
+        return self._lines_of("holds", lock)
+
+    def tickets(self, lock: str) -> list[str]:
+        """The tickets for a lock in order, each as ``order<session|root|address``."""
+        return self._lines_of("tickets", lock)
+
+    def overlapping(self, part: Literal["holds", "tickets"], lock: str) -> list[tuple[str, str]]:
+        """The first lines of a lock; of a folder, also those of the folders above and below it.
+
+        Each is the lock and what is recorded for it, as `holders` or `tickets` return it.
+        """
+        key, ranges = self._keys.everywhere(part), [(f"[{lock}<", f"({lock}=")]
+        if is_folder(lock):
+            below = prefix_below(lock)
+            ranges += [(f"[{above}<", f"({above}=") for above in folders_above(lock)]
+            ranges.append((f"({below}", f"({below[:-1]}0"))
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for low, high in ranges:
+                pipe.zrangebylex(key, low, high, start=0, num=SHOWN)
+            found = cast("list[list[str]]", pipe.execute())
+        lines = dict.fromkeys(line.partition("<") for some in found for line in some)
+        return [(name, rest) for name, _, rest in lines]
+
+    def slot(self, lock: str) -> float | None:
+        """The time (ms) at which a key's rate limit allows the next attempt."""
+        with self._away():
+            slot = cast("str | None", self._redis.hget(self._keys.everywhere("rates"), lock))
+        return None if slot is None else float(slot)
+
+    def limits(self) -> dict[str, str]:
+        """All limits that are set, by key (JSON)."""
+        with self._away():
+            return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("limits")))
+
+    def record_owed_export(self, session: str, why: str) -> None:
+        """Record why a session's export could not be written."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("owed"), session, why)
+
+    def owed_exports(self) -> dict[str, str]:
+        """The sessions that are kept because their export could not be written, and why."""
+        with self._away():
+            return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("owed")))
+
+    def _lines_of(self, part: str, lock: str) -> list[str]:
+        key, low, high = self._keys.everywhere(part), f"[{lock}<", f"({lock}="
+        with self._away():
+            lines = cast("list[str]", self._redis.zrangebylex(key, low, high))
+        return [line[len(lock) + 1 :] for line in lines]

@@ -1,0 +1,80 @@
+"""The store's identity in Redis: its id, the ids that it succeeds, and its sweep count."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple, cast
+
+from redis import Redis
+
+from app.store.keys import Keys
+from app.store_differences import StoreState
+
+#: Accepted loss in sweeps (about one per second): a server that fsyncs every second loses the last
+#: ones when its machine crashes.
+TOLERANCE = 15
+
+
+class Identity(NamedTuple):
+    """A store's id and sweep count."""
+
+    id: str
+    sweeps: int
+
+    @property
+    def oldest(self) -> int:
+        """The lowest sweep count that does not count as a rollback."""
+        return max(0, self.sweeps - TOLERANCE)
+
+
+def state_of(remembered: Identity | None, found: Identity | None) -> StoreState:
+    """Compares the store in Redis with the remembered identity.
+
+    >>> state_of(None, None), state_of(Identity("a", 90), None)
+    ('known', 'empty')
+    >>> state_of(Identity("a", 90), Identity("b", 95))
+    'another'
+    >>> [state_of(Identity("a", 90), Identity("a", sweeps)) for sweeps in (80, 9)]
+    ['known', 'older']
+    """
+    if remembered is None:
+        return "known"
+    if found is None:
+        return "empty"
+    if found.id != remembered.id:
+        return "another"
+    return "older" if found.sweeps < remembered.oldest else "known"
+
+
+class IdentityStore:
+    """Reads the identity, and assigns an id to a new store."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._away = away
+        self._id = keys.everywhere("store")
+        self._past = keys.everywhere("store-past")
+        self._epoch = keys.everywhere("epoch")
+
+    def read(self) -> Identity | None:
+        """The identity of the store in Redis; None for an empty server."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.get(self._id)
+            pipe.hget(self._epoch, "sweeps")
+            id_, sweeps = cast("tuple[str | None, str | None]", tuple(pipe.execute()))
+        return Identity(id_, int(sweeps or 0)) if id_ else None
+
+    def succeeds(self, id_: str) -> bool:
+        """Whether an operator accepted the store as the successor of this id."""
+        with self._away():
+            return bool(self._redis.hexists(self._past, id_))
+
+    def name(self) -> str:
+        """Assign an id unless the store has one; returns its id."""
+        with self._away():
+            self._redis.set(self._id, secrets.token_hex(16), nx=True)
+            return str(self._redis.get(self._id))

@@ -1,0 +1,161 @@
+"""Remembers the identity of a process' store in a file, across restarts."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from app.errors import SettingInvalid
+from app.settings import Settings
+from app.store.identity import Identity
+
+log = logging.getLogger(__name__)
+
+#: Drafts have random names: processes in several containers may share a folder and a pid.
+DRAFT = "draft-"
+#: Age at which a draft counts as left by a killed process.
+DRAFT_S = 3600.0
+
+
+class IdentityUnreadable(Exception):
+    """The file exists and cannot be read, so this is not the first start of a process."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(file, why)
+        self.file = file
+        self.why = why
+
+
+class Memory(Protocol):
+    """Remembers one identity."""
+
+    @property
+    def place(self) -> str | None:
+        """The path of its file; None if the memory ends with the process."""
+
+    def read(self) -> Identity | None:
+        """The identity written last; None if there is none. Raises IdentityUnreadable."""
+
+    def write(self, identity: Identity) -> None:
+        """Write an identity; returns once it is on the disk. Raises OSError."""
+
+
+class ProcessMemory:
+    """A memory that ends with the process."""
+
+    place: str | None = None
+
+    def __init__(self) -> None:
+        self._identity: Identity | None = None
+
+    def read(self) -> Identity | None:
+        return self._identity
+
+    def write(self, identity: Identity) -> None:
+        self._identity = identity
+
+
+class FileMemory:
+    """A file for its owner only, replaced atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def place(self) -> str | None:
+        return str(self._path)
+
+    def read(self) -> Identity | None:
+        try:
+            fields = json.loads(self._path.read_text("ascii"))
+            return Identity(str(fields["store"]), int(fields["sweeps"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            why = getattr(error, "strerror", None) or "it does not hold the id of a store"
+            raise IdentityUnreadable(str(self._path), why) from error
+
+    def write(self, identity: Identity) -> None:
+        """Replace the file, and wait until it is on the disk. Raises OSError."""
+        number, name = tempfile.mkstemp(prefix=DRAFT, dir=self._path.parent)
+        try:
+            with os.fdopen(number, "w", encoding="ascii") as file:
+                json.dump({"store": identity.id, "sweeps": identity.sweeps}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_folder(self._path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def memory_of(settings: Settings) -> Memory:
+    """Opens the memory of a server process: one file per Redis URL and prefix.
+
+    Raises SettingInvalid if LEADHAND_STATE_DIR is not writable. Without that variable it uses the
+    user's state folder; if that is not writable, it logs a warning and remembers nothing.
+    """
+    folder = settings.state_dir or _user_folder(settings)
+    try:
+        if not folder.is_absolute():
+            raise NotADirectoryError(errno.ENOENT, "it is not an absolute path")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _probe(folder)
+    except OSError as error:
+        why = f"it cannot be written ({error.strerror})"
+        if settings.state_dir is not None:
+            raise SettingInvalid("LEADHAND_STATE_DIR", str(folder), why) from error
+        log.warning(
+            "the store's id is not saved: after a restart this process cannot notice that "
+            "Redis lost its data; set LEADHAND_STATE_DIR",
+            extra={"folder": str(folder), "why": why},
+        )
+        return ProcessMemory()
+    return FileMemory(folder / f"store-{_address_hash(settings)}.json")
+
+
+def _probe(folder: Path) -> None:
+    """Make and delete a file, and delete old drafts of killed processes. Raises OSError."""
+    number, name = tempfile.mkstemp(prefix=DRAFT, dir=folder)
+    os.close(number)
+    Path(name).unlink(missing_ok=True)
+    for draft in folder.glob(f"{DRAFT}*"):
+        with suppress(OSError):  # another process deleted it
+            if time.time() - draft.stat().st_mtime > DRAFT_S:
+                draft.unlink()
+
+
+def _user_folder(settings: Settings) -> Path:
+    return settings.state_home / "leadhand" / "fleet"
+
+
+def _address_hash(settings: Settings) -> str:
+    """Hash of a Redis URL without its password, and of the prefix.
+
+    >>> one = Settings(redis_url="redis://:first@host/0")
+    >>> _address_hash(one) == _address_hash(Settings(redis_url="redis://user:second@host:6379/0"))
+    True
+    """
+    url = urlsplit(settings.redis_url)
+    host = f"{url.hostname}:{url.port or 6379}" if url.hostname else ""
+    text = f"{host}{url.path or '/0'} {settings.prefix}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,174 @@
+"""Names and documents every Redis key.
+
+Keys of one session, at ``{prefix}:{{root}}:{session}:<part>`` (a tree shares its root's tag):
+
+=========  ======  ==================================================================
+part       type    what it holds
+=========  ======  ==================================================================
+session    hash    status, reason, counters, parent, root, place, program; times in ms
+steps      hash    address -> state, fence, nonce, attempts, lease, deadline, outcome (JSON)
+turns      hash    address of a loop's or for_each's run -> state, iteration, verdict (JSON)
+runs       hash    node in its block -> its newest run, if that is not the first
+widths     hash    for_each node in its block -> how many items it has
+items      hash    ``node#item`` -> the element of that item of a for_each (JSON)
+live       zset    addresses that are ready, running or parked (ordered by name)
+running    zset    those of them that a worker has claimed
+parked     zset    those of them that wait for a person, a time or a child
+open       zset    turns that have not closed
+arrived    zset    ``join<node``: the nodes that have arrived at an incomplete join
+hinted     zset    ``queue<address``: ready steps whose hint is out; ``key<address``: those that
+                   are offered, or wait in the line of a limited key
+waiting    zset    ``queue<order<address``, ``key<order<address``: ready steps that wait for a slot
+                   of either window
+out        hash    address -> outcome (JSON)
+ledger     list    one entry per iteration (JSON)
+events     stream  events in order
+warnings   list    problems that did not end the session
+children   set     child sessions
+born       zset    ``address<child``: the step that started a child (ordered by name)
+holding    set     ``lock<owner``: the locks that it holds
+threads    hash    conversation, ``agent|identifier`` -> its agent's thread (JSON)
+transcript  list   prompts and answers in order (JSON); the last 5,000 records
+diffs      hash    address of a doer -> the diff of its folder (JSON, gzip, base64);
+                   of no address: the order in which they came, with their sizes (JSON)
+plan       hash    head: its state and settings; ``task:ID``, ``proposal:ID`` (JSON); version
+startable  zset    tasks of the plan that may start, by priority and order
+outputs    zset    ``address#fence`` of attempts with stored output -> the time of the last part
+output:X   stream  the output of attempt X: a ring of redacted parts (TTL 24 h after the last)
+hooks      hash    delivery of a webhook -> event, tries, the session's status then (JSON)
+inbox      hash    id of a message -> the message (JSON); ``key:X`` -> the message of an
+                   Idempotency-Key, and a digest; ``taken``: the last calls that took some
+unread     zset    messages that no turn has acknowledged: id (12 digits), ``!`` (it escalates)
+                   or ``-``, and the address of the step that has got it
+=========  ======  ==================================================================
+
+They get a TTL when the session ends or is stopped; until then they belong to a live session.
+
+Keys across sessions, at ``{prefix}:<part>``:
+
+===========  ======  ================================================================
+leases       zset    ``session|root|address`` by when an attempt or a parked step is due, and
+                     ``session|root|`` by when a session's own time is over
+ready        zset    the same by when a ready step is hinted (again)
+holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key or
+                     a conversation
+tickets      zset    ``lock<order<session|root|address``: the waiters, ordered by priority (a
+                     digit) and arrival (14 digits)
+called       hash    ``lock<member`` of a waiter -> when its turn came, or for a rate will come;
+                     below zero: when it was passed over
+waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
+limits       hash    key -> concurrency, per_minute (JSON); kept until removed
+rates        hash    key -> when the next attempt with it may start (deleted with the limit)
+errands      zset    ``verb|session|root``: the outbox of messages between sessions
+tokens       hash    API tokens by id: secret's hash, scopes ..., signed; until revoked or expired
+token-uses   hash    when each was used last; deleted with it
+owned:X      set     a token's sessions that have not ended; empties itself as they end
+token-key:X  string  the token of an Idempotency-Key, by the key's hash (TTL 7 days)
+spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
+hooks        zset    ``session|root|delivery`` by when a webhook is tried (again)
+sessions     zset    session ids by creation
+status:X     zset    session ids of one status by creation
+facts        zset    ``fact<value<created<session``: kind, label and name of each session; and the
+                     mark, ``~<time``, until which all sessions are listed in it
+id:X         string  a session's root; reserves the id (TTL when the session ends)
+label:X      string  the session that holds a label, and its base; until it stops or ends. X
+                     begins with a hash of the working folder in embedded services
+idem:X       string  session and body hash of an Idempotency-Key (TTL 7 days)
+program:X    hash    a program: its document, one route per node, and a mark of when it was written
+users:X      set     sessions that run the program; deleted with the last one
+workers      hash    inventories, each with its time
+used         hash    total usage of all sessions: cost_micros, tokens_in, tokens_out (kept)
+store        string  the store's id, which marks data outside Redis (kept)
+secret       string  a salt, and its HMAC under each secret that the fleet accepts (kept)
+secrets-used hash    salt and marks of the secrets of a process -> their expiry
+refused      hash    worker -> why it refused to start, and when (JSON; those of the last day)
+name:X       string  the process that holds a worker's name (TTL of an inventory)
+store-past   hash    ids that the store's id succeeds -> when that was accepted (kept)
+owed         hash    session -> why its export could not be written, while it is kept for that
+swept        string  the time of the last sweep (kept: it is one number)
+epoch        hash    the server's run id, the end of the grace period after its restart, and the
+                     number of sweeps
+===========  ======  ================================================================
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from app.domain.ids import SessionRef
+
+#: The parts of a session, in the order of the table above.
+SESSION_PARTS = (
+    "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
+    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
+    "holding", "hooks", "threads", "transcript", "diffs", "plan",
+    "startable", "outputs", "inbox", "unread",
+)  # fmt: skip
+#: Keys across sessions that the Lua functions write.
+GLOBAL_PARTS = (
+    "leases", "ready", "errands", "sessions", "facts", "workers", "swept", "epoch",
+    "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed",
+)  # fmt: skip
+
+#: Prefixes of keys with a name: a status, a session, a program, a token ...
+NAMED_PARTS = (
+    "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
+)  # fmt: skip
+#: Keys across sessions that only Python writes.
+OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")
+
+
+class Keys(NamedTuple):
+    """Builds key names under one prefix."""
+
+    prefix: str
+
+    def base(self, ref: SessionRef) -> str:
+        """Prefix of a session's keys."""
+        return f"{self.prefix}:{{{ref.root}}}:{ref.id}:"
+
+    def part(self, ref: SessionRef, part: str) -> str:
+        """One of a session's keys."""
+        return self.base(ref) + part
+
+    def output(self, ref: SessionRef, attempt: str) -> str:
+        return f"{self.base(ref)}output:{attempt}"
+
+    def everywhere(self, part: str) -> str:
+        """A key across sessions."""
+        return f"{self.prefix}:{part}"
+
+    def status(self, status: str) -> str:
+        """The index of sessions with a status."""
+        return f"{self.prefix}:status:{status}"
+
+    def id(self, session: str) -> str:
+        """The key of a session's root."""
+        return f"{self.prefix}:id:{session}"
+
+    def idempotency(self, key: str) -> str:
+        """The key of an Idempotency-Key."""
+        return f"{self.prefix}:idem:{key}"
+
+    def program(self, program: str) -> str:
+        """The key of a program."""
+        return f"{self.prefix}:program:{program}"
+
+    def owned(self, token: str) -> str:
+        """The set of a token's active sessions."""
+        return f"{self.prefix}:owned:{token}"
+
+    def token_key(self, mark: str) -> str:
+        """The key of an Idempotency-Key for a token."""
+        return f"{self.prefix}:token-key:{mark}"
+
+    def spent(self, token: str, day: int) -> str:
+        """The usage counters of a token on a day."""
+        return f"{self.prefix}:spent:{token}:{day}"
+
+
+def lua_parts() -> str:
+    """The Lua module `parts`: the names of the key parts as tables of true."""
+    session = ", ".join(f"{part} = true" for part in SESSION_PARTS)
+    shared = ", ".join(f"{part} = true" for part in GLOBAL_PARTS)
+    return f"return {{session = {{{session}}}, shared = {{{shared}}}}}"

@@ -1,0 +1,25 @@
+-- Ends a parked step: its answer, its time or its child's end has come. The first one wins.
+-- Arguments: address, fence, word, by, verdict?, reason?, text?, child? (its usage is counted), expand?, take, lease_ms
+-- Returns: settled | superseded(state; by: who answered first)
+--- @requires budgets, dispatch, outcomes, records, transaction, transcript, usage
+return function(tx)
+  local args = tx.args
+  local address = args.address
+  local step = transaction.read_session(tx) and records.load(tx, 'steps', address)
+  if not step then return transaction.reply(tx, 'superseded') end
+  if step.state ~= 'parked' or step.fence ~= args.fence then
+    tx.reply.state, tx.reply.by = step.state, step.answered_by
+    return transaction.reply(tx, 'superseded')
+  end
+  step.answered_by = args.by
+  if args.child then usage.add_child(tx, args.child, address) end
+  if tx.reached and args.word == 'failed' then   -- the child had all that was left
+    args.reason = {code = 'budget', at = address, text = 'its budget is used up: ' .. budgets.describe(tx.reached),
+      beneath = args.reason and args.reason.beneath}
+  end
+  transcript.write(tx, address)
+  outcomes.finish(tx, address, step, args.word, args.verdict, args.reason, args.text)
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, 'settled')
+end

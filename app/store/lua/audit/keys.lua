@@ -1,0 +1,48 @@
+-- Audits single keys: what each belongs to, and its TTL.
+-- Arguments: keys (key, kind, session?, needs?: the key that it belongs to), newer (whether a newer version of this
+--   program is at work), repair
+-- Returns: looked(found)
+--- @requires audit/findings, transaction
+local DAY_S = 24 * 3600
+local TTL_S = {idem = 7 * DAY_S, spent = 2 * DAY_S, ['token-key'] = 7 * DAY_S, unknown = 7 * DAY_S}
+
+-- Whether the key's owner exists. A session has a status: any other field was written after it was deleted.
+local function has_owner(one)
+  if one.session then return redis.call('HEXISTS', one.needs, 'status') == 1 end
+  return redis.call('EXISTS', one.needs) == 1
+end
+
+local function is_stray(tx, one)
+  if one.kind == 'id' then
+    local root = redis.call('GET', one.key)
+    one.needs = root and findings.base_of(tx, one.session, root) .. 'session'
+  end
+  return one.needs and not has_owner(one)
+end
+
+-- Whether a newer version may have written the key: then it is left alone.
+local function is_newer(tx, one)
+  return one.kind == 'unknown' and (tx.args.newer or one.needs and has_owner(one))
+end
+
+local function check(tx, one)
+  if redis.call('PTTL', one.key) ~= -1 then return end
+  local is_unknown = one.kind == 'unknown'
+  if is_newer(tx, one) then
+    findings.add(tx, 'key_newer', one.session, one.key .. ' is unknown; a newer version may have written it')
+  elseif TTL_S[one.kind] then
+    local what = one.key .. (is_unknown and ' is an unknown key' or ' never expires')
+    findings.add(tx, is_unknown and 'key_unknown' or 'deadline_missing', nil, what,
+      function() redis.call('EXPIRE', one.key, TTL_S[one.kind]) end)
+  elseif is_stray(tx, one) then
+    local kind = one.kind == 'program' and 'program_unused' or 'key_stray'
+    findings.add(tx, kind, one.session, one.key .. ' belongs to a record that does not exist',
+      function() redis.call('DEL', one.key) end)
+  end
+end
+
+return function(tx)
+  findings.begin(tx)
+  for _, one in ipairs(tx.args.keys) do check(tx, one) end
+  return transaction.reply(tx, 'looked')
+end

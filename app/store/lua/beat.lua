@@ -1,0 +1,32 @@
+-- Renews the lease of an attempt. The reply tells the worker to stop or cancel it, or that it lost the step.
+-- Arguments: address, fence, nonce, lease_ms, spent? (cost and tokens that the attempt has used so far)
+-- Returns: ok(lease) | stop(lease) | cancel(lease), each with children (whether one that the attempt started is at
+--   work) | lost
+--- @requires addresses, attempts, dispatch, loops, records, transaction, tree/children, usage
+local EXIT_GRACE_MS = 3000   -- the step that called exit has this long to finish
+
+return function(tx)
+  local args = tx.args
+  local address = args.address
+  local step = transaction.read_session(tx) and records.load(tx, 'steps', address)
+  if not step or step.state ~= 'running' or step.fence ~= args.fence or step.nonce ~= args.nonce then
+    return transaction.reply(tx, 'lost')
+  end
+  step.heard, step.lease = tx.now, math.min(tx.now + args.lease_ms, step.deadline + attempts.GRACE_MS)
+  redis.call('HSET', tx.keys.steps, address, cjson.encode(step))
+  redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))
+  if usage.add_attempt(tx, address, step, args.spent, true) then
+    dispatch.run(tx)
+    transaction.flush(tx)
+  end
+  tx.reply.lease = step.lease
+  tx.reply.children = children.any_of_attempt(tx, address)
+  if not loops.all_open(tx, addresses.block_of(address)) then
+    local exited = tonumber(redis.call('HGET', tx.keys.session, 'exited_at') or 0)
+    if tx.session.exit_by == address and exited <= tx.now and tx.now < exited + EXIT_GRACE_MS then
+      return transaction.reply(tx, 'ok')
+    end
+    return transaction.reply(tx, 'cancel')
+  end
+  return transaction.reply(tx, tx.session.status == 'stopping' and 'stop' or 'ok')
+end

@@ -1,0 +1,56 @@
+-- Creates a session, all or nothing. A repeated call finds it by its idempotency key, or by its nonce (a field of the
+-- session) if the reply of the first call was lost.
+-- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, parent? (base,
+--   address and fence of the step that starts it), limits? (of the tree, for a child that a body starts: depth,
+--   children of one session, sessions), owner? (token, size, quotas), store? (the id of the caller's store)
+-- Document: of the program.
+-- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
+--   label_taken(session) | other_store
+--- @requires budgets, dispatch, events, labels, loops, programs, quotas, sessions, transaction, tree/parents, turns
+
+-- The session that has the idempotency key already, and the digest of its request.
+local function find_existing(tx)
+  local made, body = (redis.call('GET', tx.prefix .. 'idem:' .. tx.args.key) or ''):match('^(.-)|(.*)$')
+  if made and redis.call('EXISTS', tx.prefix .. 'id:' .. made) == 1 then return made, body end
+end
+
+return function(tx)
+  local args = tx.args
+  if transaction.is_other_store(tx) then return transaction.reply(tx, 'other_store') end
+  if args.key then
+    local made, body = find_existing(tx)
+    tx.reply.session = made
+    local found = made and (body ~= args.body and 'conflict' or parents.take_over(tx, made) and 'exists' or 'refused')
+    if found then return transaction.reply(tx, found) end
+  end
+  if args.parent and not parents.is_running(args.parent) then return transaction.reply(tx, 'refused') end
+  local made_by = redis.call('HGET', tx.keys.session, 'nonce')
+  if made_by and made_by == args.fields.nonce then return transaction.reply(tx, 'created') end
+  tx.reply.why, tx.reply.limit = parents.find_exceeded(tx)
+  if tx.reply.why then return transaction.reply(tx, 'tree_limit') end
+  tx.reply.session = labels.find_holder(tx, args.fields.unique_label or '')
+  if tx.reply.session then return transaction.reply(tx, 'label_taken') end
+  tx.reply.why = args.owner and quotas.find_exceeded(tx, args.owner)
+  if tx.reply.why then return transaction.reply(tx, 'quota') end
+  local is_new = redis.call('SET', tx.prefix .. 'id:' .. args.session, args.root, 'NX')
+  if not is_new then return transaction.reply(tx, 'taken') end
+  if args.key then
+    redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
+  end
+  programs.attach(tx, args.program, tx.document, args.routes)
+  parents.link(tx)
+  for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end
+  redis.call('HSET', tx.keys.session, 'status', 'active', 'created', tx.now)
+  local owner = args.owner or {}
+  if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
+  quotas.assign(tx, owner.token or args.parent and quotas.token_of(args.parent.base), owner.size)
+  sessions.list(tx)
+  transaction.read_session(tx)
+  events.emit(tx, 'session.created', '', {status = 'active'})
+  if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
+  loops.open(tx, '', {})
+  turns.open_block(tx, '')
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, 'created')
+end

@@ -1,0 +1,44 @@
+-- Conditions: a node with `given` runs if an earlier node of its block gave that verdict. Else it is skipped.
+--- @requires addresses, events, programs, records
+local conditions = {}
+
+-- The block in which the record of an earlier node is: a resumed run keeps results of the run that it continues.
+local function home_of(tx, block, name)
+  local turn = records.load(tx, 'turns', addresses.turn_of(block))
+  local origin = turn and turn.origin
+  if origin and origin.opened == addresses.iteration_of(block) and origin.kept[name] then return origin.kept[name] end
+  return block
+end
+
+-- Whether the newest run of the earlier node succeeded with the verdict. A skipped node has none.
+function conditions.is_met(tx, block, given)
+  local home = home_of(tx, block, given.node)
+  local run = programs.run_of(tx, home, given.node)
+  local step = records.load(tx, 'steps', addresses.step_address(home, given.node, run))
+  return step and step.state == 'succeeded' and step.verdict == given.verdict
+end
+
+-- Records a loop or for_each as skipped. Returns whether it is new.
+local function skip_turn(tx, block, name, r, run, reason)
+  local id = addresses.turn_address(block, name, run)
+  if records.load(tx, 'turns', id) then return false end
+  records.store(tx, 'turns', id, {state = 'closed', since = tx.now, ended = tx.now, verdict = 'skipped',
+    reason = reason, iteration = 0, max = r.max or 0, each = r.each, width = r.each and 0 or nil})
+  events.emit(tx, 'loop.closed', id, {verdict = 'skipped', iterations = 0, reason = reason})
+  return true
+end
+
+-- Records a node as skipped, without a worker. Returns whether it is new: then the node arrives at its joins.
+function conditions.skip(tx, block, name, r, run)
+  local reason = {code = 'condition', at = addresses.within(block, r.given.node),
+    text = r.given.node .. ' did not say ' .. r.given.verdict}
+  if r.kind == 'loop' or r.each then return skip_turn(tx, block, name, r, run, reason) end
+  local address = addresses.step_address(block, name, run)
+  if records.load(tx, 'steps', address) then return false end
+  records.store(tx, 'steps', address, {state = 'skipped', ended = tx.now, reason = reason})
+  redis.call('HSET', tx.keys.out, address, cjson.encode({word = 'skipped', reason = reason, text = ''}))
+  events.emit(tx, 'step.settled', address, {word = 'skipped', reason = reason, fence = 0})
+  return true
+end
+
+return conditions

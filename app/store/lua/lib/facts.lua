@@ -1,0 +1,93 @@
+-- The index of sessions by kind, label and name: a line for each fact of a session, `fact<value<created<session`, in
+-- the order of the names. So the sessions of one value are in the order of their creation.
+--
+-- Its last line is the mark, `~<time`: all sessions that were created until then have their lines, also those that an
+-- older version created. It is in the same key, so that it is lost with the lines.
+local facts = {}
+
+local NAMES = {'kind', 'label', 'name'}
+local LONGEST = 480   -- bytes of a value; a filter has at most 120 characters
+
+local function digits(ms)
+  return string.format('%014d', ms)
+end
+
+-- The lines of a session with these fields.
+local function lines_with(session, fields, created)
+  local lines = {}
+  for _, name in ipairs(NAMES) do
+    local value = fields[name]
+    if type(value) == 'string' and value ~= '' and #value <= LONGEST then
+      lines[#lines + 1] = name .. '<' .. value .. '<' .. digits(created) .. '<' .. session
+    end
+  end
+  return lines
+end
+
+-- The lines that a session should have, by its record below `base`; none if it does not exist.
+function facts.lines_of(base, session)
+  local values = redis.call('HMGET', base .. 'session', 'status', 'created', unpack(NAMES))
+  if not values[1] or not values[2] then return {} end
+  local fields = {}
+  for i, name in ipairs(NAMES) do fields[name] = values[i + 2] end
+  return lines_with(session, fields, values[2])
+end
+
+-- The session that a line names; nil for the mark.
+function facts.session_of(line)
+  return line:match('^%l+<.*<%d+<([^<]*)$')
+end
+
+local function add(tx, lines)
+  if #lines == 0 then return end
+  local members = {}
+  for _, line in ipairs(lines) do
+    members[#members + 1] = 0
+    members[#members + 1] = line
+  end
+  redis.call('ZADD', tx.shared.facts, unpack(members))
+end
+
+-- Adds the lines of a new session.
+function facts.add_new(tx)
+  add(tx, lines_with(tx.args.session, tx.args.fields, tx.now))
+end
+
+-- Adds the lines of a session that an older version may have created.
+function facts.add(tx, base, session)
+  add(tx, facts.lines_of(base, session))
+end
+
+-- Removes the lines of the session, whose record still exists.
+function facts.remove(tx)
+  local lines = facts.lines_of(tx.base, tx.args.session)
+  if #lines > 0 then redis.call('ZREM', tx.shared.facts, unpack(lines)) end
+end
+
+-- The time until which all sessions have their lines; 0 if that is unknown.
+function facts.mark(tx)
+  local line = redis.call('ZREVRANGEBYLEX', tx.shared.facts, '+', '[~<', 'LIMIT', 0, 1)[1]
+  return line and tonumber(line:sub(3)) or 0
+end
+
+-- Moves the mark. A TTL is that of an older version's audit, which does not know the key.
+function facts.set_mark(tx, ms)
+  redis.call('ZREMRANGEBYLEX', tx.shared.facts, '[~<', '+')
+  redis.call('ZADD', tx.shared.facts, 0, '~<' .. digits(ms))
+  redis.call('PERSIST', tx.shared.facts)
+end
+
+-- The sessions of these kinds that have lines, of those that were created after a time, until another: a set.
+function facts.listed(tx, kinds, after, to)
+  local found = {}
+  for _, kind in ipairs(kinds) do
+    local from = 'kind<' .. kind .. '<'
+    local first, last = '[' .. from .. digits(after + 1), '(' .. from .. digits(to + 1)
+    for _, line in ipairs(redis.call('ZRANGEBYLEX', tx.shared.facts, first, last)) do
+      found[facts.session_of(line)] = true
+    end
+  end
+  return found
+end
+
+return facts

@@ -1,0 +1,50 @@
+-- The records of turns: runs of loops and of for_each nodes. Opening them, and deciding whether a loop may go on.
+--- @requires addresses, programs, records
+local loops = {}
+
+-- Writes the record of a new turn.
+function loops.open(tx, id, turn)
+  turn.state, turn.since = 'open', tx.now
+  records.store(tx, 'turns', id, turn)
+  redis.call('ZADD', tx.keys.open, 0, id)
+end
+
+-- Whether each turn around a block lets steps start.
+function loops.all_open(tx, block)
+  for _, around in ipairs(addresses.turns_around(block)) do
+    local turn = records.load(tx, 'turns', around.id)
+    if not turn or turn.state ~= 'open' then return false end
+    if around.iteration > 0 and turn.iteration ~= around.iteration then return false end
+  end
+  return true
+end
+
+-- The iteration limit that a resume sets: for the loop that it names, else for the outermost loops.
+function loops.raised_limit(tx, id)
+  local named, is_meant = tx.args.max_of, nil
+  if named then
+    is_meant = addresses.path_of(tx, id) == named
+  else
+    is_meant = addresses.block_of(id) == ''
+  end
+  return is_meant and tx.args.max_iterations or nil
+end
+
+-- Whether a loop repeats the same result: its judge signs each iteration with a digest of the work.
+function loops.stagnates(tx, id, turn)
+  if tx.args.ledger ~= id then return false end
+  turn.same = tx.args.signature and (turn.signature == tx.args.signature and turn.same + 1 or 1)
+  turn.signature = tx.args.signature
+  local most = programs.route_of(tx, id).no_progress
+  return most and turn.same and turn.same > most
+end
+
+-- Why a loop that reached its iteration limit has ended: without accept by a judge, or without a break.
+function loops.limit_reason(tx, id, turn)
+  local r = programs.route_of(tx, id)
+  local within = 'within ' .. turn.max .. (turn.max == 1 and ' iteration' or ' iterations')
+  local text = r.breaks and r.label .. ': no break came ' .. within or 'not accepted ' .. within
+  return {code = 'max_iterations', text = text, at = id}
+end
+
+return loops

@@ -1,0 +1,151 @@
+-- Outcomes: the one way in which a step ends or is tried again, for every verb.
+--- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records, sessions
+--- @requires tree/children, turns, usage
+local outcomes = {}
+
+-- Closes the outermost turn around a block that is ending, if nothing runs below it.
+function outcomes.close_around(tx, block)
+  local closing
+  for _, around in ipairs(addresses.turns_around(block)) do
+    local turn = records.load(tx, 'turns', around.id)
+    if turn and turn.state == 'closing' then closing = around.id end
+  end
+  if closing then turns.try_close(tx, closing, records.load(tx, 'turns', closing)) end
+end
+
+-- Removes a step from the lists of its state, and releases its locks.
+local function leave(tx, address, state)
+  if state ~= 'running' and state ~= 'parked' then hints.withdraw(tx, address) end
+  locks.release(tx, address)
+  if state ~= 'parked' then redis.call('ZREM', tx.keys.running, address) end
+  if state ~= 'running' then redis.call('ZREM', tx.keys.parked, address) end
+  redis.call('ZREM', tx.keys.live, address)
+  redis.call('ZREM', tx.shared.leases, addresses.member(tx, address))
+end
+
+-- Records the outcome of a step.
+local function record(tx, address, step, word, verdict, reason, text)
+  local before = step.state
+  step.state, step.verdict, step.reason, step.ended = word, verdict, reason, tx.now
+  step.lease, step.deadline, step.parked, step.due, step.failure, step.ending = nil, nil, nil, nil, nil, nil
+  records.save(tx, 'steps', address)
+  leave(tx, address, before)
+  if tx.document ~= '' then redis.call('HSET', tx.keys.out, address, tx.document) end
+  if tx.document == '' and reason then
+    redis.call('HSET', tx.keys.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
+  end
+  budgets.note(tx, 'steps', records.count(tx, 'steps'))
+  quotas.count_step(tx)
+  local used = tx.args.usage or {}
+  events.emit(tx, 'step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
+    fence = step.fence, cost_usd = used.cost_micros and used.cost_micros / 1000000,
+    input_tokens = used.tokens_in, output_tokens = used.tokens_out})
+end
+
+-- The code of the reason with which a verdict ends a turn, by the step's action.
+local ENDING = {judge = {accept = 'accepted', terminate = 'terminated'},
+  ['break'] = {accept = 'break', terminate = 'terminated'}, agent = {terminate = 'terminated'},
+  human = {accept = 'accepted'}}
+
+-- Releases what an outcome allows: the next nodes, the next iteration, or the end of the turn.
+local function release_after(tx, address, step, r, word, verdict, reason)
+  local block = addresses.block_of(address)
+  local each = address:match('#(%d+)$')
+  if word == 'failed' and r.critical then
+    local cause = {code = reason and reason.code or 'failed_step', at = address,
+      text = reason and reason.text or '', beneath = reason and reason.beneath}
+    return turns.fail_block(tx, block, cause)
+  end
+  if word == 'failed' and r.action ~= 'check' then
+    local ended = r.action == 'child' and reason and reason.text   -- an aborted child has not failed
+    local how = ended and ' was passed over' or ' failed and was passed over'
+    local failure = address == tx.args.address and tx.args.failure
+    events.warn_about(tx, address, r, how, ended or failure or reason and reason.text)
+  end
+  if r.ends == 'iteration' and verdict == 'accept' then   -- no other step of the block runs
+    return turns.finish_iteration(tx, addresses.turn_of(block), addresses.iteration_of(block),
+      {code = 'condition', at = address, text = 'the rest of the iteration was passed over'})
+  end
+  local code = verdict and (ENDING[r.action] or {})[verdict]
+  if code then
+    return turns.end_early(tx, addresses.turn_of(block), verdict,
+      reason or {code = code, at = address, text = tx.args.text or ''})
+  end
+  if each then return turns.arrive_item(tx, block, each) end
+  turns.arrive(tx, block, addresses.name_of(tx, address))
+end
+
+-- Stores the items of a for_each and their number, from the outcome of the step that it needs.
+local function expand(tx, node, items)
+  redis.call('HSET', tx.keys.widths, node, #items)
+  for item, text in ipairs(items) do redis.call('HSET', tx.keys.items, node .. '#' .. item, text) end
+end
+
+-- Ends a running or parked step, once, and releases what follows.
+function outcomes.finish(tx, address, step, word, verdict, reason, text)
+  local block = addresses.block_of(address)
+  local open = loops.all_open(tx, block)
+  record(tx, address, step, word, verdict, reason, text)
+  if word == 'failed' then children.abort_of_attempt(tx, address) end
+  for name, items in pairs(tx.args.expand or {}) do expand(tx, addresses.within(block, name), items) end
+  if open then
+    release_after(tx, address, step, programs.route_of(tx, address), word, verdict, reason)
+  else
+    outcomes.close_around(tx, block)
+  end
+  sessions.stop_if_idle(tx)
+end
+
+-- Makes a step ready again, at a time if `due` is given.
+local function make_ready_again(tx, address, step, due)
+  leave(tx, address, step.state)
+  children.abort_of_attempt(tx, address)
+  step.lease, step.deadline, step.parked, step.due = nil, nil, nil, due
+  hints.make_ready(tx, address, step)
+end
+
+-- Retries a step after a wait.
+local function retry_later(tx, address, step, reason, wait)
+  events.emit(tx, 'step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
+  make_ready_again(tx, address, step, math.floor(tx.now + wait))
+  sessions.stop_if_idle(tx)
+end
+
+-- Retries a step whose service was busy. That is no failed attempt, and has a number of tries of its own.
+local function retry_if_busy(tx, address, step, reason)
+  local busy, before = tx.args.busy, step.busy or 0
+  if not busy or before >= busy.tries or not loops.all_open(tx, addresses.block_of(address)) then return false end
+  step.busy = before + 1
+  retry_later(tx, address, step, reason, busy.after_ms or math.min(1000 * 2 ^ before, 60000))
+  return true
+end
+
+-- Ends a failed attempt: with a retry by the step's policy, or with the end of the step.
+function outcomes.fail_attempt(tx, address, step, reason, retryable, text)
+  if retry_if_busy(tx, address, step, reason) then return end
+  local r = programs.route_of(tx, address)
+  step.failed = (step.failed or 0) + 1
+  usage.tally(tx, address, 'attempts_failed')
+  if not (retryable and step.failed <= r.retries and loops.all_open(tx, addresses.block_of(address))) then
+    return outcomes.finish(tx, address, step, 'failed', tx.args.verdict, reason, text)
+  end
+  local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
+  step.failure = tx.args.failure or (reason and reason.text)   -- for the next attempt
+  step.ending = tx.args.ending
+  retry_later(tx, address, step, reason, wait * (tx.args.jitter or 1))
+end
+
+-- Makes a step ready again whose attempt was handed back and does not count, or cancels it if its turn is ending.
+function outcomes.hand_back(tx, address, step, kind, fields)
+  fields.fence = step.fence
+  events.emit(tx, kind, address, fields)
+  if loops.all_open(tx, addresses.block_of(address)) then
+    make_ready_again(tx, address, step)
+  else
+    cancellation.cancel_step(tx, address, step)
+    outcomes.close_around(tx, addresses.block_of(address))
+  end
+  sessions.stop_if_idle(tx)
+end
+
+return outcomes

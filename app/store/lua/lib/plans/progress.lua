@@ -1,0 +1,156 @@
+-- The progress of a plan that executes: which tasks start, what their child sessions come to, and the end of the plan.
+-- A task is waiting, starting (its child is being created), running or done. Its fact is the status in which its child
+-- ended; `accepted` is the only one that its dependants wait for.
+--- @requires events, outcomes, plans/links, plans/tasks, records
+local progress = {}
+
+-- Whether a dependency of the task is not accepted yet.
+local function waits(tx, task)
+  for _, id in ipairs(task.deps or {}) do
+    local needed = tasks.load(tx, id)
+    if not needed or needed.fact ~= 'accepted' then return true end
+  end
+  return false
+end
+
+-- Lists a waiting task among those that may start, by priority and then by the order of the plan.
+function progress.list_startable(tx, task)
+  if task.state == 'waiting' and not waits(tx, task) then
+    redis.call('ZADD', tx.keys.startable, task.priority * 1000000 + task.at, task.id)
+  end
+end
+
+-- Queues the creation of a task's child session.
+local function queue_spawn(tx, task)
+  local errand = 'spawn|' .. tx.args.member .. task.id .. '~' .. task.run
+  redis.call('ZADD', tx.shared.errands, tx.now, errand)
+  tx.reply.spawn = tx.reply.spawn or {}
+  table.insert(tx.reply.spawn, errand)
+end
+
+local function start(tx, task)
+  local head = tasks.head(tx)
+  task.state, task.run, task.session, task.word = 'starting', task.run + 1, nil, nil
+  task.said = nil
+  head.working = head.working + 1
+  tasks.note(tx, task, 'in_progress', 'engine', task.run > 1 and 'run ' .. task.run or nil)
+  queue_spawn(tx, task)
+end
+
+-- What came of the tasks: accepted and failed ones, and those that did not start.
+local function sort_out(tx)
+  local accepted, failed, open, sessions = 0, {}, {}, {}
+  for _, task in ipairs(tasks.all(tx)) do
+    if task.fact == 'accepted' then accepted = accepted + 1
+    elseif task.state == 'done' then table.insert(failed, task)
+    else table.insert(open, task.id) end
+    if task.session then table.insert(sessions, {id = task.id, session = task.session, run = task.run}) end
+  end
+  return accepted, failed, open, sessions
+end
+
+local function reason_of_end(tx, accepted, failed, open)
+  local head, first = tasks.head(tx), failed[1]
+  local beneath = first and first.reason
+  if head.halted then
+    beneath = (tasks.load(tx, head.halted) or first or {}).reason
+    return {code = 'failed_step', at = head.address, beneath = beneath,
+      text = 'task ' .. head.halted .. ' failed, and the plan ends at the first failed task'}
+  elseif #open > 0 then
+    return {code = 'blocked_on', at = head.address, beneath = beneath,
+      text = 'tasks cannot start, because a task that they need was not accepted: ' .. tasks.name(open)}
+  elseif accepted == 0 then
+    return {code = 'failed_step', at = head.address, beneath = beneath, text = 'no task was accepted'}
+  end
+end
+
+-- Why a task failed, as text.
+function progress.reason_text(task)
+  return task.reason and task.reason.text or task.fact
+end
+
+-- Settles the execute step, once no task works and none may start.
+local function finish(tx)
+  local head = tasks.head(tx)
+  local step = records.load(tx, 'steps', head.address)
+  if not step or step.state ~= 'parked' then return end
+  local accepted, failed, open, sessions = sort_out(tx)
+  local reason = reason_of_end(tx, accepted, failed, open)
+  local bad = {}
+  for _, task in ipairs(failed) do
+    table.insert(bad, {id = task.id, reason = progress.reason_text(task), session = task.session})
+    if not reason then events.warn(tx, 'task ' .. task.id .. ' failed: ' .. tostring(progress.reason_text(task))) end
+  end
+  local text = accepted .. ' of ' .. accepted + #failed + #open .. ' tasks accepted'
+  local word = reason and 'failed' or 'succeeded'
+  head.state, step.answered_by = 'ended', 'plan'
+  tx.document = cjson.encode({word = word, text = text, reason = reason, value = {accepted = accepted,
+    sessions = #sessions > 0 and sessions or nil, failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
+  outcomes.finish(tx, head.address, step, word, nil, reason, text)
+end
+
+-- Starts what may start, up to the limit of the plan; ends the plan if nothing is left to do.
+function progress.advance(tx)
+  local head = tasks.head(tx)
+  local step = head.address and records.load(tx, 'steps', head.address)
+  local executes = head.state == 'executing' and step and step.state == 'parked'   -- not cancelled by a budget
+  if not executes or tx.session.status ~= 'active' then return end
+  while head.working < head.at_once and not head.halted do
+    local id = redis.call('ZPOPMIN', tx.keys.startable)[1]
+    if not id then break end
+    start(tx, tasks.load(tx, id))
+  end
+  local idle = head.halted or redis.call('ZCARD', tx.keys.startable) == 0
+  if head.working == 0 and idle and (head.halted or (head.proposed or 0) == 0) then finish(tx) end
+end
+
+-- Lists anew which tasks may start: after the draft, an edit, or a resume.
+function progress.relist(tx)
+  redis.call('DEL', tx.keys.startable)
+  if tasks.head(tx).state ~= 'executing' then return end
+  for _, task in ipairs(tasks.all(tx)) do progress.list_startable(tx, task) end
+end
+
+-- Adopts the team lead's draft. Edits of an earlier draft are replaced; nothing has started yet.
+function progress.adopt(tx, draft)
+  local head = tasks.head(tx)
+  if head and head.state ~= 'refining' then return end
+  for _, task in ipairs(head and tasks.all(tx) or {}) do tasks.remove(tx, task.id) end
+  tx.plan.head = {state = 'refining', at_once = draft.at_once, retries = draft.retries, on_failure = draft.on_failure,
+    proposals = draft.proposals, working = 0}
+  for number, task in ipairs(draft.tasks) do
+    task.at, task.state, task.run, task.tries = number, 'waiting', 0, 0
+    tasks.store(tx, task.id, task)
+  end
+  links.check(tx)
+  tasks.write(tx, 'drafted', 'engine')
+end
+
+-- The execute step has parked: the tasks begin. A resumed plan runs its failed tasks again.
+function progress.begin(tx, address)
+  local head = tasks.head(tx)
+  head.state, head.address, head.halted, head.working = 'executing', address, nil, 0
+  for _, task in ipairs(tasks.all(tx)) do
+    if task.state ~= 'waiting' and task.fact ~= 'accepted' then
+      task.state, task.fact, task.tries = 'waiting', nil, 0
+      tasks.save(tx, task.id)
+    end
+  end
+  progress.relist(tx)
+  progress.advance(tx)
+  tasks.write(tx, 'began', 'engine')
+end
+
+-- Queues again what a stop or a crash kept from starting.
+function progress.look(tx)
+  local head = tasks.head(tx)
+  if not head or head.state ~= 'executing' then return end
+  for _, task in ipairs(tasks.all(tx)) do
+    if task.state == 'starting' then queue_spawn(tx, task) end
+  end
+  local working = head.working
+  progress.advance(tx)
+  if head.working ~= working or head.state ~= 'executing' then tasks.write(tx, 'advanced', 'engine') end
+end
+
+return progress

@@ -1,0 +1,119 @@
+-- The status of the session: changing it, and the consequences of its end.
+--- @requires addresses, budgets, events, facts, labels, locks/calls, locks/locks, parts, quotas, records
+--- @requires tree/children, tree/detachment, webhooks
+local sessions = {}
+
+-- Adds a new session to the indexes; it takes its label.
+function sessions.list(tx)
+  redis.call('ZADD', tx.shared.sessions, tx.now, tx.args.session)
+  redis.call('ZADD', tx.prefix .. 'status:active', tx.now, tx.args.session)
+  facts.add_new(tx)
+  labels.hold(tx)
+end
+
+-- Removes a session, whose record still exists, from the indexes.
+function sessions.unlist(tx)
+  redis.call('ZREM', tx.shared.sessions, tx.args.session)
+  redis.call('ZREM', tx.prefix .. 'status:' .. tx.session.status, tx.args.session)
+  facts.remove(tx)
+end
+
+-- Changes the status, also in the indexes by status.
+function sessions.set_status(tx, status, reason)
+  redis.call('ZREM', tx.prefix .. 'status:' .. tx.session.status, tx.args.session)
+  local created = redis.call('HGET', tx.keys.session, 'created')
+  redis.call('ZADD', tx.prefix .. 'status:' .. status, created, tx.args.session)
+  tx.session.status = status
+  redis.call('HSET', tx.keys.session, 'status', status)
+  if reason then redis.call('HSET', tx.keys.session, 'reason', cjson.encode(reason)) end
+end
+
+local WEBHOOK_MS = 60000             -- a session that is deleted at its end stays this long for its webhook
+local SPARE_S = 30 * 24 * 3600       -- a fleet that is down for less still finds all sessions that it has to delete
+local EXPORT_S = 10 * 365 * 24 * 3600
+
+-- Queues the deletion of an ended or stopped session. The TTL of its keys, a month later, is the safety net: only the
+-- deletion cleans the indexes and the program. The keys of a session that is to be exported wait much longer, so that
+-- the net never loses it.
+function sessions.schedule_deletion(tx)
+  labels.release(tx)
+  tx.session.retention = redis.call('HGET', tx.keys.session, 'retention_' .. tx.session.status) or tx.session.retention
+  local owed = redis.call('HGET', tx.keys.session, 'export') == '1'
+  tx.keep_s = tx.session.retention + (owed and EXPORT_S or SPARE_S)
+  local wait = tx.session.retention * 1000
+  if wait == 0 and tx.session.rings ~= '' then wait = WEBHOOK_MS end
+  redis.call('ZADD', tx.shared.errands, tx.now + wait, 'forget|' .. tx.args.member)
+end
+
+-- Whether the session is as its caller saw it; true if the caller did not look.
+function sessions.is_as_seen(tx)
+  local seen = tx.args.seen
+  local updated = redis.call('HGET', tx.keys.session, 'updated')
+  return not seen or seen == cjson.null or (seen.status == tx.session.status and seen.updated == updated)
+end
+
+-- Takes the TTLs and the deletion of a session back, which resumes; it holds its label again.
+function sessions.keep(tx)
+  quotas.count_session(tx)
+  labels.hold(tx)
+  for part in pairs(parts.session) do redis.call('PERSIST', tx.keys[part]) end
+  redis.call('PERSIST', tx.prefix .. 'id:' .. tx.args.session)
+  redis.call('ZREM', tx.shared.errands, 'forget|' .. tx.args.member)
+end
+
+-- Takes back the hints, tickets and places of all ready steps.
+function sessions.withdraw_all(tx)
+  for _, address in ipairs(redis.call('ZRANGE', tx.keys.live, 0, -1)) do
+    redis.call('ZREM', tx.shared.ready, addresses.member(tx, address))
+    local step = records.load(tx, 'steps', address)
+    if step.waits or step.places then
+      if step.waits then calls.give_up(tx, address) end
+      step.places = nil
+      records.save(tx, 'steps', address)
+    end
+  end
+  redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
+end
+
+-- Queues the report of an end, a stop or a resume to the parent.
+local function report_to_parent(tx)
+  if tx.session.parent == '' then return end
+  redis.call('ZADD', tx.shared.errands, tx.now, 'deliver|' .. tx.args.member)
+  tx.reply.tell = true
+end
+
+-- Reports the resume of a session that carries out a task of its parent's plan: the task works again.
+function sessions.report_resume(tx)
+  if tx.session.parent ~= '' and cjson.decode(tx.session.parent).task then report_to_parent(tx) end
+end
+
+-- Ends the session.
+function sessions.finish(tx, status, reason)
+  sessions.set_status(tx, status, reason)
+  redis.call('HSET', tx.keys.session, 'ended', tx.now)
+  budgets.stop_clock(tx)
+  redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
+  if status ~= 'failed' then redis.call('DEL', tx.keys.arrived, tx.keys.widths) end
+  events.emit(tx, 'session.ended', '', {status = status, reason = reason})
+  tx.reply.ended = status
+  quotas.release_session(tx)
+  webhooks.enqueue(tx, 'ended', status, reason)
+  if status == 'failed' then webhooks.enqueue(tx, 'failed', status, reason) end
+  locks.release_all(tx)
+  detachment.end_children(tx)
+  sessions.schedule_deletion(tx)
+  report_to_parent(tx)
+end
+
+-- Makes a stopping session stopped, once its last running step and its children have stopped.
+function sessions.stop_if_idle(tx)
+  if tx.session.status ~= 'stopping' then return end
+  if redis.call('ZCARD', tx.keys.running) > 0 or children.any_at_work(tx) then return end
+  sessions.set_status(tx, 'stopped')
+  sessions.schedule_deletion(tx)
+  locks.release_all(tx)
+  events.emit(tx, 'session.status', '', {status = 'stopped'})
+  report_to_parent(tx)
+end
+
+return sessions

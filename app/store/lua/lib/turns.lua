@@ -1,0 +1,194 @@
+-- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
+-- each other, so one outcome may cascade through many turns.
+--- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, loops, programs
+--- @requires records, sessions, tree/children
+local turns = {}
+
+-- Starts the first nodes of a block.
+function turns.open_block(tx, block)
+  for _, name in ipairs(programs.route_of(tx, block).roots) do turns.start(tx, block, name) end
+end
+
+-- Whether the turn of a block has ended: then nothing more starts in it, also not in the same transition.
+local function has_ended(tx, block)
+  return records.load(tx, 'turns', addresses.turn_of(block)).state ~= 'open'
+end
+
+-- Opens a run of a loop: with `left` retries, and `allowed` iterations if given.
+local function open_loop(tx, block, name, r, run, left, allowed)
+  local id = addresses.turn_address(block, name, run)
+  if records.load(tx, 'turns', id) then return end
+  local max = allowed or loops.raised_limit(tx, id) or r.max
+  if max > 0 and budgets.is_spent(tx, 0) then return turns.end_spent(tx) end
+  loops.open(tx, id, {iteration = math.min(1, max), max = max, left = left or r.retries})
+  events.emit(tx, 'loop.opened', id, {iteration = math.min(1, max), max = max, label = r.label})
+  if max > 0 then return turns.open_block(tx, id .. '[1]') end
+  turns.close(tx, id, 'max_iterations', {code = 'max_iterations', text = 'it may not turn at all', at = id})
+end
+
+-- Opens a run of a for_each: one step for each item.
+local function open_items(tx, block, name, r, run)
+  local id = addresses.turn_address(block, name, run)
+  if records.load(tx, 'turns', id) then return end
+  local width = r.width
+  if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, addresses.within(block, name)) or 0) end
+  loops.open(tx, id, {each = true, width = width})
+  for item = 1, width do hints.make_ready(tx, id .. '#' .. item, {}) end
+  if width == 0 then turns.close(tx, id, 'accept', {code = 'done'}) end
+end
+
+-- Starts a node that has all that it needs.
+function turns.start(tx, block, name)
+  if has_ended(tx, block) then return end
+  local r, run = programs.route_of(tx, addresses.within(block, name)), programs.run_of(tx, block, name)
+  if r.given and not conditions.is_met(tx, block, r.given) then
+    if conditions.skip(tx, block, name, r, run) then turns.arrive(tx, block, name) end
+    return
+  end
+  if r.kind == 'loop' then return open_loop(tx, block, name, r, run) end
+  if r.each then return open_items(tx, block, name, r, run) end
+  local address = addresses.step_address(block, name, run)
+  if not records.load(tx, 'steps', address) then hints.make_ready(tx, address, {}) end
+end
+
+-- Ends an iteration without accept: opens the next one, or closes the turn.
+function turns.finish_iteration(tx, id, iteration, reason)
+  local turn = records.load(tx, 'turns', id)
+  local still = loops.stagnates(tx, id, turn)
+  if iteration < turn.max and budgets.is_spent(tx, 1) then return turns.end_spent(tx) end
+  ledger.append(tx, id, iteration, 'retry', reason)
+  if iteration >= turn.max then
+    return turns.close(tx, id, 'max_iterations')
+  end
+  if still then
+    local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. tx.args.refused_by
+    return turns.close(tx, id, 'terminate', {code = 'no_progress', text = text, at = id})
+  end
+  turn.iteration = iteration + 1
+  records.save(tx, 'turns', id)
+  events.emit(tx, 'loop.iteration', id, {iteration = turn.iteration, max = turn.max})
+  turns.open_block(tx, id .. '[' .. turn.iteration .. ']')
+end
+
+-- Ends a block whose last nodes have arrived.
+local function finish_block(tx, block)
+  local id = addresses.turn_of(block)
+  if id == '' then return turns.close(tx, '', 'accept', {code = 'done'}) end
+  turns.finish_iteration(tx, id, addresses.iteration_of(block))
+end
+
+-- A node is done: it arrives at the nodes that need it, and at the end of its block if it is a last one.
+function turns.arrive(tx, block, name)
+  if has_ended(tx, block) then return end
+  local r = programs.route_of(tx, addresses.within(block, name))
+  for _, next_name in ipairs(r.next) do
+    local join = addresses.turn_address(block, next_name, programs.run_of(tx, block, next_name))
+    if joins.arrive(tx, join, name, programs.route_of(tx, addresses.within(block, next_name)).needs) then
+      turns.start(tx, block, next_name)
+    end
+  end
+  if r.sink and joins.arrive(tx, block .. '$', name, programs.route_of(tx, block).sinks) then
+    finish_block(tx, block)
+  end
+end
+
+-- An item of a for_each is done.
+function turns.arrive_item(tx, id, item)
+  if joins.arrive(tx, id .. '#', item, records.load(tx, 'turns', id).width) then
+    turns.close(tx, id, 'accept', {code = 'done'})
+  end
+end
+
+-- Closes a turn that is ending, once no child and no step runs below it.
+function turns.try_close(tx, id, turn)
+  turn.id = id
+  if children.abort_below(tx, turn) then return end
+  if redis.call('ZLEXCOUNT', tx.keys.running, addresses.range_below(turn)) == 0 then
+    turns.close(tx, id, turn.verdict, turn.reason)
+  end
+end
+
+-- Ends a turn before its join is complete: cancels waiting steps below, and running ones learn it by their heartbeat.
+function turns.end_early(tx, id, verdict, reason)
+  local turn = records.load(tx, 'turns', id)
+  if turn.state ~= 'open' then return end
+  turn.state, turn.verdict, turn.reason, turn.id = 'closing', verdict, reason, id
+  records.save(tx, 'turns', id)
+  cancellation.cancel_below(tx, turn)
+  local low, high = addresses.range_below(turn)
+  cancellation.close_below(tx, id, low, high, verdict == 'exit' and 'exit' or 'cancelled', reason)
+  if id ~= '' and not turn.each then ledger.append(tx, id, turn.iteration, verdict, reason) end
+  turns.try_close(tx, id, turn)
+end
+
+-- Ends the turn of a block that cannot go on, because a node failed for good. A loop that reached its iteration limit
+-- passes that verdict to the loops around it.
+function turns.fail_block(tx, block, reason, verdict)
+  local id, is_capped = addresses.turn_of(block), verdict == 'max_iterations'
+  if id ~= '' then
+    local text = (reason.at or 'a step') .. (is_capped and ' reached its limit of iterations' or ' failed')
+    reason = {code = 'failed_step', at = reason.at, beneath = reason, text = text}
+  end
+  turns.end_early(tx, id, is_capped and verdict or 'terminate', reason)
+end
+
+-- Ends the session if no stop is left for a stage, or for all stages together. Returns whether it did.
+local function opens_circuit(tx, id, turn, r)
+  if addresses.block_of(id) ~= '' then return false end
+  local code, text = budgets.count_stop(tx, addresses.name_of(tx, id), r.on_fail == 'continue')
+  if not code then return false end
+  turns.end_early(tx, '', 'terminate', {code = code, at = id, beneath = turn.reason,
+    text = 'no further run of ' .. r.label .. ' is begun: ' .. text})
+  return true
+end
+
+-- Goes on behind a loop that has closed: the next node, a retry, or a failure.
+local function follow_loop(tx, id, turn)
+  local block, name = addresses.block_of(id), addresses.name_of(tx, id)
+  local r = programs.route_of(tx, id)
+  if turn.verdict == 'accept' then return turns.arrive(tx, block, name) end
+  if opens_circuit(tx, id, turn, r) then return end
+  if r.on_fail == 'retry' and turn.left > 0 then
+    local run = programs.start_run(tx, block, name)
+    records.count(tx, 'phase_retries')
+    return open_loop(tx, block, name, r, run, turn.left - 1, turn.max)
+  end
+  if r.on_fail == 'continue' then
+    local how = ' ended with ' .. turn.verdict .. ' and was passed over'
+    events.warn_about(tx, id, r, how, turn.reason and turn.reason.text)
+    return turns.arrive(tx, block, name)
+  end
+  turns.fail_block(tx, block, turn.reason, turn.verdict)
+end
+
+local STATUS = {accept = 'completed', exit = 'exited', abort = 'aborted'}
+
+-- Closes a turn. Closing the root ends the session.
+function turns.close(tx, id, verdict, reason)
+  local turn = records.load(tx, 'turns', id)
+  if verdict == 'max_iterations' then reason = reason or loops.limit_reason(tx, id, turn) end
+  turn.state, turn.verdict, turn.reason, turn.ended, turn.id = 'closed', verdict, reason, tx.now, nil
+  records.save(tx, 'turns', id)
+  redis.call('ZREM', tx.keys.open, id)
+  locks.release_turn(tx, id)
+  if id == '' then return sessions.finish(tx, STATUS[verdict] or 'failed', reason) end
+  redis.call('ZREMRANGEBYLEX', tx.keys.arrived, addresses.range_of(id .. (turn.each and '#' or '[')))
+  events.emit(tx, 'loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})
+  if not turn.each then return follow_loop(tx, id, turn) end
+  if verdict == 'accept' then return turns.arrive(tx, addresses.block_of(id), addresses.name_of(tx, id)) end
+  turns.fail_block(tx, addresses.block_of(id), reason)
+end
+
+-- Ends the session because a budget is reached.
+function turns.end_spent(tx)
+  if records.load(tx, 'turns', '').state ~= 'open' then return end
+  turns.end_early(tx, '', 'terminate',
+    {code = 'budget', at = '', text = 'its budget is used up: ' .. budgets.describe(tx.reached)})
+end
+
+-- Ends an active session whose budget was reached in this transition.
+function turns.end_if_spent(tx)
+  if tx.reached and tx.session.status == 'active' then turns.end_spent(tx) end
+end
+
+return turns

@@ -1,0 +1,25 @@
+-- The end of a task's child session, or its resume: the fact that the plan goes by, counted once.
+-- Arguments: task, run, child, status, reason?, address (of the step that executes the plan)
+-- Returns: applied(version) | repeated | no_plan
+--- @requires dispatch, plans/child_ends, plans/tasks, transaction, tree/children, usage
+return function(tx)
+  local args = tx.args
+  local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)
+  if not task then return transaction.reply(tx, 'no_plan') end
+  local now = args.child ~= '' and (children.status_of(tx, args.child) or 'deleted')
+  if now and now ~= args.status then return transaction.reply(tx, 'repeated') end   -- its newer status is reported too
+  usage.add_child(tx, args.child, args.address)
+  local changed = false
+  if task.run == args.run then
+    if args.child ~= '' and task.state == 'starting' then   -- it ended before its creation was recorded
+      task.session = args.child
+      task.runs = task.runs or {}
+      table.insert(task.runs, {run = args.run, session = args.child})
+    end
+    changed = child_ends.apply(tx, task, args.status, args.reason)
+    if changed then tasks.write(tx, args.status, args.child) end
+  end
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, changed and 'applied' or 'repeated')
+end

@@ -1,0 +1,11 @@
+-- Looks at a plan that executes: queues what should start and did not, and ends the plan if nothing is left.
+-- Arguments: none of its own
+-- Returns: looked | no_plan
+--- @requires dispatch, plans/progress, plans/tasks, transaction
+return function(tx)
+  if not transaction.read_session(tx) or not tasks.head(tx) then return transaction.reply(tx, 'no_plan') end
+  progress.look(tx)
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, 'looked')
+end

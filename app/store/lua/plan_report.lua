@@ -1,0 +1,69 @@
+-- What a child session says of its own task. It is the child's word; its end is the fact.
+-- Arguments: task, run, child, status, pr_url?, notes?, proposals? (tasks, each with why?), digest (of the report)
+-- Returns: reported(version) | repeated(version) | late(state: of the task) | no_plan
+--- @requires dispatch, plans/edits, plans/links, plans/notices, plans/progress, plans/tasks
+--- @requires transaction
+local MOST_PROPOSALS = 200
+
+-- Adds a proposed task to the plan. Returns why it is refused.
+local function accept(tx, task)
+  local copy = cjson.decode(cjson.encode(task))   -- the record of the proposal stays as it is
+  local why = edits.add(tx, {task = copy})
+  if why then return why end
+  why = links.check(tx)
+  if not why then return nil end
+  tasks.remove(tx, task.id)
+  links.check(tx)
+  return why
+end
+
+-- Stores a proposal, or adds its task at once, by the policy of the plan.
+local function propose(tx, proposal)
+  local head = tasks.head(tx)
+  local number = redis.call('HINCRBY', tx.keys.plan, 'proposals', 1)
+  if number > MOST_PROPOSALS then return end
+  local record = {id = 'p' .. number, task = proposal.task, why = proposal.why, by = tx.args.child, at = tx.now,
+    status = 'open'}
+  if head.proposals == 'refuse' then
+    record.status, record.decided_by = 'refused', 'engine'
+  elseif head.proposals == 'accept' then
+    local why = accept(tx, proposal.task)
+    record.status, record.decided_by, record.note = why and 'refused' or 'accepted', 'engine', why and why.why
+  else
+    head.proposed = (head.proposed or 0) + 1
+    local asked = 'proposes ' .. record.id .. ', task ' .. record.task.id .. (record.why and ': ' .. record.why or '')
+    notices.send(tx, 'proposal', tx.args.child, tasks.load(tx, tx.args.task), asked, true)
+  end
+  redis.call('HSET', tx.keys.plan, 'proposal:' .. record.id, cjson.encode(record))
+end
+
+local function is_repeated(task, args)
+  return task.word == args.status and task.said == args.digest
+end
+
+return function(tx)
+  local args = tx.args
+  local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)
+  if not task then return transaction.reply(tx, 'no_plan') end
+  local works = task.state == 'starting' or task.state == 'running'
+  if not works or task.run ~= args.run or tasks.head(tx).state ~= 'executing' then
+    tx.reply.state = task.run ~= args.run and 'superseded' or task.fact or task.state
+    return transaction.reply(tx, 'late')
+  end
+  tx.reply.version = tonumber(redis.call('HGET', tx.keys.plan, 'version'))
+  if is_repeated(task, args) then return transaction.reply(tx, 'repeated') end
+  task.word, task.session, task.said = args.status, args.child, args.digest
+  task.pr_url, task.notes = args.pr_url or task.pr_url, args.notes or task.notes
+  tasks.note(tx, task, args.status, args.child, args.notes)
+  local said = args.status .. (args.notes and ': ' .. args.notes or '')
+  notices.send(tx, 'report', args.child, task, said, args.status == 'blocked')
+  for _, proposal in ipairs(args.proposals or {}) do propose(tx, proposal) end
+  if args.proposals then
+    progress.relist(tx)
+    progress.advance(tx)
+  end
+  tasks.write(tx, 'reported', args.child)
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, 'reported')
+end

@@ -1,0 +1,93 @@
+"""Composes the transitions for Redis: one library of functions, or one script per verb.
+
+`lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/lib/` the modules that they
+require. The file of a verb returns a function of the transaction, `tx`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib import resources
+from typing import Literal, NamedTuple, get_args
+
+from app.store.keys import lua_parts
+from app.store.lua_modules import Reader, Source, compose, load, modules_of
+
+Verb = Literal[
+    "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
+    "notify", "due", "outbox_done", "delete", "webhook_claim", "webhook_settle", "limit", "accept",
+    "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
+    "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
+    "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
+]  # fmt: skip
+VERBS: tuple[Verb, ...] = get_args(Verb)
+
+#: A full server carries these out: they make room, or find what will. It refuses all others.
+_MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete"})
+
+#: The names of all libraries of this program begin with this.
+PREFIX = "leadhand_"
+
+
+@cache
+def text_of(file: str) -> str:
+    """Read one file of `lua/` by its path without the ending; `lib/parts` is generated."""
+    if file == "lib/parts":
+        return lua_parts()
+    return (resources.files("app.store") / "lua" / f"{file}.lua").read_text(encoding="utf-8")
+
+
+class Library(NamedTuple):
+    """All transitions as functions that a server keeps: made once, and not for each call.
+
+    The names of the functions contain a digest of their text: those of several versions of this
+    program may be loaded at once, and each version calls its own.
+    """
+
+    mark: str
+    body: str
+
+    def function(self, verb: str) -> str:
+        """The name under which the server knows a verb."""
+        return f"{PREFIX}{self.mark}_{verb}"
+
+    def text(self, since: int) -> str:
+        """The text to load; the name of the library contains the time (Unix time in ms)."""
+        registered = "".join(map(self._registered, VERBS))
+        return f"#!lua name={PREFIX}{since}_{self.mark}\n{self.body}{registered}"
+
+    def _registered(self, verb: Verb) -> str:
+        flags = "{'allow-oom'}" if verb in _MAKES_ROOM else "{}"
+        return (
+            f"redis.register_function{{function_name = '{self.function(verb)}', flags = {flags},\n"
+            "  callback = function(keys, argv)\n"
+            f"    return verbs.{verb}(modules.transaction.begin(keys, argv))\n  end}}\n"
+        )
+
+
+def library(read: Reader = text_of) -> Library:
+    """All transitions of the files that `read` returns."""
+    verbs = [_load(verb, read) for verb in VERBS]
+    named = zip(VERBS, verbs, strict=True)
+    functions = "".join(f"verbs.{verb} = {source.expression}\n" for verb, source in named)
+    body = f"{_modules(verbs, read)}local verbs = {{}}\n{functions}"
+    return Library(sha1(body.encode()).hexdigest()[:16], body)  # noqa: S324 - a digest, no seal
+
+
+def script(verb: Verb, read: Reader = text_of) -> str:
+    """One transition, with the modules that it requires, for a server without functions.
+
+    That is Redis 6, or a server whose ACL forbids them.
+    """
+    source = _load(verb, read)
+    call = f"{source.expression}(modules.transaction.begin(KEYS, ARGV))"
+    return f"{_modules([source], read)}return {call}\n"
+
+
+def _load(verb: Verb, read: Reader) -> Source:
+    return load(verb.replace("_", "/", 1) if verb.startswith("audit_") else verb, read)
+
+
+def _modules(verbs: list[Source], read: Reader) -> str:
+    return compose(verbs, modules_of(verbs, read))

@@ -1,0 +1,171 @@
+"""Reads the indexes of sessions: of all, by status, and by kind, label and name.
+
+They order sessions by creation. `facts` has a line for each fact of a session,
+``fact<value<created<session``. Up to its mark it has those of all sessions; behind the mark a
+version before this index may have created sessions that are missing, until a sweep adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, cast, get_args
+
+from redis import Redis
+from redis.client import Pipeline
+
+from app.domain.states import SessionKind
+from app.store.keys import Keys
+
+#: Each session has one line for its kind, so the lines of all kinds count the sessions.
+KINDS: tuple[SessionKind, ...] = get_args(SessionKind)
+#: Entries per read.
+BATCH = 100
+#: The latest time in a line of `facts`.
+_LAST = 10**14 - 1
+_MARK = "~<"
+
+
+class Place(NamedTuple):
+    """A session's position in the order of creation (ms); ties are ordered by id."""
+
+    at: float
+    session: str
+
+
+class Period(NamedTuple):
+    """A range of creation times: from `first_ms` on, and before a place."""
+
+    first_ms: int
+    before: Place
+
+
+class Sizes(NamedTuple):
+    """How many sessions each index has in a period."""
+
+    sessions: int
+    #: Those of all statuses that were asked for.
+    statuses: int
+    #: By fact.
+    facts: dict[str, int]
+
+
+class Coverage(NamedTuple):
+    """How far `facts` has all sessions of a period."""
+
+    #: Until this time (ms).
+    until: float
+    #: How many sessions of the period were created later, and may be missing.
+    unlisted: int
+
+
+class SessionIndex:
+    """Reads the indexes of one store."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+        self._facts = keys.everywhere("facts")
+        self._sessions = keys.everywhere("sessions")
+
+    def walk(self, status: str | None, before: Place) -> Iterator[Place]:
+        """Yields the sessions of a status (None: all), newest first."""
+        while found := self.page(status, before=before, limit=BATCH):
+            yield from found
+            before = found[-1]
+
+    def page(self, status: str | None, *, before: Place, limit: int) -> list[Place]:
+        """Some sessions of a status (None: all), newest first; empty at the end."""
+        key = self._keys.status(status) if status else self._sessions
+        start = 0
+        while True:
+            with self._away():
+                rows = self._redis.zrevrangebyscore(
+                    key, before.at, "-inf", start=start, num=limit, withscores=True
+                )
+            found = [Place(float(at), s) for s, at in cast("list[tuple[str, float]]", rows)]
+            later = [place for place in found if place < before]
+            if later or len(found) < limit:
+                return later
+            start += limit  # all of them have the same ms, and were returned before
+
+    def walk_fact(self, fact: str, value: str, before: Place) -> Iterator[Place]:
+        """Yields the sessions with this value in `facts`, newest first."""
+        start = f"{fact}<{value}<"
+        top = f"({start}{_digits(before.at)}<{before.session}"
+        while True:
+            with self._away():
+                found = self._redis.zrevrangebylex(
+                    self._facts, top, f"[{start}", start=0, num=BATCH
+                )
+            lines = cast("list[str]", found)
+            for line in lines:
+                at, _, session = line.removeprefix(start).partition("<")
+                if at.isdecimal() and "<" not in session:  # a longer value begins like this one
+                    yield Place(float(at), session)
+            if len(lines) < BATCH:
+                return
+            top = f"({lines[-1]}"
+
+    def sizes(
+        self, period: Period, *, statuses: Collection[str], facts: Mapping[str, str]
+    ) -> Sizes:
+        """The number of sessions in each of these indexes, in one round trip."""
+        first, last = period.first_ms, period.before.at
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zcount(self._sessions, first, last)
+            for status in statuses:
+                pipe.zcount(self._keys.status(status), first, last)
+            for fact, value in facts.items():
+                self._count_lines(pipe, fact, value, first, last)
+            total, *counts = cast("list[int]", pipe.execute())
+        by_fact = dict(zip(facts, counts[len(statuses) :], strict=True))
+        return Sizes(total, sum(counts[: len(statuses)]), by_fact)
+
+    def coverage(self, period: Period) -> Coverage:
+        """How far `facts` has all sessions: to the end if behind the mark none is missing."""
+        with self._away():
+            marks = cast(
+                "Sequence[str]",
+                self._redis.zrevrangebylex(self._facts, "+", f"[{_MARK}", start=0, num=1),
+            )
+            mark = int(marks[0].removeprefix(_MARK)) if marks else 0
+            with self._redis.pipeline(transaction=False) as pipe:
+                # The lines first: a session that is created in between is behind the mark.
+                for kind in KINDS:
+                    self._count_lines(pipe, "kind", kind, mark + 1, _LAST)
+                pipe.zcount(self._sessions, f"({mark}", "+inf")
+                pipe.zcount(
+                    self._sessions, max(mark + 1, period.first_ms), max(0, period.before.at)
+                )
+                *lines, sessions, unlisted = cast("list[int]", pipe.execute())
+        if sum(lines) == sessions:
+            return Coverage(_LAST, 0)
+        return Coverage(mark, unlisted)
+
+    def _count_lines(
+        self, pipe: Pipeline, fact: str, value: str, first: float, last: float
+    ) -> None:
+        start = f"{fact}<{value}<"
+        pipe.zlexcount(self._facts, f"[{start}{_digits(first)}", f"({start}{_digits(last)}=")
+
+    def unlist(self, place: Place, facts: Mapping[str, str]) -> None:
+        """Remove a deleted session from the list of all sessions, and its lines of these facts."""
+        lines = [f"{f}<{value}<{_digits(place.at)}<{place.session}" for f, value in facts.items()]
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zrem(self._sessions, place.session)
+            if lines:
+                pipe.zrem(self._facts, *lines)
+            pipe.execute()
+
+
+def _digits(at: float) -> str:
+    """A time as in the lines of `facts`.
+
+    >>> _digits(1_700_000_000_000.0)
+    '01700000000000'
+    """
+    return f"{min(int(at), _LAST):014d}"

@@ -1,0 +1,450 @@
+"""The store: runs transitions in Redis, and reads records as typed values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple, cast
+
+from pydantic import JsonValue
+from redis import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+
+from app.domain.ids import SessionRef
+from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
+from app.errors import StoreUnknown
+from app.store.errors import translate_errors
+from app.store.fleet import FleetRecords
+from app.store.foreign_data import ForeignData
+from app.store.identity import Identity, IdentityStore, state_of
+from app.store.keys import Keys
+from app.store.lua_modules import Reader
+from app.store.outputs import OutputReads
+from app.store.overview import OverviewReads
+from app.store.scan import KeyScanner
+from app.store.script_library import Verb, text_of
+from app.store.script_runner import Ask, Scripts
+from app.store.session_index import SessionIndex
+from app.store.tokens import TokenStore
+from leadhand.models.views import Event
+
+Due = Literal["leases", "ready", "errands"]
+
+#: Maximum connections of a client. Each thread takes one for reads and one for transitions;
+#: redis-py's default of 100 is too low for a large API.
+CONNECTIONS = 10_000
+
+
+def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
+    """Creates a Redis client with time-outs, and with retries by exponential back-off."""
+    backoff = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
+    tcp = {"socket_connect_timeout": timeout_s, "socket_keepalive": True}
+    return Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=timeout_s,
+        **({} if url.startswith("unix:") else tcp),
+        health_check_interval=10,
+        max_connections=CONNECTIONS,
+        retry=Retry(backoff, tries),
+    )
+
+
+#: Shared, because `json.dumps` creates an encoder per call unless all options are defaults.
+_JSON = json.JSONEncoder(allow_nan=False)
+
+
+class Call(NamedTuple):
+    """Arguments of a transition."""
+
+    arguments: Mapping[str, JsonValue]
+    outcome: str = ""
+    ledger: str = ""
+    transcript: Sequence[str] = ()
+
+
+class Store:
+    """Sessions in Redis. Every transition is atomic and idempotent."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str = "lh",
+        clock: Callable[[], int] | None = None,
+        read: Reader = text_of,
+    ) -> None:
+        self._redis = redis
+        self._clock = clock
+        self.keys = Keys(prefix)
+        #: Returns the expected identity of the store, checked on each new connection.
+        self.expected_identity: Callable[[], Identity | None] = lambda: None
+        self._scripts = Scripts(redis, read, self._verify)
+        self._read = read
+
+    # Transitions
+
+    def create(self, new: NewSession) -> Reply:
+        """Create a session; replies created, exists, conflict, taken (the id) or refused."""
+        arguments: dict[str, JsonValue] = {
+            "root": new.ref.root,
+            "program": new.program,
+            "fields": dict(new.fields),
+            "routes": {path: json.dumps(route) for path, route in new.routes.items()},
+            "body": new.body_hash,
+            "store": self._expected_id(),
+        }
+        if new.idempotency_key is not None:
+            arguments["key"] = new.idempotency_key
+        if new.parent is not None:
+            arguments["parent"] = dict(new.parent)
+        if new.limits is not None:
+            arguments["limits"] = dict(new.limits)
+        if new.owner is not None:
+            arguments["owner"] = {k: v for k, v in new.owner.items() if v is not None}
+        return self.run("create", new.ref, new.program, arguments, outcome=new.document)
+
+    def run(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        program: str,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+        ledger: str = "",
+        transcript: Sequence[str] = (),
+    ) -> Reply:
+        """Run a transition on one session."""
+        values = self._values(ref, program, Call(arguments, outcome, ledger, transcript))
+        with self._translate_errors():
+            return Reply.model_validate_json(self._scripts.call(verb, values))
+
+    def run_all(
+        self, verb: Verb, ref: SessionRef, program: str, each: Sequence[Call]
+    ) -> list[Reply]:
+        """Run a transition several times in one round trip, each one atomic by itself.
+
+        After an error any of them may have run: run each one again by itself.
+        """
+        calls = [self._values(ref, program, call) for call in each]
+        with self._translate_errors():
+            return [Reply.model_validate_json(a) for a in self._scripts.call_all(verb, calls)]
+
+    def _values(self, ref: SessionRef, program: str, call: Call) -> Sequence[str]:
+        keys = (self.keys.base(ref), self.keys.program(program), self.keys.everywhere(""))
+        now = self._clock() if self._clock else 0
+        arguments = {k: v for k, v in call.arguments.items() if v is not None}
+        arguments |= {"member": ref.member, "session": ref.id}
+        texts = (_JSON.encode(arguments), call.outcome, call.ledger, *call.transcript)
+        return (*keys, str(now), *texts)
+
+    def due(self, *, every_ms: int, limit: int, grace_ms: int, room: bool = False) -> Reply:
+        """List overdue entries: replies `recent` (another process just swept), or `due` with lists.
+
+        Replies `other_store` and does nothing if the store is not the expected one.
+
+        With `room`, lists only messages whose handling frees memory.
+        """
+        with self._translate_errors():
+            run_id = str(self._redis.info("server")["run_id"])
+        arguments: dict[str, JsonValue] = {
+            "every_ms": every_ms,
+            "limit": limit,
+            "run_id": run_id,
+            "grace_ms": grace_ms,
+            "room": room or None,
+        }
+        if (expected_identity := self.expected_identity()) is not None:
+            arguments |= {"store": expected_identity.id, "sweeps": expected_identity.oldest}
+        return self.run("due", SessionRef("", ""), "", arguments)
+
+    def accept(self, arguments: Mapping[str, JsonValue]) -> Reply:
+        """Accept the store's data; the only transition on an unverified connection."""
+        values = self._values(SessionRef("", ""), "", Call(arguments))
+        with self._translate_errors():
+            scripts = Scripts(self._redis, self._read, None)
+            try:
+                return Reply.model_validate_json(scripts.call("accept", values))
+            finally:
+                scripts.close()
+
+    def limit(self, key: str, limit: str | None, *, seen: Sequence[str] | None = None) -> Reply:
+        """Set or remove (None) a key's limit; replies done, replaced, changed or other_store.
+
+        `seen` lists the accepted current values (JSON); `any` accepts any existing limit.
+        """
+        arguments: dict[str, JsonValue] = {"key": key, "limit": limit, "store": self._expected_id()}
+        if seen is not None:
+            arguments["seen"] = "any" if seen == "any" else list(seen)
+        return self.run("limit", SessionRef("", ""), "", arguments)
+
+    def remove_due(self, due: Due, member: str) -> None:
+        """Remove an entry from a list of due entries."""
+        with self._translate_errors():
+            self._redis.zrem(self.keys.everywhere(due), member)
+
+    def postpone(self, due: Due, member: str, ms: int) -> None:
+        """Postpone a due entry, if it is still listed."""
+        with self._translate_errors():
+            self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
+
+    def find_submitted(self, key: str) -> tuple[str, str] | None:
+        """The session and body hash stored for an Idempotency-Key, if the session exists."""
+        with self._translate_errors():
+            existing = self._redis.get(self.keys.idempotency(key))
+        session, _, body = str(existing or "").partition("|")
+        return (session, body) if session and self.ref(session) else None
+
+    def errand_score(self, errand: str) -> float | None:
+        """The score of an outbox message; None if it is done."""
+        with self._translate_errors():
+            return self._redis.zscore(self.keys.everywhere("errands"), errand)
+
+    def remove_errand(self, errand: str, seen: float | None = None) -> None:
+        """Remove an outbox message, unless it was added again since `seen`."""
+        if seen is None:
+            self.remove_due("errands", errand)
+        else:
+            arguments: dict[str, JsonValue] = {"errand": errand, "seen": seen}
+            self.run("outbox_done", SessionRef("", ""), "", arguments)
+
+    def existing(self, sessions: Sequence[str]) -> set[str]:
+        """The existing ones of these sessions."""
+        with self._translate_errors(), self._redis.pipeline(transaction=False) as pipe:
+            for session in sessions:
+                pipe.exists(self.keys.id(session))
+            answers = pipe.execute()
+        return {session for session, found in zip(sessions, answers, strict=True) if found}
+
+    def due_hooks(self, limit: int) -> list[str]:
+        """Due webhook deliveries, each as ``session|root|delivery``."""
+        key, now = self.keys.everywhere("hooks"), self.now_ms()
+        with self._translate_errors():
+            return _texts(self._redis.zrangebyscore(key, "-inf", now, start=0, num=limit))
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._scripts.close()
+        self._redis.close()
+
+    # Reading
+
+    def ping(self) -> None:
+        """Raises StoreAway unless Redis answers."""
+        with self._translate_errors():
+            self._redis.ping()
+
+    def ref(self, session: str) -> SessionRef | None:
+        """The session with its root, or None if it does not exist."""
+        with self._translate_errors():
+            root = self._redis.get(self.keys.id(session))
+        return SessionRef(session, str(root)) if root else None
+
+    def fields(self, ref: SessionRef) -> dict[str, str]:
+        """The session's own hash; empty if it was deleted."""
+        with self._translate_errors():
+            return _map(self._redis.hgetall(self.keys.part(ref, "session")))
+
+    def values(self, ref: SessionRef, part: str, fields: Sequence[str]) -> dict[str, str]:
+        """Some fields of one of the session's hashes, without missing ones."""
+        if not fields:
+            return {}
+        with self._translate_errors():
+            found = self._scripts.fields(self.keys.part(ref, part), fields)
+        return {
+            field: value.decode()
+            for field, value in zip(fields, found, strict=True)
+            if value is not None
+        }
+
+    def program(self, program: str) -> str | None:
+        """The program's document, or None if no session uses it any more."""
+        with self._translate_errors():
+            found = self._redis.hget(self.keys.program(program), "document")
+        return None if found is None else str(found)
+
+    def steps(self, ref: SessionRef, addresses: Sequence[str]) -> dict[str, StepRecord]:
+        """The records of these steps, without those that are still pending."""
+        found = self.values(ref, "steps", addresses)
+        return {a: StepRecord.model_validate_json(text) for a, text in found.items()}
+
+    def names(self, ref: SessionRef, part: str) -> list[str]:
+        """The names of all fields of one of the session's hashes."""
+        with self._translate_errors():
+            return _texts(self._redis.hkeys(self.keys.part(ref, part)))
+
+    def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
+        """The records of these turns, without those that never opened."""
+        found = self.values(ref, "turns", ids)
+        return {a: TurnRecord.model_validate_json(text) for a, text in found.items()}
+
+    def members(self, ref: SessionRef, part: str, limit: int = -1) -> list[str]:
+        """The members of one of the session's sorted sets, ordered by name."""
+        with self._translate_errors():
+            end = limit - 1 if limit > 0 else -1
+            return _texts(self._redis.zrange(self.keys.part(ref, part), 0, end))
+
+    def size(self, ref: SessionRef, part: str) -> int:
+        """The size of one of the session's sorted sets."""
+        with self._translate_errors():
+            return int(self._redis.zcard(self.keys.part(ref, part)))
+
+    def lines(self, ref: SessionRef, part: str, start: int, end: int) -> list[str]:
+        """A range of one of the session's lists."""
+        with self._translate_errors():
+            return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
+
+    def transcript(self, ref: SessionRef, start: int, most: int) -> tuple[int, list[str]]:
+        """Transcript records from a position on, and the number of dropped records."""
+        while True:
+            dropped = self._dropped(ref)
+            place = max(0, start - dropped)
+            lines = self.lines(ref, "transcript", place, place + most - 1)
+            if self._dropped(ref) == dropped:
+                return dropped, lines
+
+    def _dropped(self, ref: SessionRef) -> int:
+        return int(self.values(ref, "session", ["unsaid"]).get("unsaid", 0))
+
+    def plan(self, ref: SessionRef) -> dict[str, str]:
+        """The hash of the session's plan; empty if it has none."""
+        with self._translate_errors():
+            return _map(self._redis.hgetall(self.keys.part(ref, "plan")))
+
+    def outcomes(self, ref: SessionRef) -> dict[str, str]:
+        """All outcomes (JSON), by address."""
+        with self._translate_errors():
+            return _map(self._redis.hgetall(self.keys.part(ref, "out")))
+
+    def children(self, ref: SessionRef) -> set[str]:
+        """The ids of the session's children."""
+        with self._translate_errors():
+            return set(_texts(self._redis.smembers(self.keys.part(ref, "children"))))
+
+    def events(
+        self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
+    ) -> dict[SessionRef, list[Event]]:
+        """Events after these ids, in order; waits up to `block_ms` for the first."""
+        streams: dict[bytes | str | memoryview[int], int | bytes | str | memoryview[int]] = {
+            self.keys.part(ref, "events"): start for ref, start in after.items()
+        }
+        by_key = {self.keys.part(ref, "events"): ref for ref in after}
+        block = min(block_ms, 2000) or None  # must be shorter than the socket's time-out
+        with self._translate_errors():
+            found = self._redis.xread(streams, count=limit, block=block)
+        pairs = found.items() if isinstance(found, dict) else found or []
+        return {
+            by_key[str(key)]: [_event(entry) for entry in _entries(entries)]
+            for key, entries in pairs
+        }
+
+    def fields_of(self, sessions: Sequence[str]) -> dict[str, tuple[SessionRef, dict[str, str]]]:
+        """The hashes of many sessions in two calls, without deleted ones."""
+        if not sessions:
+            return {}
+        with self._translate_errors():
+            roots = self._redis.mget([self.keys.id(session) for session in sessions])
+            pairs = zip(sessions, cast("list[str | None]", roots), strict=True)
+            refs = [SessionRef(session, root) for session, root in pairs if root]
+            with self._redis.pipeline(transaction=False) as pipe:
+                for ref in refs:
+                    pipe.hgetall(self.keys.part(ref, "session"))
+                found = [_map(fields) for fields in pipe.execute()]
+        return {ref.id: (ref, f) for ref, f in zip(refs, found, strict=True) if "status" in f}
+
+    def session_index(self) -> SessionIndex:
+        """The reads of the indexes of sessions."""
+        return SessionIndex(self._redis, self.keys, self._translate_errors)
+
+    def fleet(self) -> FleetRecords:
+        """The part of the store that reads and writes the records of workers, locks and limits."""
+        return FleetRecords(self._redis, self.keys, self._translate_errors)
+
+    def identity(self) -> IdentityStore:
+        """The identity of this store."""
+        return IdentityStore(self._redis, self.keys, self._translate_errors)
+
+    def tokens(self) -> TokenStore:
+        """The records of API tokens."""
+        return TokenStore(self._redis, self.keys, self._translate_errors)
+
+    def foreign_data(self) -> ForeignData:
+        """The removal of webhooks and tokens from imported data."""
+        return ForeignData(self._redis, self._translate_errors)
+
+    def outputs(self) -> OutputReads:
+        """The reads of live output."""
+        return OutputReads(self._redis, self.keys, self._translate_errors)
+
+    def overview(self) -> OverviewReads:
+        """The reads of the fleet overview."""
+        return OverviewReads(self._redis, self.keys, self._translate_errors)
+
+    def key_scanner(self) -> KeyScanner:
+        """The scan of all keys, for the audit."""
+        return KeyScanner(self._redis, self.keys, self._translate_errors)
+
+    def now_ms(self) -> int:
+        """The time of the server's clock, which all stored times use."""
+        if self._clock:
+            return self._clock()
+        with self._translate_errors():
+            seconds, micros = self._redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _expected_id(self) -> str | None:
+        expected = self.expected_identity()
+        return None if expected is None else expected.id
+
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self.where())
+
+    def _verify(self, ask: Ask) -> None:
+        """Compare the store of a new connection with the expected one. Raises StoreUnknown."""
+        expected_identity = self.expected_identity()
+        if expected_identity is None:
+            return
+        everywhere = self.keys.everywhere
+        id_, sweeps = ask([("GET", everywhere("store")), ("HGET", everywhere("epoch"), "sweeps")])
+        found = Identity(id_, int(sweeps or 0)) if id_ else None
+        state = state_of(expected_identity, found)
+        if state != "known":
+            raise StoreUnknown(self.where(), state, expected_identity.id, id_ or "")
+
+    def where(self) -> str:
+        """The display URL of Redis, without its password."""
+        target = self._redis.connection_pool.connection_kwargs
+        return str(target.get("path") or f"{target.get('host')}:{target.get('port')}")
+
+
+def _texts(found: object) -> list[str]:
+    """Narrows redis-py's type: connections decode responses, so they are texts."""
+    return cast("list[str]", found)
+
+
+def _map(found: object) -> dict[str, str]:
+    return cast("dict[str, str]", found)
+
+
+def _entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
+    """Stream entries of both protocols: RESP3 nests them one level deeper."""
+    assert isinstance(entries, list)
+    for entry in entries:
+        if isinstance(entry, list):
+            yield from ((str(i), dict(f)) for i, f in entry)
+        else:
+            yield str(entry[0]), dict(entry[1])
+
+
+def _event(entry: tuple[str, dict[str, str]]) -> Event:
+    id_, fields = entry
+    return Event(
+        id=id_,
+        type=fields["t"],
+        at_ms=int(fields["at"]),
+        address=fields["a"] or None,
+        fields=json.loads(fields["d"]) if fields["d"] else {},
+    )

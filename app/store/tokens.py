@@ -1,0 +1,84 @@
+"""Stores API tokens in Redis: records, times of last use, and usage counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import cast
+
+from redis import Redis
+
+from app.store.keys import Keys
+
+#: How long an Idempotency-Key is stored.
+KEY_S = 7 * 24 * 3600
+
+
+class TokenStore:
+    """Reads and writes token records; they are in one hash, so that a deletion leaves nothing."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def put(self, token: str, text: str) -> None:
+        """Store a token record."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("tokens"), token, text)
+
+    def get(self, token: str) -> str | None:
+        """Read a token record, or None."""
+        with self._away():
+            return cast("str | None", self._redis.hget(self._keys.everywhere("tokens"), token))
+
+    def all(self) -> Mapping[str, str]:
+        """Read all token records by id."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.everywhere("tokens"))
+        return cast("dict[str, str]", found)
+
+    def delete(self, token: str) -> bool:
+        """Delete a token; returns whether it existed."""
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hdel(self._keys.everywhere("tokens"), token)
+            pipe.hdel(self._keys.everywhere("token-uses"), token)
+            dropped, _ = pipe.execute()
+        return bool(dropped)
+
+    def claim(self, mark: str, text: str) -> str:
+        """Store a text under an Idempotency-Key unless it has one; returns the stored text."""
+        key = self._keys.token_key(mark)
+        with self._away():
+            self._redis.set(key, text, nx=True, ex=KEY_S)
+            return cast("str | None", self._redis.get(key)) or text
+
+    def find_claim(self, mark: str) -> str | None:
+        """Read the text of an Idempotency-Key, or None."""
+        with self._away():
+            return cast("str | None", self._redis.get(self._keys.token_key(mark)))
+
+    def delete_claim(self, mark: str) -> None:
+        """Delete an Idempotency-Key."""
+        with self._away():
+            self._redis.delete(self._keys.token_key(mark))
+
+    def record_use(self, token: str, at_ms: int) -> None:
+        """Store when a token was used last."""
+        with self._away():
+            self._redis.hset(self._keys.everywhere("token-uses"), token, str(at_ms))
+
+    def last_uses(self) -> Mapping[str, int]:
+        """Read when each token was used last."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.everywhere("token-uses"))
+        return {token: int(at) for token, at in cast("dict[str, str]", found).items()}
+
+    def usage(self, token: str, day: int) -> Mapping[str, int]:
+        """The token's number of active sessions, and its steps and bytes on a day (since 1970)."""
+        with self._away():
+            live = self._redis.scard(self._keys.owned(token))
+            found = cast("dict[str, str]", self._redis.hgetall(self._keys.spent(token, day)))
+        return {"sessions": int(live)} | {name: int(count) for name, count in found.items()}

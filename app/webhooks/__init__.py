@@ -1,0 +1,3 @@
+"""Webhook deliveries, and their HTTP client."""
+
+from __future__ import annotations

@@ -1,0 +1,32 @@
+"""The options of a command that starts a session, for its use inside a doer or checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def child_options(command: _F) -> _F:
+    """Adds --key and --on-parent-end."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--key",
+        metavar="NAME",
+        help="The same NAME is the same session: started once, however often this runs. In a doer,"
+        " also what tells two equal child sessions apart.",
+    ),
+    click.option(
+        "--on-parent-end",
+        type=click.Choice(["abort", "let-go-on"]),
+        help="In a doer: what becomes of the child session once what started it has ended (abort).",
+    ),
+)

@@ -1,0 +1,64 @@
+"""`leadhand explain`: why a session waits, why it ended, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.render.tables import echo_json
+from leadhand.cli.render.times import local_time
+from leadhand.models.text import plain
+
+if TYPE_CHECKING:
+    from leadhand.models.views import ExplainView, Wait
+
+
+@click.command("explain")
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def explain_command(*, session: str, as_json: bool) -> int:
+    """Say why SESSION waits or why it ended, and what to do next.
+
+    The suggested commands can be run as they are; replace TEXT with your own words.
+    """
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        view = client.explain(session)
+    if as_json:
+        echo_json(view)
+        return 0
+    for line in explanation(view):
+        click.echo(line)
+    return 0
+
+
+def explanation(view: ExplainView) -> Iterator[str]:
+    """The status, the chain of causes down to the root, the waits, and commands to run next."""
+    yield f"session {view.session} is {view.status}: {plain(view.text, most=400)}"
+    if view.causes:
+        yield ""
+    for depth, cause in enumerate(view.causes):
+        at = f" at {plain(cause.at)}" if cause.at else ""
+        text = f": {plain(cause.text, most=400)}" if cause.text else ""
+        yield f"{'  ' * depth}{'because ' if depth else 'why: '}{cause.code}{at}{text}"
+    if view.waits:
+        yield ""
+    yield from _waits(view.waits, "")
+    if view.next:
+        yield ""
+        yield "next:"
+    for command in view.next:
+        yield f"  {plain(command, most=400)}"
+
+
+def _waits(waits: list[Wait], indent: str) -> Iterator[str]:
+    for wait in waits:
+        what = plain(wait.address or wait.session)
+        label = f" ({plain(wait.label)})" if wait.label and wait.label not in wait.address else ""
+        is_told = f"since {wait.since}" in wait.text
+        since = f", since {local_time(wait.since)}" if wait.since and not is_told else ""
+        yield f"{indent}{what}{label}  {wait.why}: {plain(wait.text, most=400)}{since}"
+        yield from _waits(wait.beneath, indent + "  ")

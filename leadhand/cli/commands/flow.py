@@ -1,0 +1,161 @@
+"""`leadhand flow`: runs a flow of the catalog, or checks a flow file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.budget_options import budget_options, pop_budget
+from leadhand.cli.child_options import child_options
+
+if TYPE_CHECKING:
+    from leadhand.client.origin import ParentEnd
+    from leadhand.flows.documents import FlowRun
+    from leadhand.models.views import SessionView
+
+
+@click.group("flow")
+def flow_command() -> None:
+    """Run and check flows of agent steps.
+
+    A flow is defined in `flows/NAME.json`.
+    """
+
+
+@flow_command.command("run")
+@click.argument("name")
+@click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
+@click.option("--title", metavar="TEXT", help="The session's label (Flow: NAME).")
+@click.option("--input", "inputs", metavar="KEY=TEXT", multiple=True, help="An input of the flow.")
+@click.option(
+    "--agent",
+    "agents",
+    metavar="[TYPE=]NAME",
+    multiple=True,
+    help="Use this agent for every agentType TYPE of the flow, or for all.",
+)
+@budget_options
+@click.option("--place", metavar="PLACE", help="The place to work at, if workers are at several.")
+@child_options
+@click.option("--detach", is_flag=True, help="Print the session's id and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def flow_run_command(
+    *,
+    name: str,
+    detach: bool,
+    as_json: bool,
+    key: str | None,
+    on_parent_end: ParentEnd | None,
+    **given: Any,
+) -> int:
+    """Run the flow NAME to its end.
+
+    Inside a doer or checker, the session is a child of the running one.
+    """
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.cost_warning import warn_about_cost_limit_of_flow
+    from leadhand.client.paths import flow_path
+
+    run = _run(**given)
+    flow_path(name)  # Reject an invalid name before any service is started.
+    with open_client() as client:
+        session = client.run_flow(name, run, key, on_parent_end=on_parent_end)
+        warn_about_cost_limit_of_flow(client, name, run)
+        if detach:
+            _show_detached(session, as_json=as_json)
+            return 0
+        from leadhand.cli.render.result_text import flow_summary
+        from leadhand.cli.run_session import wait_and_show
+
+        return wait_and_show(client, session, as_json=as_json, summary=flow_summary)
+
+
+@flow_command.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def flow_check_command(*, file: Path, as_json: bool) -> int:
+    """Check the flow in FILE and the files that it names; needs no service.
+
+    Lists all errors, each with its path in the file.
+    """
+    from leadhand.cli.render.tables import echo_json, plural
+    from leadhand.flows.check import faults_in_file
+    from leadhand.flows.faults import Found
+    from leadhand.flows.files import FlowInvalid
+
+    try:
+        found = faults_in_file(file, _folders())
+    except FlowInvalid as error:
+        found = Found([(error.path, error.message)], None)
+    if as_json:
+        faults = [{"path": path, "message": message} for path, message in found.faults]
+        echo_json({"valid": not faults, "faults": faults})
+        return 1 if faults else 0
+    if found.faults:
+        lines = (f"{path}: {message}" if path else message for path, message in found.faults)
+        raise click.ClickException("\n".join(f"{file}: {line}" for line in lines))
+    steps = len(found.flow.steps) if found.flow is not None else 0
+    click.echo(f"{file}: {plural(steps, 'step')}, no errors")
+    return 0
+
+
+def _folders() -> list[Path]:
+    """The folders of LEADHAND_FLOWS."""
+    from leadhand.settings import environment
+
+    folders = environment().get("LEADHAND_FLOWS", "")
+    return [Path(folder) for folder in folders.split(os.pathsep) if folder]
+
+
+def _run(
+    *,
+    cwd: str | None,
+    title: str | None,
+    inputs: tuple[str, ...],
+    agents: tuple[str, ...],
+    place: str | None,
+    **limits: Any,
+) -> FlowRun:
+    from pydantic import ValidationError
+
+    from leadhand.flows.documents import FlowRun
+    from leadhand.models.validation_messages import first_error
+
+    given = {
+        "working_folder": str(Path(cwd or ".").resolve()),
+        "title": title,
+        "inputs": dict(_pairs(inputs, "--input")),
+        "agents": dict(_pairs((a if "=" in a else f"*={a}" for a in agents), "--agent")),
+        "place": place,
+        "budget": pop_budget(limits),
+    }
+    try:
+        return FlowRun.model_validate({k: v for k, v in given.items() if v})
+    except ValidationError as error:
+        raise click.ClickException(first_error(error)) from None
+
+
+def _pairs(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
+    seen = set[str]()
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise click.ClickException(f"{option} is {text!r}; give it as KEY=TEXT")
+        if key in seen:
+            who = "all" if key == "*" else repr(key)
+            raise click.ClickException(f"{option} is given twice for {who}; leave one out")
+        seen.add(key)
+        yield key, value
+
+
+def _show_detached(session: SessionView, *, as_json: bool) -> None:
+    from leadhand.cli.render.tables import echo_json
+
+    if as_json:
+        echo_json(session)
+    else:
+        click.echo(session.id)

@@ -1,0 +1,105 @@
+"""`leadhand ls`: lists sessions."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.connect import tell
+from leadhand.cli.render.fitted_table import Column, fitted_table
+from leadhand.cli.render.tables import echo_json
+from leadhand.cli.render.times import age
+from leadhand.models.text import plain
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+    from leadhand.models.views import Page, SessionView
+
+#: Maximum characters of a session's title in the list.
+_TITLE = 40
+#: A narrow terminal has no room for all columns: REASON is left out first.
+_COLUMNS = (
+    Column("ID"),
+    Column("KIND", drop=1),
+    Column("NAME", least=12),
+    Column("STATUS"),
+    Column("ITERATIONS", drop=2),
+    Column("CREATED"),
+    Column("REASON", least=12, drop=0),
+)
+
+
+@click.command("ls")
+@click.option(
+    "--status", metavar="WORD", multiple=True,
+    help="Only those of this status, such as active; may be given several times.",
+)  # fmt: skip
+@click.option("--kind", metavar="WORD", help="Only those of this kind: loop, workflow or flow.")
+@click.option("--name", metavar="TEXT", help="Only those of this flow or workflow.")
+@click.option("--label", metavar="TEXT", help="Only those with this label.")
+@click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")
+@click.option("--parent", metavar="ID", help="Only those that a step of this session started.")
+@click.option(
+    "--created-after",
+    metavar="TIME",
+    help="Only those created at this time or later, such as 2026-11-22T06:00:00Z.",
+)
+@click.option("--created-before", metavar="TIME", help="Only those created before this time.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: str | None) -> int:
+    """List sessions, the newest first."""
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.render.reason_line import reason_line
+
+    with open_client() as client:
+        page = _found(client, limit=limit, status=status or None, **wanted)
+    if as_json:
+        echo_json(page)
+        return 0
+    rows = [
+        [
+            view.id,
+            view.kind,
+            plain(view.title, most=_TITLE),
+            _status(view),
+            view.counters.iterations,
+            age(view.created_at),
+            reason_line(view),
+        ]
+        for view in page.items
+    ]
+    is_filtered = bool(status or any(wanted.values()))
+    none = "no sessions match" if is_filtered else "no sessions; start one with `leadhand spawn`"
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in fitted_table(_COLUMNS, rows, width) if rows else [none]:
+        click.echo(line)
+    if page.next is not None:
+        click.echo(f"... more than {limit}: see --limit")
+    return 0
+
+
+def _found(client: Client, *, limit: int, **wanted: Any) -> Page[SessionView]:
+    """A page of sessions; where the API examined only a part, with those of the next parts."""
+    page = client.sessions(limit=limit, **wanted)
+    items, examined, goes_on = list(page.items), page.examined or 0, page.partial
+    if goes_on:
+        tell(f"looked at {examined} sessions so far; looking at older ones")
+    while page.partial and len(items) < limit:
+        page = client.sessions(limit=limit - len(items), cursor=page.next, **wanted)
+        items += page.items
+        examined += page.examined or 0
+    if goes_on:
+        tell(f"looked at {examined} sessions")
+    return page.model_copy(update={"items": items, "examined": examined})
+
+
+def _status(view: SessionView) -> str:
+    """The status, whether it needs attention, and the number of warnings if there are any."""
+    count = len(view.warnings)
+    facts = ["needs attention"] if view.needs_attention else []
+    facts += [f"{count} warning{'s' if count > 1 else ''}"] if count else []
+    return f"{view.status} ({', '.join(facts)})" if facts else view.status

@@ -1,0 +1,31 @@
+"""`leadhand mcp`: serves the API's operations as tools to agents."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import click
+
+
+@click.command("mcp")
+def mcp_command() -> int:
+    """Serve Leadhand's tools over MCP, on standard input and output.
+
+    An agent's configuration starts it. Inside a session it has the session's own tools, such as
+    report_status; elsewhere it uses LEADHAND_URL and LEADHAND_TOKEN, or this folder's services.
+    """
+    if find_spec("mcp_types") is None:  # part of the SDK since version 2
+        raise click.ClickException(
+            'the MCP SDK is not installed; install it with: pip install "leadhand[mcp]"'
+        )
+    import asyncio
+
+    from leadhand.cli.connect import reach, tell
+    from leadhand.client.async_client import AsyncClient
+    from leadhand.mcp.server import serve
+    from leadhand.settings import ClientSettings
+
+    session = ClientSettings.from_env().session
+    with reach() as (url, token):
+        asyncio.run(serve(AsyncClient(url, token, say=tell), session))
+    return 0

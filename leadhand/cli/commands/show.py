@@ -1,0 +1,149 @@
+"""`leadhand show`: shows one session with its iterations, or the doers' changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.render.tables import echo_json
+from leadhand.models.text import block, plain
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+    from leadhand.models.views import DiffView, LedgerEntry, StepView
+
+#: The value of --diff without an iteration.
+_ALL = 0
+#: The steps of one page.
+_STEPS = 200
+#: The most child sessions that are shown.
+_CHILDREN = 50
+
+
+@click.command("show")
+@click.argument("session")
+@click.option(
+    "--diff",
+    "iteration",
+    is_flag=False,
+    flag_value=_ALL,
+    type=click.IntRange(min=_ALL),
+    metavar="[ITERATION]",
+    help="Show what doers changed in their folder, in one iteration or in all.",
+)
+@click.option(
+    "--output",
+    "step",
+    metavar="STEP",
+    help="What the last attempt at STEP wrote, such as loop~1[2]/do; kept for a day.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def show_command(*, session: str, iteration: int | None, step: str | None, as_json: bool) -> int:
+    """Show SESSION with its steps, verdicts and feedback."""
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.render.session_text import session_lines
+
+    if step is not None:
+        return _show_output(session, step, as_json=as_json)
+    if iteration is not None:
+        return _show_diffs(session, iteration or None, as_json=as_json)
+    with open_client() as client:
+        view = client.session(session)
+        ledger = list(whole_ledger(client, session))
+        # The iterations of a single loop have all of its steps.
+        steps = list(all_steps(client, session)) if view.kind != "loop" or as_json else []
+        # A child session is created after its parent.
+        page = client.sessions(parent=session, created_after=view.created_at, limit=_CHILDREN)
+    if as_json:
+        entries = [entry.model_dump(mode="json") for entry in ledger]
+        echo_json({"session": view.model_dump(mode="json"), "ledger": entries,
+                   "steps": [step.model_dump(mode="json") for step in steps],
+                   "children": [child.id for child in page.items]})  # fmt: skip
+        return 0
+    for line in session_lines(view, ledger, page.items, steps):
+        click.echo(line)
+    return 0
+
+
+def _show_output(session: str, step: str, *, as_json: bool) -> int:
+    from leadhand.cli.connect import open_client, tell
+    from leadhand.cli.render.output_text import attempt_lines
+
+    with open_client() as client:
+        found = client.output(session, step=step, limit=1)
+        known = [] if found else [view.address for view in client.output(session, limit=32)]
+    if as_json:
+        echo_json({"items": [view.model_dump(mode="json") for view in found]})
+        return 0
+    for view in found:
+        for line in attempt_lines(view):
+            click.echo(line)
+    if not found:
+        others = f"; output is kept of: {', '.join(dict.fromkeys(known))}" if known else ""
+        tell(f"no output of step {step!r} is kept{others}")
+    return 0 if found else 1
+
+
+def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        ledger = list(whole_ledger(client, session))
+        found = in_order_of_time(_all_diffs(client, session, iteration), ledger)
+    if as_json:
+        echo_json({"items": [diff.model_dump(mode="json") for diff in found]})
+        return 0
+    for diff in found:
+        click.echo(f"# {plain(diff.address)}, iteration {diff.iteration}")
+        for line in block(diff.patch):
+            click.echo(line)
+    if not found:
+        click.echo(why_no_diffs(ledger, iteration))
+    return 0
+
+
+def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -> list[DiffView]:
+    """The diffs in the order in which their iterations began; those under way are last."""
+    began = {entry.doer: entry.started_ms or 0 for entry in ledger if entry.doer}
+    return sorted(diffs, key=lambda diff: (diff.address not in began, began.get(diff.address, 0)))
+
+
+def why_no_diffs(ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
+    """Why there are no diffs of the iteration, or of any."""
+    ended = {entry.iteration for entry in ledger}
+    if not ended:
+        return "no changes are stored: no iteration has ended yet"
+    if iteration is not None and iteration not in ended:
+        return f"no iteration {iteration} has ended; the last one is {max(ended)}"
+    return (
+        "no changes are stored: the folder is not in a git repository, nothing changed, "
+        "or newer changes replaced them (see the session's warnings)"
+    )
+
+
+def _all_diffs(client: Client, session: str, iteration: int | None) -> Iterator[DiffView]:
+    page = client.diffs(session, iteration=iteration)
+    yield from page.items
+    while page.next is not None:
+        page = client.diffs(session, iteration=iteration, cursor=page.next)
+        yield from page.items
+
+
+def all_steps(client: Client, session: str) -> Iterator[StepView]:
+    """All steps of a session, page by page."""
+    page = client.steps(session, limit=_STEPS)
+    yield from page.items
+    while page.next is not None:
+        page = client.steps(session, limit=_STEPS, cursor=page.next)
+        yield from page.items
+
+
+def whole_ledger(client: Client, session: str) -> Iterator[LedgerEntry]:
+    """All iterations of a session, page by page."""
+    page = client.ledger(session)
+    yield from page.items
+    while page.next is not None:
+        page = client.ledger(session, cursor=page.next)
+        yield from page.items

@@ -1,0 +1,79 @@
+"""`leadhand up`: runs this folder's services in the foreground."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import click
+
+_LOOK_S = 0.2
+
+
+@click.command("up")
+def up_command() -> int:
+    """Run this folder's Redis, API and worker until Ctrl-C.
+
+    Other commands start and end the services on demand; `up` keeps them running. State is in
+    .leadhand/: sessions that were interrupted continue when the services are started again.
+    """
+    from leadhand.local.bindings import require_bound
+    from leadhand.local.state_dir import prepare
+    from leadhand.settings import ClientSettings, environment
+
+    folder = (ClientSettings.from_env().home or Path.cwd()).absolute()
+    require_bound(folder / ".leadhand", environment())
+    home = prepare(folder / ".leadhand")
+    try:
+        while not _is_free(home):
+            _stay_attached(folder)
+        return _supervise(folder, home)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _supervise(folder: Path, home: Path) -> int:
+    """Run the supervisor in this process, so that a kill of it also ends the services."""
+    from leadhand.local import supervisor
+
+    threading.Thread(target=_tell_when_up, args=(home,), daemon=True).start()
+    return supervisor.main(["--home", str(home), "--cwd", str(folder), "--foreground"])
+
+
+def _stay_attached(folder: Path) -> None:
+    """Stay attached to services that another process's supervisor runs, until it ends."""
+    from leadhand.cli.connect import tell
+    from leadhand.local.connect import ensure
+
+    with ensure(folder, say=tell) as connection:
+        _tell_where(connection.url, connection.home)
+        tell("another command has started the services; this command keeps them running")
+        while not _is_free(connection.home):
+            time.sleep(_LOOK_S)
+    tell("the services have ended; starting them again")
+
+
+def _is_free(home: Path) -> bool:
+    """Whether no supervisor runs."""
+    from leadhand.local import file_locks
+
+    lock = file_locks.open_lock(home / "supervisor.lock")
+    try:
+        return file_locks.take(lock)
+    finally:
+        os.close(lock)
+
+
+def _tell_when_up(home: Path) -> None:
+    from leadhand.local.state_dir import read_fields
+
+    while not (run := read_fields(home / "run.json")):
+        time.sleep(_LOOK_S)
+    _tell_where(str(run["url"]), home)
+
+
+def _tell_where(url: str, home: Path) -> None:
+    click.echo(f"leadhand is up at {url} (its token is in {home / 'run.json'})")
+    click.echo("Ctrl-C ends it; sessions are kept and continue when it is started again")

@@ -1,0 +1,53 @@
+"""Connects a command to the API: that of LEADHAND_URL, or this folder's own services."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+
+
+@contextmanager
+def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
+    """A client for one command; starts this folder's services if LEADHAND_URL is not set.
+
+    With `outlives_attempt` it uses the session's token where there is one.
+    """
+    from leadhand.client.client import Client
+
+    with (
+        reach(outlives_attempt=outlives_attempt) as (url, token),
+        Client(url, token, say=tell) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]:
+    """The URL and token of the API; this folder's services stay up until the end of the `with`.
+
+    With `outlives_attempt` the token is the session's where there is one.
+    """
+    from leadhand.settings import ClientSettings
+
+    settings = ClientSettings.from_env()
+    if settings.url is not None:
+        yield settings.url, (outlives_attempt and settings.session_token) or settings.token
+        return
+    from leadhand.local.connect import ensure
+
+    with ensure(settings.home or Path.cwd(), say=tell) as connection:
+        yield connection.url, connection.token
+
+
+def tell(text: str) -> None:
+    """Print a progress message for the user to standard error."""
+    click.echo(f"leadhand: {text}", err=True)
+    sys.stderr.flush()

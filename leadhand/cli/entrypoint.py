@@ -1,0 +1,106 @@
+"""Runs a command and turns every error into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.exit_codes import FAULT, HALTED
+from leadhand.cli.flag_names import in_flags, innermost
+from leadhand.cli.render.terminal import escaped_streams
+
+if TYPE_CHECKING:
+    from leadhand.errors import TokenRefused
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code; errors are printed without a traceback."""
+    with escaped_streams():
+        _name_misspelt_variables()
+        return _run(command, arguments)
+
+
+def _run(command: click.Command, arguments: Sequence[str]) -> int:
+    try:
+        code = command.main(list(arguments), prog_name="leadhand", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader closed the pipe; discard what is still buffered.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAULT
+    except (KeyboardInterrupt, click.Abort):
+        return HALTED
+    except Exception as error:  # noqa: BLE001 - the edge: every error becomes a sentence
+        _show(error, innermost(command, arguments))
+        return FAULT
+    return code if isinstance(code, int) else 0
+
+
+def _name_misspelt_variables() -> None:
+    from leadhand.models.variables import misspelt
+    from leadhand.settings import environment
+
+    for text in misspelt(environment()):
+        click.echo(f"leadhand: {text}", err=True)
+
+
+def sentence(error: BaseException, command: click.Command) -> str:
+    """The message that the user of a command sees for an error."""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message = error.format_message().rstrip(".")
+        end = "" if message.endswith("?") else ";"
+        return f"{message}{end} see: {error.ctx.command_path} --help"
+    if isinstance(error, click.ClickException):
+        return in_flags(error.format_message(), command)
+    from leadhand.errors import (
+        ApiAway,
+        LabelTaken,
+        LeadhandError,
+        RequestInvalid,
+        TokenRefused,
+    )
+
+    if isinstance(error, ApiAway):
+        return f"{error}; sessions are kept and continue once it is back; see `leadhand doctor`"
+    if isinstance(error, RequestInvalid | LabelTaken):
+        return in_flags(_with_value(str(error), error.problem.value), command)
+    if isinstance(error, TokenRefused):
+        return _about_token(error)
+    if isinstance(error, LeadhandError):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return f"internal error of Leadhand, {text}; LEADHAND_DEBUG=1 shows the traceback"
+
+
+def _with_value(message: str, value: str | None) -> str:
+    """The API's message, with the rejected value if the message does not show it."""
+    if value in (None, "null") or value.strip("'\"") in message:
+        return message
+    return f"{message} (given: {value})"
+
+
+def _about_token(error: TokenRefused) -> str:
+    """Why the API refuses the token, and which variable holds it."""
+    from leadhand.settings import environment
+
+    if environment().get("LEADHAND_URL") is None:  # the token is that of the folder's services
+        return str(error)
+    if error.status == 403:
+        return f"{error}; the token is the one in LEADHAND_TOKEN"
+    detail = error.problem.detail or error.problem.title
+    return f"{detail}; set LEADHAND_TOKEN to a token of the API at LEADHAND_URL"
+
+
+def _show(error: Exception, command: click.Command) -> None:
+    from leadhand.settings import environment
+
+    if environment().get("LEADHAND_DEBUG") == "1":
+        traceback.print_exception(error)
+    click.echo(f"leadhand: {sentence(error, command)}", err=True)

@@ -1,0 +1,85 @@
+"""Words messages about fields of a document as the flags that the user typed (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from leadhand.cli.budget_options import BUDGET_FIELDS
+
+#: A field's path where a message begins with it: `checkers.0.timeout_s`, `inputs.who`.
+_FIELD = re.compile(r"[a-z][a-z_]*(?:\.[\w*-]+|\[\d+\])*(?=: | is | asks )")
+#: The fields of a parameter, unless its only field has its own name.
+_FIELDS = {
+    "agent": ("doer.agent",),
+    "lead": ("agent",),
+    "lead_model": ("model",),
+    "lead_timeout": ("timeout_s",),
+    "retries": ("task_retries",),
+    "on_failure": ("on_task_failure",),
+    "tasks_file": ("tasks",),
+    "cwd": ("cwd", "working_folder"),
+    "expires": ("expires_s",),
+    "webhook": ("webhook.url", "webhook"),
+    "events": ("webhook.events",),
+    "secret": ("webhook.secret",),
+    "max_sessions": ("quotas.max_sessions",),
+    "steps_per_day": ("quotas.steps_per_day",),
+    "bytes_per_day": ("quotas.bytes_per_day",),
+    **{option: (f"budget.{field}",) for option, field in BUDGET_FIELDS.items()},
+}
+_WAYS_TO_NAME_A_DOER = (
+    "name one with agent, command or callable",
+    "give --doer or --agent",
+)
+#: Fields whose flags take KEY=TEXT.
+_KEYED = frozenset({"inputs", "agents"})
+
+
+def in_flags(message: str, command: click.Command) -> str:
+    """The message with a flag of the command in place of the field that it begins with.
+
+    >>> option = click.Option(["--input", "inputs"])
+    >>> in_flags("inputs.who: it is missing", click.Command("run", params=[option]))
+    '--input who=...: it is missing'
+    """
+    flags = dict(_flags(command))
+    if "doer" in flags:
+        message = message.replace(*_WAYS_TO_NAME_A_DOER)
+    found = _FIELD.match(message)
+    flag = found and _flag_of(found[0], flags)
+    return f"{flag}{message[found.end() :]}" if found and flag else message
+
+
+def innermost(command: click.Command, arguments: Sequence[str]) -> click.Command:
+    """The command that these arguments name, within its groups."""
+    for word in arguments:
+        inner = None
+        if isinstance(command, click.Group):
+            inner = command.get_command(click.Context(command), word)
+        command = inner or command
+    return command
+
+
+def _flag_of(field: str, flags: Mapping[str, str]) -> str | None:
+    """The flag of a field, or of the nearest field around it."""
+    parts = field.replace("[", ".").replace("]", "").split(".")
+    for end in range(len(parts), 0, -1):
+        around, inner = ".".join(parts[:end]), parts[end:]
+        if around in flags:
+            is_keyed = around in _KEYED and inner and inner[0] != "*"
+            return f"{flags[around]} {inner[0]}=..." if is_keyed else flags[around]
+    return None
+
+
+def _flags(command: click.Command) -> Iterator[tuple[str, str]]:
+    for parameter in command.params:
+        name = parameter.name or ""
+        if isinstance(parameter, click.Argument):
+            shown = (parameter.metavar or name).strip(".").upper()
+        else:
+            shown = max(parameter.opts, key=len)
+        for field in _FIELDS.get(name, (name,)):
+            yield field, shown

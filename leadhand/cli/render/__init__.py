@@ -1,0 +1,3 @@
+"""Formats sessions, progress and tables for the terminal."""
+
+from __future__ import annotations

@@ -1,0 +1,161 @@
+"""Shows a session while it runs: a live view on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from leadhand.cli.render.output_text import Tail
+from leadhand.cli.render.progress import Picture, apply_event
+from leadhand.cli.render.progress_text import Line, screen, sentence
+from leadhand.cli.render.session_text import head_line
+from leadhand.cli.render.terminal import raw
+from leadhand.client.event_trail import OUTPUT
+from leadhand.models.text import escape_controls
+from leadhand.models.views import Event, SessionView
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_REFRESHES_PER_SECOND = 4
+
+
+class PlainScreen:
+    """Prints one line per event, without control characters."""
+
+    wants_output = False
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._picture = Picture(session="")
+
+    def start(self, session: SessionView) -> None:
+        self._picture = first_picture(session)
+        self._write(head_line(session))
+        self._write(f"follow it elsewhere with: leadhand watch {session.id}")
+
+    def show(self, event: Event) -> None:
+        self._picture = apply_event(self._picture, event)
+        line = sentence(self._picture, event)
+        if line is not None:
+            self._write(line)
+
+    def update(self, session: SessionView) -> None:
+        """Do nothing: each line has the cost of its step."""
+
+    def close(self) -> None:
+        """Do nothing: no view is open."""
+
+    def say(self, line: str) -> None:
+        """Print a line that is no event."""
+        self._write(line)
+
+
+class LiveScreen:
+    """Redraws a session's progress in place, several times per second."""
+
+    wants_output = True
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._clock = clock
+        self._picture = Picture(session="")
+        self._seen_at = clock()
+        self._tail = Tail()
+        self._cost_usd = 0.0
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            refresh_per_second=_REFRESHES_PER_SECOND,
+            vertical_overflow="crop",
+        )
+        self._lock = threading.Lock()
+        self._is_open = self._is_paused = False
+
+    def start(self, session: SessionView) -> None:
+        self._picture = first_picture(session)
+        with self._lock:
+            self._is_open = True
+            if not self._is_paused:
+                self._live.start()
+
+    def pause(self) -> None:
+        """Stop drawing until `resume`; another thread uses the terminal."""
+        with self._lock:
+            self._is_paused = True
+            self._live.stop()
+
+    def resume(self) -> None:
+        """Draw again, unless the screen was closed."""
+        with self._lock:
+            self._is_paused = False
+            if self._is_open:
+                self._live.start()
+
+    def show(self, event: Event) -> None:
+        if event.type == OUTPUT:
+            self._tail.add(event)
+            return
+        self._picture = apply_event(self._picture, event)
+        self._seen_at = self._clock()
+
+    def update(self, session: SessionView) -> None:
+        """Show the cost so far: agents report it while they run, and no event has it then."""
+        self._cost_usd = session.counters.cost_usd
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_open = False
+            self._live.stop()
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        picture = self._picture
+        picture = replace(picture, cost_usd=max(picture.cost_usd, self._cost_usd))
+        now_ms = picture.latest_ms + round((self._clock() - self._seen_at) * 1000)
+        tail = [] if picture.ended else self._tail.shown(now_ms)
+        lines = screen(picture, now_ms=now_ms, height=self._console.height - len(tail))
+        lines += [Line(line) for line in tail]
+        return Group(
+            *(
+                Text(
+                    escape_controls(line.text), style=line.style, no_wrap=True, overflow="ellipsis"
+                )
+                for line in lines
+            )
+        )
+
+
+def screen_for(stream: TextIO) -> PlainScreen | LiveScreen:
+    """A live screen for a terminal, a plain one for any other stream."""
+    if not stream.isatty():
+        return PlainScreen(lambda line: click.echo(escape_controls(line), file=stream))
+    from rich.console import Console
+
+    return LiveScreen(Console(file=raw(stream), highlight=False))
+
+
+def screen_beside_json() -> PlainScreen | LiveScreen | None:
+    """A screen on standard error for a command that prints JSON; None if that is no terminal."""
+    return screen_for(sys.stderr) if sys.stderr.isatty() else None
+
+
+def first_picture(session: SessionView) -> Picture:
+    """The picture of a session before its first event."""
+    labels = {node.node: node.label for node in session.progress.nodes if node.label}
+    return Picture(
+        session=session.id,
+        name=session.title,
+        labels=MappingProxyType(labels),
+    )

@@ -1,0 +1,144 @@
+"""Formats a session and its iterations as text (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from leadhand.cli.budget_options import usage_lines
+from leadhand.cli.render.progress import loop_name
+from leadhand.cli.render.progress_text import elapsed
+from leadhand.cli.render.reason_line import reason_line
+from leadhand.cli.render.step_tree import step_lines
+from leadhand.cli.render.tables import plural
+from leadhand.cli.render.times import local_time
+from leadhand.models.text import block, plain, reason_text
+from leadhand.models.views import LedgerEntry, SessionView, StepView
+
+_MOST_LINES = 12
+
+
+def session_lines(
+    view: SessionView,
+    ledger: Sequence[LedgerEntry],
+    children: Iterable[SessionView] = (),
+    steps: Sequence[StepView] = (),
+) -> Iterator[str]:
+    """The session's facts, its children, its steps and iterations, and its running steps."""
+    yield from _head(view)
+    for child in children:
+        name = plain(child.title, most=60)
+        yield f"started  {child.id}  {child.kind}  {name}  {child.status}"
+    if steps:
+        yield ""
+        yield from step_lines(view, steps, ledger)
+    labels = {node.node: node.label for node in view.progress.nodes if node.label}
+    for entry in ledger:
+        yield ""
+        yield from _iteration(entry, name=plain(loop_name(_around(entry), labels)))
+    if view.progress.running:
+        yield ""
+    for step in view.progress.running:
+        again = f", attempt {step.attempt}" if step.attempt > 1 else ""
+        since = "" if step.since is None else f" since {local_time(step.since)}"
+        yield f"running: {plain(step.address)}{since}{again}"
+
+
+def head_line(view: SessionView) -> str:
+    """The line above a session's events: its id, its title, and its task if a label names it."""
+    about = f" ({plain(view.task)})" if view.label and view.task else ""
+    return f"session {view.id}: {plain(view.title)}{about}"
+
+
+def _head(view: SessionView) -> Iterator[str]:
+    yield f"session  {view.id}  {view.kind}  {plain(view.title)}"
+    yield from _about(view)
+    yield f"status   {view.status}"
+    if view.reason is not None:
+        yield f"reason   {reason_line(view) or reason_text(view.reason.model_dump())}"
+    if view.cwd is not None:
+        yield f"folder   {plain(view.cwd, most=400)}"
+    yield f"created  {local_time(view.created_at)}"
+    if view.ended_at is not None:
+        yield f"ended    {local_time(view.ended_at)}"
+    counters = view.counters
+    yield (
+        f"counters  {plural(counters.steps, 'step')}, {plural(counters.iterations, 'iteration')},"
+        f" attempts lost {counters.attempts_lost}, attempts failed {counters.attempts_failed},"
+        f" phase retries {counters.phase_retries}, stops {counters.stops}"
+    )
+    yield from usage_lines(view)
+    for node in view.progress.nodes:
+        if node.attempts_failed or node.attempts_lost or node.run > 1 or node.stops:
+            yield (
+                f"  {plain(node.label)}: run {node.run}, attempts lost {node.attempts_lost},"
+                f" failed {node.attempts_failed}, stops {node.stops}"
+            )
+    yield from _notices(view)
+
+
+def _notices(view: SessionView) -> Iterator[str]:
+    """What a person should know: why it needs attention, its warnings and its notes."""
+    named = {"attention ": view.needs_attention, "warning ": view.warnings, "note    ": view.notes}
+    for name, texts in named.items():
+        yield from (f"{name} {plain(text, most=400)}" for text in texts)
+
+
+def _about(view: SessionView) -> Iterator[str]:
+    """What a loop is about: its task, doer and checkers."""
+    if view.label and view.task:
+        yield f"task     {plain(view.task)}"
+    if view.doer:
+        yield f"doer     {plain(view.doer)}"
+    if view.checkers:
+        yield f"checkers  {plain(', '.join(view.checkers), most=400)}"
+
+
+def _around(entry: LedgerEntry) -> str:
+    """The entry's loop with the iterations of the loops around it, if the entry has its address.
+
+    >>> inner = LedgerEntry(loop="outer/inner", run=2, iteration=3, verdict="retry")
+    >>> _around(inner), _around(inner.model_copy(update={"address": "outer~1[4]/inner~2[3]"}))
+    ('outer/inner', 'outer~1[4]/inner')
+    """
+    around = (entry.address or "").rpartition("/")[0]
+    return f"{around}/{entry.loop.rpartition('/')[2]}" if around else entry.loop
+
+
+def _iteration(entry: LedgerEntry, *, name: str) -> Iterator[str]:
+    run = f", run {entry.run}" if entry.run > 1 else ""
+    yield f"{name}{run}, iteration {entry.iteration}: {entry.verdict}{_cost(entry)}"
+    if entry.address is not None and "/" in entry.address:
+        yield f"  address: {plain(entry.address)}"
+    if entry.work:  # a loop of a flow has no doer
+        yield "  doer"
+    yield from _some(entry.work)
+    for check in entry.checks:
+        yield f"  {plain(check.get('name'))}: {plain(check.get('verdict'))}{_duration(check)}"
+        yield from _some(str(check.get("feedback") or ""))
+        if check.get("raw"):
+            yield "  the whole answer:"
+            yield from _some(str(check["raw"]))
+    if entry.reason is not None and entry.verdict != "accept":
+        yield f"  why: {reason_text(entry.reason.model_dump())}"
+
+
+def _cost(entry: LedgerEntry) -> str:
+    tokens = entry.input_tokens + entry.output_tokens
+    parts = [] if entry.cost_usd is None else [f"${entry.cost_usd:.4f}"]
+    parts += [plural(tokens, "token")] if tokens else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _duration(check: Mapping[str, object]) -> str:
+    started, ended = check.get("started_ms"), check.get("ended_ms")
+    if not isinstance(started, int) or not isinstance(ended, int):
+        return ""
+    return f" ({elapsed(ended - started)})"
+
+
+def _some(text: str) -> Iterator[str]:
+    """The last lines of a text, which have the verdicts and errors."""
+    lines = list(block(text, indent="    "))
+    if len(lines) > _MOST_LINES:
+        yield f"    ... {plural(len(lines) - _MOST_LINES, 'line')} before; see --json"
+    yield from lines[-_MOST_LINES:]

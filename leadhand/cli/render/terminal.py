@@ -1,0 +1,67 @@
+"""Standard streams that escape control characters, so that no text can control the terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from leadhand.models.text import escape_controls
+
+
+class EscapingStream(io.TextIOWrapper):
+    """Writes control characters as escapes."""
+
+    def __init__(self, raw: io.TextIOWrapper) -> None:
+        #: The stream for output with control characters of its own, such as a live view.
+        self.raw = raw
+        #: A carriage return that may be the first half of a line ending.
+        self._held = ""
+        super().__init__(
+            raw.buffer,
+            encoding=raw.encoding,
+            errors="replace",  # a character that the terminal lacks is not an error
+            line_buffering=raw.line_buffering,
+            write_through=raw.write_through,
+        )
+
+    def write(self, text: str, /) -> int:
+        whole = self._held + text
+        self._held = "\r" if whole.endswith("\r") else ""
+        super().write(escape_controls(whole.removesuffix("\r")))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write everything, including a carriage return that was held back."""
+        held, self._held = self._held, ""
+        if held:
+            super().write(escape_controls(held))
+        super().flush()
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream without escaping, for output that has colours or redraws the screen."""
+    if isinstance(stream, EscapingStream):
+        stream.flush()
+        return stream.raw
+    return stream
+
+
+@contextmanager
+def escaped_streams() -> Iterator[None]:
+    """Escape control characters in everything written to the standard streams."""
+    before = sys.stdout, sys.stderr
+    ours = [EscapingStream(one) for one in before if isinstance(one, io.TextIOWrapper)]
+    by_raw: dict[TextIO, TextIO] = {one.raw: one for one in ours}
+    sys.stdout, sys.stderr = (by_raw.get(one, one) for one in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for one in ours:
+            with suppress(BrokenPipeError):
+                one.flush()
+            with suppress(BrokenPipeError):
+                one.detach()

@@ -1,0 +1,49 @@
+"""Formats the API's times for people: as an age, or in the local time zone (pure)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def age(at: str, now: datetime | None = None) -> str:
+    """How long ago a time was.
+
+    >>> now = datetime.fromisoformat("2026-11-22T18:00:00+00:00")
+    >>> age("2026-11-22T17:58:30.5+00:00", now), age("2026-11-20T17:00:00+00:00", now)
+    ('1 min ago', '2 d ago')
+    >>> age("2026-11-22T18:00:00.4+00:00", now), age("no time", now)
+    ('now', 'no time')
+    """
+    then = _parse(at)
+    if then is None:
+        return at
+    seconds = int(((now or datetime.now(UTC)) - then).total_seconds())
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "now"
+
+
+def local_time(at: str) -> str:
+    """A time in the local time zone, to the second, with its age.
+
+    >>> local_time("no time")
+    'no time'
+    """
+    return at if _parse(at) is None else f"{clock_time(at)} ({age(at)})"
+
+
+def clock_time(at: str) -> str:
+    """A time in the local time zone, to the second, for times that may be in the future."""
+    then = _parse(at)
+    return at if then is None else f"{then.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _parse(at: str) -> datetime | None:
+    try:
+        then = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return then if then.tzinfo is not None else then.replace(tzinfo=UTC)

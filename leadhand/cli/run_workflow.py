@@ -1,0 +1,130 @@
+"""Runs the workflows of a workflow file for the command line: with progress and a summary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+from pydantic import Field, JsonValue
+
+from leadhand.cli.connect import tell
+from leadhand.cli.cost_warning import warn_about_cost_limit
+from leadhand.cli.leave_running import leaving_running
+from leadhand.cli.questions import answering_questions
+from leadhand.cli.render.live import screen_beside_json, screen_for
+from leadhand.cli.render.result_text import workflow_summary
+from leadhand.client.client import Client
+from leadhand.client.origin import ParentEnd
+from leadhand.models.documents import Budget, Document, Doer, Name, WorkflowDocument
+from leadhand.models.views import ResultView, SessionView
+from leadhand.run import Interrupted, wait_for_session
+
+# Imported here and not when a screen is drawn: by then the workflow file's folder is first on
+# sys.path, and a module of its own with such a name would be imported instead.
+for _module in ("rich.console", "rich.live", "rich.text"):
+    import_module(_module)
+
+
+class Overrides(Document):
+    """The options of the command that replace settings of the file's workflows."""
+
+    doer: Doer | None = None
+    cwd: str | None = None
+    label: Name | None = None
+    budget: Budget = Budget()
+    #: Fields of all phases, such as `timeout_s`.
+    of_phases: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Conductor:
+    """Runs each workflow to its end and keeps its result, or starts the first one only."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        overrides: Overrides,
+        detach: bool,
+        as_json: bool,
+        key: str | None = None,
+        on_parent_end: ParentEnd | None = None,
+    ) -> None:
+        self.results: list[ResultView] = []
+        #: The session that was started and left running.
+        self.detached: SessionView | None = None
+        self.as_json = as_json
+        self._client = client
+        self._overrides = overrides
+        self._detach = detach
+        self._key = key
+        self._on_parent_end = on_parent_end
+        self._started = 0
+
+    def __call__(self, document: WorkflowDocument) -> ResultView:
+        document = overridden(document, self._overrides)
+        warn_about_cost_limit(self._client, document)
+        if self._detach:
+            self.detached = self._submit(document)
+            raise SystemExit(0)  # The file cannot continue: the workflow has no results yet.
+        return self._run(document)
+
+    def _run(self, document: WorkflowDocument) -> ResultView:
+        audience = (
+            screen_beside_json() if self.as_json else screen_for(sys.__stdout__ or sys.stdout)
+        )
+        try:
+            session = self._submit(document)
+            ids = [session.id]
+            with (
+                leaving_running(ids),
+                answering_questions(self._client, ids, screen=audience, as_json=self.as_json),
+            ):
+                result = wait_for_session(self._client, session, say=tell, audience=audience)
+        except Interrupted as interrupted:
+            self._keep(interrupted.result)
+            raise
+        self._keep(result)
+        return result
+
+    def _submit(self, document: WorkflowDocument) -> SessionView:
+        """Start the next workflow of the file; each has a key of its own."""
+        self._started += 1
+        key = self._key
+        if key is not None and self._started > 1:
+            key = f"{key}-{self._started}"
+        return self._client.submit(document, key, on_parent_end=self._on_parent_end)
+
+    def _keep(self, result: ResultView) -> None:
+        self.results.append(result)
+        if not self.as_json:
+            for line in workflow_summary(result):
+                click.echo(line)
+
+
+def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument:
+    """The workflow with the settings of the command line; a doer replaces those of all phases."""
+    fields = document.model_dump()
+    fields["budget"] = {**fields["budget"], **given.budget.model_dump(exclude_none=True)}
+    if given.doer is not None:
+        fields["doer"] = given.doer
+        fields["phases"] = [{**phase, "doer": None} for phase in fields["phases"]]
+    if given.cwd is not None:
+        fields["cwd"] = given.cwd
+    if given.label is not None:
+        fields["label"] = given.label
+    return with_settings(WorkflowDocument.model_validate(fields), given.of_phases)
+
+
+def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) -> WorkflowDocument:
+    """The workflow with these fields in all of its phases; a checker's own timeout stays."""
+    if not settings:
+        return document
+    fields = document.model_dump()
+    for phase in fields["phases"]:
+        for checker in phase["checkers"]:
+            if checker["timeout_s"] == phase["checker_timeout_s"]:
+                del checker["timeout_s"]
+        phase.update(settings)
+    return WorkflowDocument.model_validate(fields)

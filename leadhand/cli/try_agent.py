@@ -1,0 +1,214 @@
+"""`leadhand agents try`: lets an agent answer once, on a worker, and shows its tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.render.tables import echo_json, plural
+from leadhand.models.text import block, plain, tool_lines
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+    from leadhand.flows.documents import FlowDocument
+    from leadhand.models.views import AgentView, SessionView, StepView, ToolCallView
+
+_PROMPT = (
+    "This is a test of your tools. Run the shell command `echo leadhand works` once, and then "
+    "answer with its output and one short sentence about who you are."
+)
+#: Seconds for which the command waits beyond the agent's own timeout.
+_GRACE_S = 15.0
+_LABEL = "ask"
+
+
+@dataclass
+class Trial:
+    """What came of it."""
+
+    session: str
+    step: StepView | None = None
+    text: str = ""
+    tools: list[ToolCallView] = field(default_factory=list)
+    #: Why it failed; "" if it answered.
+    failure: str = ""
+    #: What the agent's run has written, if it failed.
+    output: list[str] = field(default_factory=list)
+
+    @property
+    def all_tools_failed(self) -> bool:
+        """Whether it called tools and none of the calls succeeded."""
+        return bool(self.tools) and all(call.failed is not False for call in self.tools)
+
+
+@click.command("try")
+@click.argument("name")
+@click.option("--prompt", default=_PROMPT, help="What to ask (to run one shell command).")
+@click.option("--model", help="The model, if the agent lets a step choose one.")
+@click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
+@click.option("--place", metavar="NAME", help="The place to try it at, if workers are at several.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=300.0,
+              show_default=True, help="Seconds until it times out.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def try_command(*, name: str, timeout_s: float, as_json: bool, **given: Any) -> int:
+    """Let an agent run one tool call on a worker.
+
+    It runs as a session of one step, with the environment of the worker and not of this command.
+    The agent may change files. Exits with 3 if it fails, or if all of its tool calls do.
+    """
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        agent = _usable(client, name, given["place"])
+        session = client.submit(_document(name, timeout_s=timeout_s, **given))
+        trial = _finish(client, session, timeout_s)
+    if as_json:
+        echo_json(_fields(trial))
+    else:
+        click.echo("\n".join(trial_lines(trial, agent)))
+    return 3 if trial.failure or trial.all_tools_failed else 0
+
+
+def _usable(client: Client, name: str, place: str | None) -> AgentView:
+    """The agent, if a worker at the place can run it; otherwise ClickException with the reason."""
+    agents = client.agents()
+    agent = next((one for one in agents if one.name == name), None)
+    if agent is None:
+        known = ", ".join(one.name for one in agents) or "none, as no worker is running"
+        raise click.ClickException(
+            f"no worker knows agent {plain(name)!r}; known: {known}. Add it to agents.toml"
+        )
+    if place in agent.usable_at or (place is None and agent.usable_at):
+        return agent
+    reasons = [
+        f"at {plain(where)}: {plain(why, most=400)}"
+        for where, why in agent.why_not.items()
+        if place in (None, where)
+    ]
+    reasons = reasons or [f"no worker at {plain(place)} has it"]
+    raise click.ClickException(f"agent {name!r} cannot be used {'; '.join(reasons)}")
+
+
+def _document(
+    name: str, *, prompt: str, model: str | None, cwd: str | None, place: str | None,
+    timeout_s: float,
+) -> FlowDocument:  # fmt: skip
+    from pydantic import ValidationError
+
+    from leadhand.flows.documents import FlowDocument
+    from leadhand.models.validation_messages import first_error
+    from leadhand.run import working_folder
+
+    step = {
+        "type": "llm", "label": _LABEL, "agentType": name, "identifier": "try", "model": model,
+        "timeoutSeconds": timeout_s, "messages": [{"role": "user", "content": [prompt]}],
+    }  # fmt: skip
+    try:
+        return FlowDocument.model_validate(
+            {"kind": "flow", "name": "agents-try", "label": None, "cwd": working_folder(cwd),
+             "place": place, "attempts": 1, "steps": [step]}
+        )  # fmt: skip
+    except ValidationError as error:
+        raise click.ClickException(first_error(error)) from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _finish(client: Client, session: SessionView, timeout_s: float) -> Trial:
+    """Wait for the session; one that takes too long, or that Ctrl-C ends, is aborted."""
+    from leadhand.cli.connect import tell
+    from leadhand.client.trouble_watch import reporting_troubles
+    from leadhand.errors import WaitTimedOut
+
+    failure = ""
+    try:
+        with reporting_troubles(client, [session.id], tell):
+            client.wait(session.id, timeout_s + _GRACE_S)
+    except WaitTimedOut:
+        failure = f"no answer within {timeout_s:g} s: {client.explain(session.id).text}"
+        _abort(client, session.id)
+    except KeyboardInterrupt:
+        _abort(client, session.id)
+        raise
+    return _read(client, session.id, failure)
+
+
+def _abort(client: Client, session: str) -> None:
+    from leadhand.errors import ControlRefused
+
+    with suppress(ControlRefused):  # it has ended meanwhile
+        client.abort(session)
+
+
+def _read(client: Client, session: str, failure: str) -> Trial:
+    from leadhand.cli.render.output_text import attempt_lines
+
+    trial = Trial(session, failure=failure)
+    trial.step = next(iter(client.steps(session).items), None)
+    for entry in client.transcript(session).items:
+        trial.tools += entry.tools
+        if entry.role == "assistant":
+            trial.text = entry.text
+    if trial.step is not None and trial.step.state == "failed":
+        trial.failure = trial.failure or trial.step.summary or "it failed"
+    if trial.failure:
+        outputs = client.output(session, step=_LABEL, limit=1)
+        trial.output = [line for view in outputs for line in attempt_lines(view)]
+    return trial
+
+
+def trial_lines(trial: Trial, agent: AgentView) -> Iterator[str]:
+    """The tool calls with their results, the answer or the failure, and a line of facts."""
+    yield from tool_lines(trial.tools)
+    if trial.failure:
+        if not trial.tools:
+            yield from (f"  {line}" for line in trial.output)
+        yield f"agent {agent.name!r} failed: {plain(trial.failure, most=2000)}"
+    else:
+        yield from block(trial.text)
+    if trial.all_tools_failed:
+        yield f"{_calls(trial)} failed; see the results above, and the agent's sandbox"
+    elif not trial.tools and not trial.failure:
+        yield "it reported no tool call" + (
+            "" if agent.kind == "command" else f": an agent of kind {agent.kind} has no tools"
+        )
+    yield "; ".join(_facts(trial))
+
+
+def _calls(trial: Trial) -> str:
+    return "its only tool call" if len(trial.tools) == 1 else f"all {len(trial.tools)} tool calls"
+
+
+def _facts(trial: Trial) -> Iterator[str]:
+    from leadhand.cli.render.step_tree import step_seconds
+
+    step = trial.step
+    seconds = step_seconds(step) if step is not None else None
+    word = "failed" if trial.failure else "answered"
+    after = "" if seconds is None else f" after {seconds:.1f} s"
+    at = f" on {plain(step.worker)}" if step is not None and step.worker else ""
+    yield f"{word}{after}{at}"
+    if trial.tools:
+        failed = sum(call.failed is not False for call in trial.tools)
+        yield plural(len(trial.tools), "tool call") + (f" ({failed} failed)" if failed else "")
+    if step is not None:
+        yield f"cost ${step.cost_usd:.4f}" if step.cost_usd else "reported no cost"
+        if step.input_tokens or step.output_tokens:
+            yield f"{step.input_tokens} tokens in, {step.output_tokens} out"
+    yield f"session {trial.session}"
+
+
+def _fields(trial: Trial) -> dict[str, object]:
+    step = trial.step
+    return {
+        "session": trial.session,
+        "word": "failed" if trial.failure else "succeeded",
+        "text": trial.text,
+        "failure": trial.failure or None,
+        "tools": [call.model_dump(mode="json") for call in trial.tools],
+        "step": None if step is None else step.model_dump(mode="json"),
+    }

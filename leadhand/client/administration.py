@@ -1,0 +1,99 @@
+# Generated from async_administration.py by scripts/client.py: do not edit.
+"""The synchronous client's methods for operators: the store, its audit, limits and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from leadhand.client import requests
+from leadhand.client.connection import Connection
+from leadhand.client.requests import Ask, combine_audits
+from leadhand.models.documents import Webhook
+from leadhand.models.views import FsckView, Limit, NewToken, Quotas, StoreView, TokenView
+
+T = TypeVar("T")
+
+
+class Administration:
+    """A part of the client; see there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def fsck(self, *, repair: bool = False) -> FsckView:
+        """Check that the records in Redis and the broker agree; with `repair`, repair them."""
+        found: FsckView | None = None
+        while found is None or found.next is not None:
+            cursor = found.next if found is not None else None
+            found = combine_audits(found, self._ask(requests.fsck(repair=repair, cursor=cursor)))
+        return found
+
+    def store(self) -> StoreView:
+        """Get the id of the store in Redis and of the one that the API remembers."""
+        return self._ask(requests.store())
+
+    def accept_store(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
+        """Accept the store in Redis, so that the API and all workers use it.
+
+        Without `new` only an older state of the same store is accepted; with it any store, also
+        an empty one.
+        `replaces` is the id that a worker remembers, where that is yet another one.
+        """
+        return self._ask(requests.accept_store(new=new, replaces=replaces))
+
+    def limits(self) -> list[Limit]:
+        """List all limits, by key."""
+        return self._ask(requests.all_limits())
+
+    def limit(self, key: str) -> Limit:
+        """Get the limit of one key. Raises LimitUnknown."""
+        return self._ask(requests.limit(key))
+
+    def set_limit(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        per_minute: float | None = None,
+        seen: Limit | None = None,
+    ) -> Limit:
+        """Limit how many attempts with a key run at once, or start per minute.
+
+        With `seen`, this and `remove_limit` raise LimitChanged if the limit has changed.
+        """
+        return self._ask(requests.set_limit(key, concurrency, per_minute, seen))
+
+    def remove_limit(self, key: str, *, seen: Limit | None = None) -> None:
+        """Remove the limit of a key; with `seen`, only if it is still that one."""
+        self._ask(requests.remove_limit(key, seen))
+
+    def tokens(self) -> list[TokenView]:
+        """List all tokens but the API's own, the newest first."""
+        return self._ask(requests.all_tokens())
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        expires_s: int | None = None,
+        quotas: Quotas | None = None,
+        webhook: Webhook | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> NewToken:
+        """Create a token; only this result has its text.
+
+        The webhook is called for its sessions, unless their documents name their own. The same key
+        with the same arguments returns the same token, unless that is revoked.
+        """
+        return self._ask(
+            requests.create_token(name, scopes, expires_s, quotas, webhook, idempotency_key)
+        )
+
+    def revoke_token(self, token: str) -> None:
+        """Revoke a token, by its id. Raises TokenUnknown."""
+        self._ask(requests.revoke_token(token))
+
+    def _ask(self, ask: Ask[T]) -> T:
+        return ask.read(self._connection.transport.send(ask.call))

@@ -1,0 +1,429 @@
+"""The asynchronous client of Leadhand's API: a method for each operation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from leadhand.client import requests
+from leadhand.client.async_administration import AsyncAdministration
+from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.async_event_stream import follow
+from leadhand.client.async_plan_calls import AsyncPlanCalls
+from leadhand.client.event_trail import BEGINNING
+from leadhand.client.options import Options
+from leadhand.client.origin import Origin, ParentEnd
+from leadhand.client.polling import next_look_s
+from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
+from leadhand.client.trouble_report import TroubleReport
+from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
+from leadhand.flows.documents import NO_WISHES, FlowRun
+from leadhand.models.documents import Budget
+from leadhand.models.views import (
+    AgentView,
+    BulkView,
+    DiffView,
+    Event,
+    ExplainView,
+    ExportView,
+    FleetView,
+    FlowCheckView,
+    FlowView,
+    InboxMessage,
+    LedgerEntry,
+    OutputView,
+    Page,
+    QuestionView,
+    QueueView,
+    ReceiptView,
+    ResultView,
+    SessionView,
+    StepView,
+    ToolView,
+    TranscriptEntry,
+    TreeView,
+    WorkerView,
+)
+
+
+class AsyncClient(AsyncPlanCalls, AsyncAdministration):
+    """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
+
+    If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and
+    executed once; `say` is called with a message then.
+
+    It is open within `async with`, and belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        patience_s: float = 30.0,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        options = Options(url, token, timeout_s, patience_s, say)
+        super().__init__(AsyncConnection(options))
+        #: What keeps the sessions waiting that are waited for; it speaks by `say`.
+        self.troubles = TroubleReport(say)
+
+    @property
+    def url(self) -> str:
+        """The URL of the API."""
+        return self._connection.transport.reach.url
+
+    async def submit(
+        self,
+        document: Document,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+    ) -> SessionView:
+        """Start a session. The same key with the same document returns the same session.
+
+        Inside a doer or checker it is a child of the running session, and the same document
+        without a key is the same child. `on_parent_end` says whether the child is to `abort`, as
+        it does unless given, or to `let-go-on` at the end of what started it.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        return await self._ask(requests.submit(document, origin))
+
+    async def session(self, session: str) -> SessionView:
+        """Get a session. Raises SessionUnknown."""
+        return await self._ask(requests.session(session))
+
+    async def sessions(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
+        parent: str | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """List the sessions that match all filters, the newest first.
+
+        A page may have fewer than `limit`; there are more while it has a `next`.
+        """
+        wanted = SessionsWanted(
+            status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
+            created_after=created_after, created_before=created_before,
+        )  # fmt: skip
+        return await self._ask(requests.sessions(wanted, limit, cursor))
+
+    async def bulk(
+        self,
+        verb: BulkVerb,
+        wanted: SessionsWanted,
+        *,
+        dry_run: bool = True,
+        reason: str = "",
+        force: bool = False,
+        cursor: str | None = None,
+    ) -> BulkView:
+        """Apply a verb to all sessions that match; a dry run only counts them.
+
+        If the result has a `next`, there are more sessions: call again with it.
+        """
+        return await self._ask(
+            requests.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force, cursor=cursor)
+        )
+
+    async def result(self, session: str) -> ResultView:
+        """Get the result of a session. Raises SessionStillRuns until it has ended."""
+        return await self._ask(requests.result(session))
+
+    async def steps(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[StepView]:
+        """List a session's steps, one page."""
+        return await self._ask(requests.steps(session, limit, cursor))
+
+    async def ledger(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """List a session's iterations, one page, in the order in which they ended."""
+        return await self._ask(requests.ledger(session, limit, cursor))
+
+    def events(
+        self, session: str, after: str | None = None, *, output: bool = False
+    ) -> AsyncIterator[Event]:
+        """Stream the events after a position, the old ones first, until the session has ended.
+
+        With `output`, also stream the redacted output of running bodies: events of type `output`,
+        whose fields have `fence` (the attempt), `seq`, `stream` (stdout, stderr or agent), `text`,
+        `dropped` (bytes left out before it) and `missing` (parts that are deleted).
+        """
+        return follow(self._connection.transport, session, after=after or BEGINNING, output=output)
+
+    async def transcript(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """List the messages of agents and people in a session, one page, in order."""
+        return await self._ask(requests.transcript(session, limit, cursor))
+
+    async def transcript_text(self, session: str) -> str:
+        """Get the whole transcript as Markdown."""
+        return await self._ask(requests.transcript_text(session))
+
+    async def event_page(
+        self, session: str, *, after: str | None = None, limit: int | None = None
+    ) -> Page[Event]:
+        """List the events so far, one page; `next` is the `after` of the next page."""
+        return await self._ask(requests.event_page(session, after, limit))
+
+    async def export(self, session: str) -> ExportView:
+        """Get all data of a session."""
+        return await self._ask(requests.export(session))
+
+    async def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
+        """Get all data of a session as JSON, or the ledger alone as JSON Lines."""
+        return await self._ask(requests.export_text(session, part))
+
+    async def stop(self, session: str, *, seen: SessionView | None = None) -> SessionView:
+        """Stop a session: no new step starts, and running steps are handed back.
+
+        With `seen`, this and the methods below raise SessionChanged if the session has changed.
+        """
+        return await self._steer(requests.control(session, "stop", seen))
+
+    async def resume(
+        self,
+        session: str,
+        max_iterations: int | None = None,
+        *,
+        after: str | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+        as_: Literal["old", "new"] | None = None,
+        seen: SessionView | None = None,
+    ) -> SessionView:
+        """Resume a stopped or failed session; a limit that was reached must be raised.
+
+        A flow runs the version that it was started with, or with `as_="new"` that of its file now.
+
+        `after` names the last point that counts as done (an address, a label, or positions from
+        0 such as `1[2]/0`): the steps after it run again. `budget` names those of its limits
+        that are to hold from now on.
+        """
+        more = requests.resume_body(max_iterations, budget, as_, after)
+        return await self._steer(requests.control(session, "resume", seen, **more))
+
+    async def exit(
+        self, session: str, reason: str, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """End a session because its task cannot succeed, with the reason."""
+        return await self._steer(requests.control(session, "exit", seen, reason=reason))
+
+    async def abort(
+        self, session: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """End a session by force; it cannot be resumed."""
+        return await self._steer(requests.control(session, "abort", seen, reason=reason))
+
+    async def flows(self) -> list[FlowView]:
+        """List the flows of the catalog; an invalid one has its error."""
+        return await self._ask(requests.flows())
+
+    async def flow(self, name: str) -> FlowView:
+        """Get a flow with its definition. Raises FlowUnknown."""
+        return await self._ask(requests.flow(name))
+
+    async def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+    ) -> SessionView:
+        """Run a flow of the catalog. The same key with the same run returns the same session.
+
+        Inside a doer or checker it is a child of the running session, as with `submit`.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        return await self._ask(requests.run_flow(name, run, origin))
+
+    async def check_flow(self, definition: Any) -> FlowCheckView:
+        """Validate a flow definition; the result lists all errors."""
+        return await self._ask(requests.check_flow(definition))
+
+    async def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
+        """Answer a session's question to a person. Raises AnswerUnwanted."""
+        return await self._ask(requests.answer(session, text, address))
+
+    async def questions(
+        self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[QuestionView]:
+        """List the open questions to people, one page: all, or those of a session's tree.
+
+        A page may have fewer than `limit`; there are more while it has a `next`.
+        """
+        return await self._ask(requests.questions(session, limit, cursor))
+
+    async def inbox(
+        self,
+        session: str,
+        *,
+        unread: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[InboxMessage]:
+        """List the messages of a session's inbox, one page, the oldest first.
+
+        With `unread` only those that neither a turn nor another reader has acknowledged.
+        """
+        return await self._ask(requests.inbox(session, unread, limit, cursor))
+
+    async def take_messages(
+        self, session: str, *, idempotency_key: str | None = None
+    ) -> list[InboxMessage]:
+        """Acknowledge the unread messages that no turn has got, and return them.
+
+        At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
+        """
+        return await self._ask(requests.take_messages(session, idempotency_key))
+
+    async def notify_parent(
+        self,
+        session: str,
+        status: Literal["success", "failure"],
+        message: str,
+        *,
+        pr_number: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> InboxMessage:
+        """Send a message of a session to its parent's inbox; a failure calls for a person.
+
+        It does not end the session. Raises MessageRefused without a parent that can read it.
+        """
+        return await self._ask(
+            requests.notify_parent(session, status, message, pr_number, idempotency_key)
+        )
+
+    async def hint(
+        self, session: str, text: str, *, idempotency_key: str | None = None
+    ) -> InboxMessage:
+        """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
+        return await self._ask(requests.hint(session, text, idempotency_key))
+
+    async def rehome(
+        self, session: str, place: str, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """Move a session and its waiting steps to another place."""
+        return await self._steer(requests.rehome(session, place, seen))
+
+    async def delete(
+        self, session: str, *, force: bool = False, seen: SessionView | None = None
+    ) -> SessionView | None:
+        """Delete an ended session. Raises SessionStillRuns until it has ended.
+
+        With `force` a running session is aborted first, and returned; None once it is deleted.
+        """
+        return await self._ask(requests.delete(session, force=force, seen=seen))
+
+    async def workers(self) -> list[WorkerView]:
+        """List the live workers with their running steps."""
+        return await self._ask(requests.workers())
+
+    async def agents(self) -> list[AgentView]:
+        """List the workers' agents with the places where each can be used."""
+        return await self._ask(requests.agents())
+
+    async def tools(self) -> list[ToolView]:
+        """List the workers' tools with the places where each can be used."""
+        return await self._ask(requests.tools())
+
+    async def queues(self) -> list[QueueView]:
+        """List the queues with their messages and workers."""
+        return await self._ask(requests.queues())
+
+    async def fleet(self) -> FleetView:
+        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
+        return await self._ask(requests.fleet())
+
+    async def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """List the diffs of the doers' work, in one iteration or in all."""
+        return await self._ask(requests.diffs(session, iteration, limit, cursor))
+
+    async def output(
+        self, session: str, *, step: str | None = None, limit: int | None = None
+    ) -> list[OutputView]:
+        """What the attempts at a step wrote (or at all steps), the one that wrote last first."""
+        return (await self._ask(requests.output(session, step, limit))).items
+
+    async def receipt(self, session: str) -> ReceiptView:
+        """Get the attempts that the last stop, exit or abort interrupted, and how each ended."""
+        return await self._ask(requests.receipt(session))
+
+    async def explain(self, session: str) -> ExplainView:
+        """Explain why a session waits or why it ended, and what to do next."""
+        return await self._ask(requests.explain(session))
+
+    async def tree(self, session: str, *, limit: int | None = None) -> TreeView:
+        """List a session and all sessions below it, at most `limit`; and why the session ended."""
+        return await self._ask(requests.tree(session, limit))
+
+    async def ping(self) -> None:
+        """Return once the API and its Redis respond. Raises ApiAway or Unavailable."""
+        await self._ask(requests.ping())
+
+    async def wait(self, session: str, timeout: float | None = None) -> ResultView:
+        """Wait until a session has ended and return its result. Raises WaitTimedOut.
+
+        Meanwhile `say` is called with what blocks the session, such as a full disk.
+        """
+        since = time.monotonic()
+        while True:
+            view = await self.session(session)
+            self.troubles.note(session, view.troubles)
+            if view.ended:
+                try:
+                    return await self.result(session)
+                except SessionStillRuns:
+                    pass  # it was resumed meanwhile
+            pause_s = next_look_s(session, view.status, time.monotonic() - since, timeout)
+            await asyncio.sleep(pause_s)
+
+    async def _close(self) -> None:
+        """Close the connections. An embedded stack stops once no other client needs it."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        await self._connection.open()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def _steer(self, steer: Steer) -> SessionView:
+        answer = await self._connection.transport.send(steer.call)
+        try:
+            return requests.read_session(answer)
+        except (ControlRefused, SessionChanged):
+            if answer.repeated:
+                view = await self.session(steer.session)
+                if steer.is_done(view):
+                    return view
+            raise

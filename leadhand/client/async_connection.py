@@ -1,0 +1,30 @@
+"""Opens and closes the connections of the asynchronous client, which is not open from the start."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+
+from leadhand.client.async_transport import AsyncTransport
+from leadhand.client.options import Options, find_api
+
+
+class AsyncConnection:
+    """A transport to the API that the options name, for one event loop. `open` opens it."""
+
+    transport: AsyncTransport
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._held = ExitStack()
+
+    async def open(self) -> None:
+        """Find the API, in a thread: an embedded stack takes seconds to start."""
+        self.transport = AsyncTransport(
+            await asyncio.to_thread(find_api, self._options, self._held)
+        )
+
+    async def close(self) -> None:
+        """Close the transport, then release an embedded stack, in a thread."""
+        await self.transport.close()
+        await asyncio.to_thread(self._held.close)

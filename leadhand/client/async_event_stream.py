@@ -1,0 +1,45 @@
+"""The asynchronous event stream of a session: reconnects without gaps or duplicates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from httpx2 import EventSource
+
+from leadhand.client.async_transport import AsyncTransport
+from leadhand.client.event_trail import BEGINNING, Trail
+from leadhand.errors import ApiAway, Unavailable
+from leadhand.models.views import Event
+
+
+async def follow(
+    transport: AsyncTransport, session: str, *, after: str = BEGINNING, output: bool = False
+) -> AsyncIterator[Event]:
+    """The events after a position, the old ones first, until the session has ended.
+
+    Reconnects after the last event if the connection breaks. If the next events are deleted, yields
+    an event `reset`, whose fields have the session as it is, and then the oldest event left. Raises
+    ApiAway or Unavailable if no event comes within the transport's patience.
+
+    With `output`, also yields events of type `output`, which have no id of their own: theirs is the
+    id of the event before them.
+    """
+    trail = Trail(transport.reach, session, after, output=output)
+    while True:
+        failure: ApiAway | Unavailable | None = None
+        try:
+            async with transport.stream(trail.call) as response:
+                async for message in EventSource(response):
+                    event = trail.read(message, str(response.url))
+                    if trail.has_ended:
+                        return
+                    if event is not None:
+                        yield event
+        except (ApiAway, Unavailable) as error:
+            failure = error
+        failure = failure or trail.closed_again
+        pause_s = trail.pause_after(failure)
+        if pause_s is None:
+            raise failure
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,151 @@
+"""One call of the API over HTTP: its request, its response, and the errors for its failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+import httpx2
+from pydantic import ValidationError
+
+from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for
+from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
+
+#: Seconds without even a keep-alive comment after which a stream's connection counts as dead.
+STREAM_SILENCE_S = 50.0
+#: Network errors that are retried: the request or its response was lost.
+TRANSIENT = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
+
+
+#: Streams hold their connections, so the number of connections must not limit other calls.
+UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+
+Param = str | int | Sequence[str]
+
+
+class Call(NamedTuple):
+    """One request; it must be safe to repeat."""
+
+    method: str
+    path: str
+    params: Mapping[str, Param] = {}
+    headers: Mapping[str, str] = {}
+    content: bytes | None = None
+
+
+class Answer(NamedTuple):
+    """A response, and whether the request was repeated and may have been executed before."""
+
+    response: httpx2.Response
+    repeated: bool
+
+    def checked(self) -> httpx2.Response:
+        """The response, if it is a success. Raises Refused, AnswerUnreadable."""
+        return checked(self.response)
+
+
+class Reach(NamedTuple):
+    """The address of an API, with its token, timeouts and retry time."""
+
+    url: str
+    token: str
+    timeout_s: float = 30.0
+    patience_s: float = 30.0
+    #: Called with a message when retries begin.
+    say: Callable[[str], None] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of each request."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def trusts_env(self) -> bool:
+        """Whether to use the proxy of the environment: not for an API on this host."""
+        return not _is_local(self.url)
+
+    @property
+    def stream_timeout(self) -> httpx2.Timeout:
+        """The timeouts of a stream, with STREAM_SILENCE_S for reads."""
+        return httpx2.Timeout(self.timeout_s, read=STREAM_SILENCE_S)
+
+
+class Outage:
+    """Reports an outage once, when a second try in a row has failed."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._failures = 0
+
+    def add_failure(self, why: ApiAway | Refused) -> None:
+        """Count a failed try."""
+        self._failures += 1
+        if self._failures == 2 and self._reach.say is not None:
+            self._reach.say(f"{why}; retrying for {self._reach.patience_s:g} s")
+
+
+def build_request(
+    http: httpx2.Client | httpx2.AsyncClient, call: Call, *, timeout: httpx2.Timeout | None = None
+) -> httpx2.Request:
+    """The HTTP request of a call."""
+    headers = dict(call.headers)
+    if call.content is not None:
+        headers["Content-Type"] = "application/json"
+    return http.build_request(
+        call.method,
+        call.path,
+        params=dict(call.params) or None,
+        headers=headers,
+        content=call.content,
+        timeout=http.timeout if timeout is None else timeout,
+    )
+
+
+def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
+    """The ApiAway error for a network error."""
+    return ApiAway(reach.url, str(error) or type(error).__name__)
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """The seconds of the Retry-After header, if any."""
+    asked = response.headers.get("Retry-After", "")
+    return float(asked) if asked.isascii() and asked.isdecimal() else None
+
+
+def is_transient(response: httpx2.Response) -> bool:
+    """Whether a retry may succeed without an operator's action."""
+    if response.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
+        return False
+    return Kind.STORE_UNKNOWN.uri.encode() not in response.content
+
+
+def checked(response: httpx2.Response) -> httpx2.Response:
+    """The response, if it is a success. Raises Refused, AnswerUnreadable."""
+    if response.is_error:
+        raise refusal(response)
+    if not response.is_success:
+        raise AnswerUnreadable(str(response.url), response.status_code)
+    return response
+
+
+def refusal(response: httpx2.Response) -> Refused:
+    """The error of a response, from its problem details or, behind a proxy, its status alone."""
+    if response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
+        try:
+            problem = Problem.model_validate_json(response.content)
+            return error_for(problem, response.status_code)
+        except ValidationError as error:
+            raise AnswerUnreadable(str(response.url), response.status_code) from error
+    return error_for(
+        Problem(title=response.reason_phrase, status=response.status_code),
+        response.status_code,
+    )
+
+
+def _is_local(url: str) -> bool:
+    host = httpx2.URL(url).host
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

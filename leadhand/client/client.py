@@ -1,0 +1,423 @@
+# Generated from async_client.py by scripts/client.py: do not edit.
+"""The synchronous client of Leadhand's API: a method for each operation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from leadhand.client import requests
+from leadhand.client.administration import Administration
+from leadhand.client.connection import Connection
+from leadhand.client.event_stream import follow
+from leadhand.client.event_trail import BEGINNING
+from leadhand.client.options import Options
+from leadhand.client.origin import Origin, ParentEnd
+from leadhand.client.plan_calls import PlanCalls
+from leadhand.client.polling import next_look_s
+from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
+from leadhand.client.trouble_report import TroubleReport
+from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
+from leadhand.flows.documents import NO_WISHES, FlowRun
+from leadhand.models.documents import Budget
+from leadhand.models.views import (
+    AgentView,
+    BulkView,
+    DiffView,
+    Event,
+    ExplainView,
+    ExportView,
+    FleetView,
+    FlowCheckView,
+    FlowView,
+    InboxMessage,
+    LedgerEntry,
+    OutputView,
+    Page,
+    QuestionView,
+    QueueView,
+    ReceiptView,
+    ResultView,
+    SessionView,
+    StepView,
+    ToolView,
+    TranscriptEntry,
+    TreeView,
+    WorkerView,
+)
+
+
+class Client(PlanCalls, Administration):
+    """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
+
+    If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and
+    executed once; `say` is called with a message then.
+
+    It is open from the start until `close` or the end of a `with`, and threads may share it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        patience_s: float = 30.0,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        options = Options(url, token, timeout_s, patience_s, say)
+        super().__init__(Connection(options))
+        #: What keeps the sessions waiting that are waited for; it speaks by `say`.
+        self.troubles = TroubleReport(say)
+
+    @property
+    def url(self) -> str:
+        """The URL of the API."""
+        return self._connection.transport.reach.url
+
+    def submit(
+        self,
+        document: Document,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+    ) -> SessionView:
+        """Start a session. The same key with the same document returns the same session.
+
+        Inside a doer or checker it is a child of the running session, and the same document
+        without a key is the same child. `on_parent_end` says whether the child is to `abort`, as
+        it does unless given, or to `let-go-on` at the end of what started it.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        return self._ask(requests.submit(document, origin))
+
+    def session(self, session: str) -> SessionView:
+        """Get a session. Raises SessionUnknown."""
+        return self._ask(requests.session(session))
+
+    def sessions(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
+        parent: str | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[SessionView]:
+        """List the sessions that match all filters, the newest first.
+
+        A page may have fewer than `limit`; there are more while it has a `next`.
+        """
+        wanted = SessionsWanted(
+            status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
+            created_after=created_after, created_before=created_before,
+        )  # fmt: skip
+        return self._ask(requests.sessions(wanted, limit, cursor))
+
+    def bulk(
+        self,
+        verb: BulkVerb,
+        wanted: SessionsWanted,
+        *,
+        dry_run: bool = True,
+        reason: str = "",
+        force: bool = False,
+        cursor: str | None = None,
+    ) -> BulkView:
+        """Apply a verb to all sessions that match; a dry run only counts them.
+
+        If the result has a `next`, there are more sessions: call again with it.
+        """
+        return self._ask(
+            requests.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force, cursor=cursor)
+        )
+
+    def result(self, session: str) -> ResultView:
+        """Get the result of a session. Raises SessionStillRuns until it has ended."""
+        return self._ask(requests.result(session))
+
+    def steps(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[StepView]:
+        """List a session's steps, one page."""
+        return self._ask(requests.steps(session, limit, cursor))
+
+    def ledger(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[LedgerEntry]:
+        """List a session's iterations, one page, in the order in which they ended."""
+        return self._ask(requests.ledger(session, limit, cursor))
+
+    def events(
+        self, session: str, after: str | None = None, *, output: bool = False
+    ) -> Iterator[Event]:
+        """Stream the events after a position, the old ones first, until the session has ended.
+
+        With `output`, also stream the redacted output of running bodies: events of type `output`,
+        whose fields have `fence` (the attempt), `seq`, `stream` (stdout, stderr or agent), `text`,
+        `dropped` (bytes left out before it) and `missing` (parts that are deleted).
+        """
+        return follow(self._connection.transport, session, after=after or BEGINNING, output=output)
+
+    def transcript(
+        self, session: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TranscriptEntry]:
+        """List the messages of agents and people in a session, one page, in order."""
+        return self._ask(requests.transcript(session, limit, cursor))
+
+    def transcript_text(self, session: str) -> str:
+        """Get the whole transcript as Markdown."""
+        return self._ask(requests.transcript_text(session))
+
+    def event_page(
+        self, session: str, *, after: str | None = None, limit: int | None = None
+    ) -> Page[Event]:
+        """List the events so far, one page; `next` is the `after` of the next page."""
+        return self._ask(requests.event_page(session, after, limit))
+
+    def export(self, session: str) -> ExportView:
+        """Get all data of a session."""
+        return self._ask(requests.export(session))
+
+    def export_text(self, session: str, part: Literal["all", "ledger"] = "all") -> str:
+        """Get all data of a session as JSON, or the ledger alone as JSON Lines."""
+        return self._ask(requests.export_text(session, part))
+
+    def stop(self, session: str, *, seen: SessionView | None = None) -> SessionView:
+        """Stop a session: no new step starts, and running steps are handed back.
+
+        With `seen`, this and the methods below raise SessionChanged if the session has changed.
+        """
+        return self._steer(requests.control(session, "stop", seen))
+
+    def resume(
+        self,
+        session: str,
+        max_iterations: int | None = None,
+        *,
+        after: str | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+        as_: Literal["old", "new"] | None = None,
+        seen: SessionView | None = None,
+    ) -> SessionView:
+        """Resume a stopped or failed session; a limit that was reached must be raised.
+
+        A flow runs the version that it was started with, or with `as_="new"` that of its file now.
+
+        `after` names the last point that counts as done (an address, a label, or positions from
+        0 such as `1[2]/0`): the steps after it run again. `budget` names those of its limits
+        that are to hold from now on.
+        """
+        more = requests.resume_body(max_iterations, budget, as_, after)
+        return self._steer(requests.control(session, "resume", seen, **more))
+
+    def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
+        """End a session because its task cannot succeed, with the reason."""
+        return self._steer(requests.control(session, "exit", seen, reason=reason))
+
+    def abort(
+        self, session: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """End a session by force; it cannot be resumed."""
+        return self._steer(requests.control(session, "abort", seen, reason=reason))
+
+    def flows(self) -> list[FlowView]:
+        """List the flows of the catalog; an invalid one has its error."""
+        return self._ask(requests.flows())
+
+    def flow(self, name: str) -> FlowView:
+        """Get a flow with its definition. Raises FlowUnknown."""
+        return self._ask(requests.flow(name))
+
+    def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+    ) -> SessionView:
+        """Run a flow of the catalog. The same key with the same run returns the same session.
+
+        Inside a doer or checker it is a child of the running session, as with `submit`.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        return self._ask(requests.run_flow(name, run, origin))
+
+    def check_flow(self, definition: Any) -> FlowCheckView:
+        """Validate a flow definition; the result lists all errors."""
+        return self._ask(requests.check_flow(definition))
+
+    def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
+        """Answer a session's question to a person. Raises AnswerUnwanted."""
+        return self._ask(requests.answer(session, text, address))
+
+    def questions(
+        self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[QuestionView]:
+        """List the open questions to people, one page: all, or those of a session's tree.
+
+        A page may have fewer than `limit`; there are more while it has a `next`.
+        """
+        return self._ask(requests.questions(session, limit, cursor))
+
+    def inbox(
+        self,
+        session: str,
+        *,
+        unread: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[InboxMessage]:
+        """List the messages of a session's inbox, one page, the oldest first.
+
+        With `unread` only those that neither a turn nor another reader has acknowledged.
+        """
+        return self._ask(requests.inbox(session, unread, limit, cursor))
+
+    def take_messages(
+        self, session: str, *, idempotency_key: str | None = None
+    ) -> list[InboxMessage]:
+        """Acknowledge the unread messages that no turn has got, and return them.
+
+        At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
+        """
+        return self._ask(requests.take_messages(session, idempotency_key))
+
+    def notify_parent(
+        self,
+        session: str,
+        status: Literal["success", "failure"],
+        message: str,
+        *,
+        pr_number: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> InboxMessage:
+        """Send a message of a session to its parent's inbox; a failure calls for a person.
+
+        It does not end the session. Raises MessageRefused without a parent that can read it.
+        """
+        return self._ask(
+            requests.notify_parent(session, status, message, pr_number, idempotency_key)
+        )
+
+    def hint(self, session: str, text: str, *, idempotency_key: str | None = None) -> InboxMessage:
+        """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
+        return self._ask(requests.hint(session, text, idempotency_key))
+
+    def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
+        """Move a session and its waiting steps to another place."""
+        return self._steer(requests.rehome(session, place, seen))
+
+    def delete(
+        self, session: str, *, force: bool = False, seen: SessionView | None = None
+    ) -> SessionView | None:
+        """Delete an ended session. Raises SessionStillRuns until it has ended.
+
+        With `force` a running session is aborted first, and returned; None once it is deleted.
+        """
+        return self._ask(requests.delete(session, force=force, seen=seen))
+
+    def workers(self) -> list[WorkerView]:
+        """List the live workers with their running steps."""
+        return self._ask(requests.workers())
+
+    def agents(self) -> list[AgentView]:
+        """List the workers' agents with the places where each can be used."""
+        return self._ask(requests.agents())
+
+    def tools(self) -> list[ToolView]:
+        """List the workers' tools with the places where each can be used."""
+        return self._ask(requests.tools())
+
+    def queues(self) -> list[QueueView]:
+        """List the queues with their messages and workers."""
+        return self._ask(requests.queues())
+
+    def fleet(self) -> FleetView:
+        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
+        return self._ask(requests.fleet())
+
+    def diffs(
+        self,
+        session: str,
+        *,
+        iteration: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[DiffView]:
+        """List the diffs of the doers' work, in one iteration or in all."""
+        return self._ask(requests.diffs(session, iteration, limit, cursor))
+
+    def output(
+        self, session: str, *, step: str | None = None, limit: int | None = None
+    ) -> list[OutputView]:
+        """What the attempts at a step wrote (or at all steps), the one that wrote last first."""
+        return (self._ask(requests.output(session, step, limit))).items
+
+    def receipt(self, session: str) -> ReceiptView:
+        """Get the attempts that the last stop, exit or abort interrupted, and how each ended."""
+        return self._ask(requests.receipt(session))
+
+    def explain(self, session: str) -> ExplainView:
+        """Explain why a session waits or why it ended, and what to do next."""
+        return self._ask(requests.explain(session))
+
+    def tree(self, session: str, *, limit: int | None = None) -> TreeView:
+        """List a session and all sessions below it, at most `limit`; and why the session ended."""
+        return self._ask(requests.tree(session, limit))
+
+    def ping(self) -> None:
+        """Return once the API and its Redis respond. Raises ApiAway or Unavailable."""
+        self._ask(requests.ping())
+
+    def wait(self, session: str, timeout: float | None = None) -> ResultView:
+        """Wait until a session has ended and return its result. Raises WaitTimedOut.
+
+        Meanwhile `say` is called with what blocks the session, such as a full disk.
+        """
+        since = time.monotonic()
+        while True:
+            view = self.session(session)
+            self.troubles.note(session, view.troubles)
+            if view.ended:
+                try:
+                    return self.result(session)
+                except SessionStillRuns:
+                    pass  # it was resumed meanwhile
+            pause_s = next_look_s(session, view.status, time.monotonic() - since, timeout)
+            time.sleep(pause_s)
+
+    def close(self) -> None:
+        """Close the connections. An embedded stack stops once no other client needs it."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        self._connection.open()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _steer(self, steer: Steer) -> SessionView:
+        answer = self._connection.transport.send(steer.call)
+        try:
+            return requests.read_session(answer)
+        except (ControlRefused, SessionChanged):
+            if answer.repeated:
+                view = self.session(steer.session)
+                if steer.is_done(view):
+                    return view
+            raise

@@ -1,0 +1,92 @@
+# Generated from async_plan_calls.py by scripts/client.py: do not edit.
+"""The operations on plans of the synchronous client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leadhand.client import plans
+from leadhand.client.calls import Call
+from leadhand.client.connection import Connection
+from leadhand.client.plans import Change, Operations
+from leadhand.client.requests import M, parsed
+from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused
+from leadhand.models.plans import Proposal
+from leadhand.models.views import Page, PlanView, ReportView, TaskView
+
+
+class PlanCalls:
+    """Reads and changes plans, and reports about their tasks."""
+
+    _connection: Connection
+
+    def plan(self, session: str) -> PlanView:
+        """Get the plan of a session. Raises NoPlan."""
+        return self._read(PlanView, plans.reading(session))
+
+    def plan_tasks(self, session: str) -> list[TaskView]:
+        """List the tasks of a plan, in its order."""
+        return (self._read(Page[TaskView], plans.task_list(session))).items
+
+    def plan_task(self, session: str, task: str) -> TaskView:
+        """Get a task of a plan. Raises TaskUnknown."""
+        return self._read(TaskView, plans.task(session, task))
+
+    def edit_plan(
+        self, session: str, operations: Operations, *, seen: PlanView | int | None = None
+    ) -> PlanView:
+        """Carry out operations on the tasks of a plan: all of them, or none.
+
+        An operation is `{"op": "add", "task": {...}}`, `{"op": "change", "id": ..., ...}`, or
+        `drop`, `move` (behind the task `after`, or to the front) or `retry` of a task by `id`.
+        `seen` is the plan or the version that you read; PlanChanged is raised if it has changed
+        since, and has the plan as it is now. Raises PlanRefused.
+        """
+        return self._change(plans.editing(session, operations, seen))
+
+    def approve_plan(self, session: str) -> PlanView:
+        """Approve a plan's draft, so that its tasks start. Raises AnswerUnwanted."""
+        return self._change(plans.approval(session))
+
+    def change_plan(self, session: str, text: str) -> PlanView:
+        """Have the team lead change its draft. Raises AnswerUnwanted."""
+        return self._change(plans.change(session, text))
+
+    def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> PlanView:
+        """Accept or refuse a task that a child session proposed. Raises PlanRefused."""
+        return self._change(plans.decision(session, proposal, accept=accept))
+
+    def own_task(self, session: str) -> TaskView:
+        """Get the task of its parent's plan that a child session carries out. Raises NoPlan."""
+        return self._read(TaskView, plans.own_task(session))
+
+    def report(
+        self,
+        session: str,
+        status: str,
+        *,
+        pr_url: str | None = None,
+        notes: str | None = None,
+        proposals: Sequence[Proposal | Mapping[str, Any]] = (),
+    ) -> ReportView:
+        """Report about the task that a child session carries out, with the token of its body.
+
+        `status` is pending, in_progress, completed, failed or blocked. Raises NoPlan if the
+        session carries out no task, and ReportLate if it came too late.
+        """
+        return self._read(ReportView, plans.report(session, status, pr_url, notes, proposals))
+
+    def _read(self, model: type[M], call: Call) -> M:
+        return parsed(model, (self._connection.transport.send(call)).checked())
+
+    def _change(self, change: Change) -> PlanView:
+        answer = self._connection.transport.send(change.call)
+        try:
+            return parsed(PlanView, answer.checked())
+        except (AnswerUnwanted, PlanRefused, PlanChanged):
+            if answer.repeated:
+                view = self.plan(change.session)
+                if change.is_done(view):
+                    return view
+            raise

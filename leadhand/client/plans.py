@@ -1,0 +1,165 @@
+"""The calls that read and change plans, and report about their tasks (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
+
+from leadhand.client.calls import Call
+from leadhand.client.paths import session_path
+from leadhand.errors import local_error
+from leadhand.models.etags import plan_etag
+from leadhand.models.plans import (
+    AddTask,
+    ChangeTask,
+    DropTask,
+    MoveTask,
+    PlanEdit,
+    PlanOperation,
+    Proposal,
+    RetryTask,
+    TaskReport,
+)
+from leadhand.models.problems import Kind
+from leadhand.models.validation_messages import first_error
+from leadhand.models.views import PlanView, TaskView
+
+#: Operations as models, or as the fields of one.
+Operations = Iterable[PlanOperation | Mapping[str, Any]]
+
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+class Change(NamedTuple):
+    """A call that changes a plan, with how the plan shows that it was executed."""
+
+    call: Call
+    session: str
+    is_done: Callable[[PlanView], bool]
+
+
+def reading(session: str) -> Call:
+    """The call that reads a plan."""
+    return Call("GET", session_path(session, "plan"))
+
+
+def task_list(session: str) -> Call:
+    """The call that lists the tasks of a plan."""
+    return Call("GET", session_path(session, "plan/tasks"))
+
+
+def task(session: str, task_id: str) -> Call:
+    """The call that reads a task of a plan. Raises TaskUnknown for an empty id."""
+    if not task_id:
+        raise local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
+    return Call("GET", session_path(session, f"plan/tasks/{quote(task_id, safe='')}"))
+
+
+def own_task(session: str) -> Call:
+    """The call that reads the task that a child session carries out."""
+    return Call("GET", session_path(session, "task"))
+
+
+def editing(session: str, operations: Operations, seen: PlanView | int | None) -> Change:
+    """The call that changes the tasks of a plan. Raises RequestInvalid."""
+    try:
+        edit = PlanEdit.model_validate({"operations": tuple(operations)})
+    except ValidationError as error:
+        raise local_error(Kind.INVALID, first_error(error)) from None
+    content = _JSON.dump_json({"operations": [fields_of(one) for one in edit.operations]})
+    version = seen.version if isinstance(seen, PlanView) else seen
+    headers = {} if version is None else {"If-Match": plan_etag(version)}
+    call = Call("PATCH", session_path(session, "plan"), headers=headers, content=content)
+    return Change(call, session, lambda plan: shows(plan, edit))
+
+
+def approval(session: str) -> Change:
+    """The call that approves a draft."""
+    call = Call("POST", session_path(session, "plan/approve"), content=b"{}")
+    return Change(call, session, lambda plan: plan.state in ("executing", "ended"))
+
+
+def change(session: str, text: str) -> Change:
+    """Builds the request that has the team lead change its draft."""
+    content = _JSON.dump_json({"text": text})
+    call = Call("POST", session_path(session, "plan/changes"), content=content)
+    return Change(call, session, lambda plan: plan.state == "planning")
+
+
+def decision(session: str, proposal: str, *, accept: bool) -> Change:
+    """The call that accepts or refuses a proposed task."""
+    if not proposal:
+        raise local_error(
+            Kind.PLAN_REFUSED,
+            "the id of the proposal is empty",
+            hint=f"`leadhand plan proposals {session}` lists them",
+        )
+    path = session_path(session, f"plan/proposals/{quote(proposal, safe='')}")
+    wanted = (proposal, "accepted" if accept else "refused")
+    return Change(
+        Call("POST", path, content=_JSON.dump_json({"accept": accept})),
+        session,
+        lambda plan: any((one.id, one.status) == wanted for one in plan.proposals),
+    )
+
+
+def report(
+    session: str,
+    status: str,
+    pr_url: str | None,
+    notes: str | None,
+    proposals: Sequence[Proposal | Mapping[str, Any]],
+) -> Call:
+    """The call that reports about a task; a repeated report changes nothing.
+
+    Raises RequestInvalid.
+    """
+    given = {"status": status, "pr_url": pr_url, "notes": notes, "proposals": tuple(proposals)}
+    try:
+        found = TaskReport.model_validate({name: one for name, one in given.items() if one})
+    except ValidationError as error:
+        raise local_error(Kind.INVALID, first_error(error)) from None
+    content = _JSON.dump_json(found.model_dump(mode="json", exclude_unset=True))
+    return Call("POST", session_path(session, "reports"), content=content)
+
+
+def fields_of(operation: PlanOperation) -> dict[str, Any]:
+    """The fields of an operation that are set, also those that are set to null."""
+    return {"op": operation.op, **operation.model_dump(mode="json", exclude_unset=True)}
+
+
+def shows(plan: PlanView, edit: PlanEdit) -> bool:
+    """Whether a plan has the effect of an edit, so that a repeated call was executed before."""
+    tasks = {one.id: one for one in plan.tasks}
+    order = [one.id for one in plan.tasks]
+    return all(_is_seen(one, tasks, order) for one in edit.operations)
+
+
+def _is_seen(one: PlanOperation, tasks: Mapping[str, TaskView], order: Sequence[str]) -> bool:
+    match one:
+        case AddTask():
+            found = tasks.get(one.task.id)
+            return found is not None and _has(found, one.task.model_dump(exclude_unset=True))
+        case ChangeTask():
+            found = tasks.get(one.id)
+            fields = one.model_dump(exclude_unset=True, exclude={"op", "id"})
+            return found is not None and _has(found, fields)
+        case DropTask():
+            return one.id not in tasks
+        case MoveTask():
+            before = [None, *order][order.index(one.id)] if one.id in tasks else one.id
+            return before == one.after
+        case RetryTask():
+            return one.id in tasks and tasks[one.id].status not in ("failed", "blocked")
+
+
+def _has(found: TaskView, fields: Mapping[str, Any]) -> bool:
+    shown = found.model_dump()
+    return all(
+        shown[name] == (list(value) if isinstance(value, tuple) else value)
+        for name, value in fields.items()
+        if name in shown
+    )

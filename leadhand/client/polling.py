@@ -1,0 +1,19 @@
+"""Computes the pauses of a client that polls a session until it ends."""
+
+from __future__ import annotations
+
+from leadhand.errors import WaitTimedOut
+
+_SOONEST_LOOK_S = 0.05
+_LATEST_LOOK_S = 1.0
+
+
+def next_look_s(session: str, status: str, waited_s: float, timeout_s: float | None) -> float:
+    """Seconds until the next poll: short at first, then one second, never past the timeout.
+
+    Raises WaitTimedOut once the timeout has passed.
+    """
+    if timeout_s is not None and waited_s >= timeout_s:
+        raise WaitTimedOut(session, status, timeout_s)
+    pause_s = min(max(waited_s / 10, _SOONEST_LOOK_S), _LATEST_LOOK_S)
+    return pause_s if timeout_s is None else min(pause_s, max(timeout_s - waited_s, 0.0))

@@ -1,0 +1,88 @@
+# Generated from async_transport.py by scripts/client.py: do not edit.
+"""The synchronous transport: sends requests to the API, and retries if that is safe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+
+from leadhand.client.backoff import Patience
+from leadhand.client.calls import (
+    TRANSIENT,
+    UNLIMITED,
+    Answer,
+    Call,
+    Outage,
+    Reach,
+    away,
+    build_request,
+    checked,
+    is_transient,
+    refusal,
+    retry_after,
+)
+from leadhand.errors import ApiAway
+
+
+class Transport:
+    """The connections to one API."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        self._http = httpx2.Client(
+            base_url=reach.url,
+            headers=reach.headers,
+            timeout=reach.timeout_s,
+            limits=UNLIMITED,
+            trust_env=reach.trusts_env,
+        )
+
+    def send(self, call: Call) -> Answer:
+        """Send a call and return its response, also an error. Raises ApiAway after the deadline."""
+        patience = Patience(self.reach.patience_s)
+        outage = Outage(self.reach)
+        while True:
+            result = self._attempt(call)
+            if isinstance(result, ApiAway):
+                outage.add_failure(result)
+                pause_s = patience.next_pause_s()
+                if pause_s is None:
+                    raise result
+            elif not is_transient(result):
+                return Answer(result, repeated=patience.tried)
+            else:
+                outage.add_failure(refusal(result))
+                pause_s = patience.next_pause_s(retry_after(result))
+                if pause_s is None:
+                    return Answer(result, repeated=patience.tried)
+            time.sleep(pause_s)
+
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[httpx2.Response]:
+        """Open a streamed response. Raises ApiAway, Refused; does not retry."""
+        try:
+            request = build_request(self._http, call, timeout=self.reach.stream_timeout)
+            response = self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                yield checked(response)
+            finally:
+                response.close()
+        except httpx2.TransportError as error:
+            raise away(self.reach, error) from error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _attempt(self, call: Call) -> httpx2.Response | ApiAway:
+        """Try once; return an error that may be retried, raise one that may not."""
+        try:
+            return self._http.send(build_request(self._http, call))
+        except TRANSIENT as error:
+            return away(self.reach, error)
+        except httpx2.TransportError as error:
+            raise away(self.reach, error) from error

@@ -1,0 +1,425 @@
+"""The models of flow files: steps of agents in order, with nested loops, breaks and ifs.
+
+A loop may be written nested (`startLoop` with `steps`) or flat (`startLoop` ... `endLoop`).
+Names are those of the files, in camelCase; `working_folder` is the one exception.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from leadhand.flows.steps import (
+    _MARKDOWN,
+    DEFAULT_CEILING,
+    HUMAN_TIMEOUT_S,
+    LONGEST_WAIT_S,
+    AgentType,
+    MarkdownFile,
+    Stem,
+)
+from leadhand.flows.structure import Fault, faults
+from leadhand.models import patterns
+from leadhand.models.documents import (
+    AGENT_TIMEOUT_S,
+    CHECK_TIMEOUT_S,
+    MAX_ITERATIONS_CEILING,
+    Budget,
+    Checker,
+    Command,
+    LoopDocument,
+    Name,
+    Priority,
+    Seconds,
+    Text,
+    Webhook,
+    WorkflowDocument,
+    absolute,
+)
+from leadhand.models.plans import PlanDocument
+
+InputName = Annotated[str, Field(pattern=patterns.INPUT)]
+#: The identifier of an agent's conversation.
+Identifier = Annotated[str, Field(pattern=patterns.IDENTIFIER)]
+#: Tools that every worker has.
+BUILT_IN_TOOLS = frozenset({"echo", "noop"})
+_FUNCTION = re.compile(r"^[A-Za-z]\w*:[A-Za-z]\w*$", re.ASCII)
+YesOrNo = Literal["yes", "no"]
+LongSeconds = Annotated[float, Field(strict=True, gt=0, le=LONGEST_WAIT_S)]
+
+
+#: A validation context that skips the check of how steps are nested.
+ANY_STRUCTURE: dict[str, bool] = {"any structure": True}
+
+
+def is_input_name(name: str) -> bool:
+    """Whether the text is a valid name of an input."""
+    return re.match(patterns.INPUT, name) is not None
+
+
+class Written(BaseModel):
+    """Frozen; unknown fields are errors; field names are camelCase as in the files."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        str_strip_whitespace=True,
+        alias_generator=to_camel,
+        serialize_by_alias=True,
+    )
+
+
+class FieldFaulty(ValueError):
+    """A field conflicts with another one or is missing."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class Message(Written):
+    """One message to an agent; its lines are joined.
+
+    A line that is exactly `${steps.LABEL}` is what the step with that label came to;
+    `${inputs.NAME}` anywhere is the run's input.
+    """
+
+    type: Literal["message"] | None = None
+    role: Literal["user"]
+    content: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
+
+
+Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=100)]
+
+
+class _Step(Written):
+    #: The step's name for display and for `resume --after`.
+    label: Name | None = None
+
+
+class _Work(_Step):
+    #: Whether the flow continues if the step fails (not if it is stopped).
+    continue_on_failure: StrictBool = False
+    #: The step's working folder, beneath that of the run.
+    working_folder: str | None = Field(default=None, alias="working_folder", max_length=500)
+
+    @field_validator("working_folder")
+    @classmethod
+    def _beneath(cls, value: str | None) -> str | None:
+        parts = value.split("/") if value is not None else []
+        if value is not None and (value.startswith("/") or ".." in parts or "\0" in value):
+            raise ValueError(
+                f"it is {value!r}; give a path beneath the run's own folder, without '..'"
+            )
+        return value
+
+
+class _Asking(_Work):
+    #: The agent: a name in agents.toml, or one that the flow's `agents` maps to one.
+    agent_type: AgentType
+    #: The conversation to continue.
+    identifier: Identifier
+    model: Name | None = None
+    timeout_seconds: Seconds = AGENT_TIMEOUT_S
+
+
+class LlmStep(_Asking):
+    """Sends messages to an agent, one after the other, in a conversation."""
+
+    type: Literal["llm"]
+    messages: Messages | None = None
+    #: A file beneath the folder of the flows with the message, instead of `messages`.
+    markdown_file: MarkdownFile | None = None
+
+    @field_validator("markdown_file")
+    @classmethod
+    def _beneath_the_flows(cls, value: str | None) -> str | None:
+        if value is not None and not _MARKDOWN.match(value):
+            raise ValueError(
+                f"it is {value!r}; give the path of a .md file beneath the folder of the flows,"
+                " of letters, digits, . _ - and /, without '..'"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> LlmStep:
+        if self.messages is not None and self.markdown_file is not None:
+            raise FieldFaulty("markdownFile", "messages are given too; give only one of the two")
+        if self.messages is None and self.markdown_file is None:
+            raise FieldFaulty("messages", "it is missing; give messages or a markdownFile")
+        return self
+
+
+class CommandStep(_Asking):
+    """Sends a named list of messages: `commands/NAME.json` or `.md` beside the flows."""
+
+    type: Literal["command"]
+    command_name: Stem
+
+
+class Decision(_Work):
+    """A yes-or-no decision of an agent, or of a script that prints `{"answer": "yes"}` or "no"."""
+
+    agent_type: AgentType | None = None
+    identifier: Identifier | None = None
+    question: Text | None = None
+    model: Name | None = None
+    #: A shell command whose output decides; any other output fails the step.
+    command: Command | None = None
+    timeout_seconds: Seconds = CHECK_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _who_decides(self) -> Decision:
+        asked = {"agentType": self.agent_type, "identifier": self.identifier,
+                 "question": self.question}  # fmt: skip
+        given = [name for name, value in asked.items() if value is not None]
+        if self.command is not None and (given or self.model is not None):
+            other = (given or ["model"])[0]
+            raise FieldFaulty("command", f"{other} is given too; give either a script or an agent")
+        missing = [name for name in asked if name not in given]
+        if self.command is None and missing:
+            raise FieldFaulty(
+                missing[0],
+                "it is missing; give agentType, identifier and question, or a command",
+            )
+        return self
+
+
+class BreakStep(Decision):
+    """Leaves the innermost loop if the answer is `breakOn`."""
+
+    type: Literal["break"]
+    break_on: YesOrNo
+
+
+class ContinueStep(Decision):
+    """Skips the rest of the iteration if the answer is `continueOn`."""
+
+    type: Literal["continue"]
+    continue_on: YesOrNo
+
+
+class IfStep(Decision):
+    """Runs `then` if the answer is yes, `else` if it is no."""
+
+    type: Literal["if"]
+    then: Annotated[tuple[FlowStep, ...], Field(min_length=1, max_length=1000)]
+    otherwise: tuple[FlowStep, ...] = Field(default=(), alias="else", max_length=1000)
+
+
+class StartLoop(_Step):
+    """Starts a loop over its `steps`, or else over the steps up to its `endLoop`."""
+
+    type: Literal["startLoop"]
+    steps: Annotated[tuple[FlowStep, ...], Field(max_length=1000)] | None = None
+    #: If it is reached, the loop ends and the flow fails.
+    max_iterations: Annotated[int, Field(strict=True, le=MAX_ITERATIONS_CEILING)] = DEFAULT_CEILING
+
+    @field_validator("max_iterations")
+    @classmethod
+    def _turns(cls, value: int) -> int:
+        if value < 1:
+            raise ValueError(f"it is {value}; give a number from 1 to {MAX_ITERATIONS_CEILING}")
+        return value
+
+
+class EndLoop(_Step):
+    """Ends the innermost flat loop."""
+
+    type: Literal["endLoop"]
+
+
+class ResetStep(_Step):
+    """Resets a conversation: its next step starts without history."""
+
+    type: Literal["reset"]
+    agent_type: AgentType
+    identifier: Identifier
+
+
+class SubflowStep(_Step):
+    """Runs other flows in parallel and continues when all have ended, failed or not."""
+
+    type: Literal["subflow"]
+    flow_names: Annotated[tuple[Stem, ...], Field(min_length=1, max_length=50)]
+    inputs: dict[InputName, Text] = {}
+
+    @field_validator("flow_names")
+    @classmethod
+    def _differ(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if value.count(name) > 1:
+                raise ValueError(f"{name!r} is listed twice; list each flow once")
+        return value
+
+
+class WaitStep(_Step):
+    """Waits without a worker; a restart does not restart the wait."""
+
+    type: Literal["wait"]
+    seconds: LongSeconds
+
+
+class HumanStep(_Work):
+    """Asks a person and waits for the answer, which may be sent to an agent."""
+
+    type: Literal["human"]
+    question: Text
+    #: The agent that gets the answer as an instruction; optional.
+    agent_type: AgentType | None = None
+    identifier: Identifier | None = None
+    #: The step fails after this time.
+    timeout_seconds: LongSeconds = HUMAN_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> HumanStep:
+        if (self.agent_type is None) != (self.identifier is None):
+            missing = "agentType" if self.agent_type is None else "identifier"
+            raise FieldFaulty(missing, "it is missing; give agentType and identifier, or neither")
+        return self
+
+
+class CheckStep(_Work):
+    """Judges the work so far; the step fails unless the checker accepts."""
+
+    type: Literal["check"]
+    checker: Checker
+
+
+class ToolStep(_Work):
+    """Calls a tool of the worker."""
+
+    type: Literal["tool"]
+    #: `module:function` in the workers' tool folders; or `echo`, which returns its arguments, or
+    #: `noop`, which returns nothing.
+    tool: Annotated[str, Field(max_length=200)]
+    arguments: dict[str, JsonValue] = {}
+    timeout_seconds: Seconds = 60.0
+    #: A function that takes milliseconds and may share its process with other calls.
+    quick: StrictBool = False
+
+    @field_validator("tool")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if value not in BUILT_IN_TOOLS and not _FUNCTION.match(value):
+            raise ValueError(f"it is {value!r}; give 'module:function', 'echo' or 'noop'")
+        return value
+
+
+FlowStep: TypeAlias = Annotated[
+    LlmStep | CommandStep | BreakStep | ContinueStep | IfStep | StartLoop | EndLoop | ResetStep
+    | SubflowStep | WaitStep | HumanStep | CheckStep | ToolStep,
+    Field(discriminator="type"),
+]  # fmt: skip
+IfStep.model_rebuild()
+StartLoop.model_rebuild()
+
+
+class FlowDefinition(Written):
+    """The content of a flow file."""
+
+    #: The JSON schema for editors; ignored.
+    schema_: str | None = Field(default=None, alias="$schema", exclude=True)
+    description: str = Field(default="", max_length=2000)
+    steps: Annotated[tuple[FlowStep, ...], Field(max_length=1000)]
+    #: Maps an agentType to a name in agents.toml; `*` maps all others.
+    agents: dict[AgentType | Literal["*"], AgentType] = {}
+    #: The inputs of a run with their defaults; null means required.
+    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)] | None] = {}
+    #: The most attempts of an agent step; LEADHAND_ATTEMPTS by default.
+    attempts: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
+    #: The limits of a run.
+    budget: Budget = Budget()
+
+    @model_validator(mode="after")
+    def _well_formed(self, info: ValidationInfo) -> FlowDefinition:
+        if info.context is ANY_STRUCTURE:
+            return self
+        fault = next(faults(self), None)
+        if fault is not None:
+            raise FlowMalformed(fault)
+        return self
+
+
+class FlowMalformed(ValueError):
+    """The steps do not fit together."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"{self.fault.path}: {self.fault.message}"
+
+
+class FlowRun(BaseModel):
+    """The options of a run of a flow of the catalog."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    #: The working folder: an absolute path.
+    working_folder: str | None = None
+    #: What people call the session; `Flow: NAME` unless given.
+    title: Name | None = None
+    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)]] = {}
+    #: Replaces an agentType by an agent; `*` replaces all others.
+    agents: dict[AgentType | Literal["*"], AgentType] = {}
+    priority: Priority = "normal"
+    place: Name | None = None
+    webhook: Webhook | None = None
+    #: The limits of the run; they override those of the file.
+    budget: Budget = Budget()
+
+    @field_validator("working_folder")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return absolute(value, name="working_folder")
+
+
+#: A run without options.
+NO_WISHES = FlowRun()
+
+
+class FlowDocument(FlowDefinition):
+    """A flow to run, with the content of all files that it uses."""
+
+    kind: Literal["flow"] = "flow"
+    name: Stem = "flow"
+    #: What people call the session; `Flow: NAME` unless given.
+    label: Name | None = None
+    priority: Priority = "normal"
+    cwd: str | None = None
+    place: Name | None = None
+    webhook: Webhook | None = None
+    #: Of `command` steps, by name; those that are missing come from the catalog.
+    commands: dict[Stem, Messages] = {}
+    #: Of `markdownFile`s, by path; the same.
+    markdown: dict[MarkdownFile, Messages] = {}
+    #: Of `subflow` steps, by name; the same.
+    flows: dict[Stem, FlowDefinition] = {}
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return absolute(value)
+
+
+AnyDocument = Annotated[
+    LoopDocument | WorkflowDocument | FlowDocument | PlanDocument, Field(discriminator="kind")
+]

@@ -1,0 +1,305 @@
+"""Nests the steps of a flow and checks its structure, labels and references (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import JsonValue
+
+if TYPE_CHECKING:
+    from leadhand.flows.documents import FlowDefinition, FlowStep, Messages, StartLoop
+
+#: A whole line that is replaced with the text of an earlier step.
+STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
+#: Replaced with an input of the run, anywhere in a text.
+INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
+#: The start of an escaped reference, which is kept literally: `$${inputs.x}`, `$${steps.x}`.
+ESCAPED = re.compile(r"\$\$\{(?=(?:steps|inputs)\.)")
+#: A reference that is left over: it would reach the agent literally.
+_LEFT = re.compile(r"\$\{(?:steps|inputs)\.[^{}\n]{0,60}\}?")
+#: Fields in which references are not replaced, with their names in the file.
+_FIXED = {"label": "label", "agent_type": "agentType", "identifier": "identifier",
+          "model": "model", "working_folder": "working_folder"}  # fmt: skip
+
+
+class Brought(NamedTuple):
+    """The content of the other files that a flow uses."""
+
+    commands: Mapping[str, Messages] = {}
+    markdown: Mapping[str, Messages] = {}
+
+
+_NOTHING = Brought()
+
+
+class Fault(NamedTuple):
+    """An error in a flow: its path, and a message with a fix."""
+
+    path: str
+    message: str
+    #: The text that it is about, where it is about one.
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A step with its path in the file, its number from 1, and the length of its list."""
+
+    step: FlowStep
+    path: str
+    index: int
+    total: int
+    #: A loop's body, or the steps that an `if` runs on yes; then those that it runs on no.
+    body: tuple[Placed, ...] = ()
+    otherwise: tuple[Placed, ...] = ()
+
+
+def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, ...]:
+    """The steps with flat loops nested; an unpaired startLoop or endLoop is left out."""
+    return _List(steps, path).arranged
+
+
+def faults(flow: FlowDefinition) -> Iterator[Fault]:
+    """The structural errors of a flow, in order."""
+    if not flow.steps:
+        yield Fault("steps", "the flow has no steps; add at least one")
+    found = _List(flow.steps, "steps")
+    yield from found.faults
+    yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())
+
+
+def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
+    """The errors of references in the flow's other files."""
+    known = set(faults(flow))
+    found = _faults_in(
+        nest_steps(flow.steps),
+        in_loop=False,
+        inputs=flow.inputs,
+        above=frozenset(),
+        brought=brought,
+    )
+    yield from (fault for fault in found if fault not in known)
+
+
+def faults_of_inputs(flow: FlowDefinition, flows: Mapping[str, FlowDefinition]) -> Iterator[Fault]:
+    """The unknown and the missing inputs of subflow steps."""
+    for one in steps_of(flow):
+        if one.step.type != "subflow":
+            continue
+        for name in one.step.flow_names:
+            if name in flows:
+                yield from _faults_given(one.path, one.step.inputs, name, flows[name].inputs)
+
+
+def _faults_given(
+    path: str, given: Mapping[str, str], name: str, inputs: Mapping[str, str | None]
+) -> Iterator[Fault]:
+    known = ", ".join(sorted(inputs)) or "none"
+    for key, text in given.items():
+        if key not in inputs:
+            yield Fault(f"{path}.inputs.{key}", f"{name!r} has the inputs: {known}", text)
+    for key, default in inputs.items():
+        if default is None and key not in given:
+            yield Fault(f"{path}.inputs.{key}", f"{name!r} requires this input; add it")
+
+
+def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
+    """Yields every step, outer before inner, in document order."""
+    yield from _flatten(nest_steps(flow.steps))
+
+
+def _flatten(placed: tuple[Placed, ...]) -> Iterator[Placed]:
+    for one in placed:
+        yield one
+        yield from _flatten(one.body)
+        yield from _flatten(one.otherwise)
+
+
+@dataclass
+class _Open:
+    """A flat loop that waits for its end."""
+
+    at: int
+    step: StartLoop
+    body: list[Placed] = field(default_factory=list)
+
+
+class _List:
+    """One list of steps, arranged."""
+
+    def __init__(self, steps: tuple[FlowStep, ...], path: str) -> None:
+        self.faults: list[Fault] = []
+        self._steps = steps
+        self._path = path
+        self._done: list[Placed] = []
+        self._open: list[_Open] = []
+        for at, step in enumerate(steps):
+            self._take(at, step)
+        for loop in self._open:
+            message = "the loop has no end; add an endLoop, or give it `steps`"
+            self._complain(loop.at, message)
+        self.arranged = tuple(self._done)
+
+    def _take(self, at: int, step: FlowStep) -> None:
+        if step.type == "endLoop":
+            self._close(at)
+        elif step.type == "startLoop" and step.steps is None:
+            self._open.append(_Open(at, step))
+        else:
+            self._put(self._placed(at, step))
+
+    def _close(self, at: int) -> None:
+        if not self._open:
+            message = "no loop is open here; remove this endLoop"
+            self._complain(at, f"{message} (a startLoop with `steps` needs no endLoop)")
+            return
+        loop = self._open.pop()
+        if not loop.body:
+            self._complain(loop.at, "the loop is empty; put steps between it and its endLoop")
+        total = len(self._steps)
+        self._put(Placed(loop.step, self._at(loop.at), loop.at + 1, total, tuple(loop.body)))
+
+    def _placed(self, at: int, step: FlowStep) -> Placed:
+        path = self._at(at)
+        body: tuple[Placed, ...] = ()
+        otherwise: tuple[Placed, ...] = ()
+        if step.type == "startLoop":
+            if not step.steps:
+                self._complain(at, "the loop is empty; put steps into it")
+            body = self._inner(step.steps or (), f"{path}.steps")
+        elif step.type == "if":
+            body = self._inner(step.then, f"{path}.then")
+            otherwise = self._inner(step.otherwise, f"{path}.else")
+        return Placed(step, path, at + 1, len(self._steps), body, otherwise)
+
+    def _inner(self, steps: tuple[FlowStep, ...], path: str) -> tuple[Placed, ...]:
+        inner = _List(steps, path)
+        self.faults += inner.faults
+        return inner.arranged
+
+    def _put(self, placed: Placed) -> None:
+        (self._open[-1].body if self._open else self._done).append(placed)
+
+    def _complain(self, at: int, message: str) -> None:
+        self.faults.append(Fault(self._at(at), message))
+
+    def _at(self, at: int) -> str:
+        return f"{self._path}[{at}]"
+
+
+def _faults_in(
+    placed: tuple[Placed, ...],
+    *,
+    in_loop: bool,
+    inputs: Mapping[str, str | None],
+    above: frozenset[str],
+    brought: Brought = _NOTHING,
+) -> Iterator[Fault]:
+    """Yields the errors of a list of steps; `above` has the labels visible from outside the list.
+
+    The texts of the flow's other files are checked after its own.
+    """
+    seen = set(above)
+    for one in placed:
+        step = one.step
+        if step.type in ("break", "continue") and not in_loop:
+            message = f"{step.type} is used outside a loop; move it into a loop, or remove it"
+            yield Fault(one.path, message)
+        yield from _faults_of_texts(one, inputs, seen, brought)
+        inner = in_loop or step.type == "startLoop"
+        for body in (one.body, one.otherwise):
+            yield from _faults_in(
+                body, in_loop=inner, inputs=inputs, above=frozenset(seen), brought=brought
+            )
+        if step.label is not None:
+            seen.add(step.label)
+        if step.type == "if":
+            # Its branches are in the same block as the steps after it.
+            seen |= {p.step.label for p in (*one.body, *one.otherwise) if p.step.label}
+
+
+def _faults_of_texts(
+    one: Placed,
+    inputs: Mapping[str, str | None],
+    seen: set[str],
+    brought: Brought,
+) -> Iterator[Fault]:
+    yield from _faults_of_fixed(one)
+    for where, text in _texts(one, brought):
+        meant = ESCAPED.sub("", text)
+        for name in INPUT_REFERENCE.findall(meant):
+            if name not in inputs:
+                known = ", ".join(sorted(inputs)) or "none"
+                message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
+                yield Fault(where, f"{message}. Add it to them", text)
+        label = STEP_REFERENCE.match(text)
+        if label is not None and label.group(1) not in seen:
+            message = f"the label {label.group(1)!r} is not visible here"
+            hint = "refer to an earlier step of this list or of an enclosing list"
+            yield Fault(where, f"{message}; {hint}", text)
+        left = _LEFT.search(INPUT_REFERENCE.sub("", meant)) if label is None else None
+        if left is not None:
+            yield Fault(where, _left_over(left.group()), text)
+    command = getattr(one.step, "command", None)
+    if command is not None and INPUT_REFERENCE.search(command):
+        message = "inputs are not put into shell commands; pass them to an agent, or use a file"
+        yield Fault(f"{one.path}.command", message)
+
+
+def _left_over(words: str) -> str:
+    if words.startswith("${inputs."):
+        fix = f"write ${{inputs.NAME}}, or ${words} to keep it literally"
+        return f"{words!r} is not an input reference; {fix}"
+    rule = "a step reference is a whole line (in `content`, an entry), by a label without braces"
+    return f"{words!r} is not alone on its line; {rule}. To keep it literally, write ${words}"
+
+
+def _faults_of_fixed(one: Placed) -> Iterator[Fault]:
+    for name, written in _FIXED.items():
+        text = getattr(one.step, name, None)
+        left = _LEFT.search(text) if isinstance(text, str) else None
+        if left is not None:
+            message = f"{left.group()!r} is not replaced in this field; write the value itself"
+            yield Fault(f"{one.path}.{written}", message, text)
+
+
+def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
+    """The texts of a step that may have references, with their paths."""
+    step = one.step
+    if step.type == "llm":
+        yield from _texts_of(step.messages or (), f"{one.path}.")
+        file = step.markdown_file or ""
+        yield from _texts_of(brought.markdown.get(file, ()), f"{file}: ")
+    if step.type == "command":
+        name = step.command_name
+        yield from _texts_of(brought.commands.get(name, ()), f"commands/{name}: ")
+    question = getattr(step, "question", None)
+    if question is not None:
+        yield f"{one.path}.question", question
+    if step.type == "subflow":
+        for name, text in step.inputs.items():
+            yield f"{one.path}.inputs.{name}", text
+    if step.type == "check" and step.checker.prompt is not None:
+        yield f"{one.path}.checker", step.checker.prompt
+    if step.type == "tool":
+        yield from _texts_within(step.arguments, f"{one.path}.arguments")
+
+
+def _texts_of(messages: Messages, before: str) -> Iterator[tuple[str, str]]:
+    for number, message in enumerate(messages):
+        for line, text in enumerate(message.content):
+            yield f"{before}messages[{number}].content[{line}]", text
+
+
+def _texts_within(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _texts_within(item, f"{path}[{number}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts_within(item, f"{path}.{name}")

@@ -1,0 +1,3 @@
+"""Runs users' Python functions in a process of their own."""
+
+from __future__ import annotations

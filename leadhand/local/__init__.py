@@ -1,0 +1,3 @@
+"""The embedded services: Redis, API and worker under a supervisor."""
+
+from __future__ import annotations

@@ -1,0 +1,57 @@
+"""Queries an embedded stack's API for its supervisor: readiness, worker, live sessions."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+from leadhand.models.problems import Kind
+
+#: Statuses of sessions that keep the stack running; a waiting one may have a timer.
+WANTS_LIFE = ("active", "waiting", "stopping", "exiting", "aborting")
+
+
+class LocalApi:
+    """One API on loopback. Every method raises OSError if the API does not respond."""
+
+    def __init__(self, port: int, token: str, *, timeout_s: float = 5.0) -> None:
+        self._port = port
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._timeout_s = timeout_s
+
+    def is_ready(self) -> bool:
+        return self._get("/readyz")[0] == http.client.OK
+
+    def refuses_store(self) -> bool:
+        """Whether the API is up and reports that Redis holds an unknown store."""
+        status, body = self._get("/readyz")
+        return status == http.client.SERVICE_UNAVAILABLE and Kind.STORE_UNKNOWN.uri.encode() in body
+
+    def has_worker(self, name: str) -> bool:
+        """Whether a worker of that name has published its inventory."""
+        names = [str(item.get("name", "")) for item in self._items("/v1/workers")]
+        return any(found == name or found.startswith(f"{name}@") for found in names)
+
+    def has_live_session(self) -> bool:
+        return any(self._items(f"/v1/sessions?status={word}&limit=1") for word in WANTS_LIFE)
+
+    def _items(self, path: str) -> list[dict[str, object]]:
+        status, body = self._get(path)
+        try:
+            items = json.loads(body)["items"] if status == http.client.OK else None
+        except (ValueError, TypeError, KeyError):
+            items = None
+        if not isinstance(items, list):
+            raise ConnectionError(f"GET {path} returned HTTP {status}")
+        return items
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._timeout_s)
+        try:
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        finally:
+            connection.close()

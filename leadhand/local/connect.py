@@ -1,0 +1,236 @@
+"""Connects a command to its folder's embedded stack: joins a running stack or starts one."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from leadhand.local import daemonize, file_locks
+from leadhand.local import state_dir as home_folder
+from leadhand.local.bindings import require_bound
+from leadhand.local.errors import StackElsewhere, StackNotStarted
+from leadhand.local.python_module import only_ours, python_module
+from leadhand.local.supervisor import LINGER_S, Commands
+from leadhand.settings import ClientSettings, environment
+
+Say = Callable[[str], None]
+
+_PATIENCE_S = 150.0
+_LOOK_S = 0.02
+#: How often a stack that ends without an error is started.
+_STARTS = 3
+
+
+class Connection:
+    """The address of a stack's API; keeps the stack running until it is closed."""
+
+    def __init__(self, *, url: str, token: str, home: Path, commands_lock: int) -> None:
+        self.url = url
+        self.token = token
+        self.home = home
+        self._commands_lock: int | None = commands_lock
+
+    def close(self) -> None:
+        if self._commands_lock is not None:
+            os.close(self._commands_lock)
+            self._commands_lock = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def ensure(
+    cwd: Path | None = None,
+    *,
+    say: Say | None = None,
+    env: Mapping[str, str] | None = None,
+    commands: Commands | None = None,
+    linger_s: float = LINGER_S,
+    patience_s: float = _PATIENCE_S,
+    importing: bool = False,
+) -> Connection:
+    """Join the folder's stack or start it, and wait until it is up.
+
+    A folder with an unfinished import opens only with `importing`, and without a worker. Raises
+    FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
+    """
+    env = environment() if env is None else env
+    settings = ClientSettings.from_env(env)
+    folder = (cwd or settings.home or Path.cwd()).absolute()
+    require_bound(folder / ".leadhand", env, importing=importing)
+    entry = _Entry(
+        folder, env=env, commands=commands, linger_s=linger_s, say=say or (lambda _text: None)
+    )
+    give_up = time.monotonic() + patience_s
+    with entry.at_work(give_up) as commands_lock:
+        run = entry.find_or_start(give_up)
+        _require_same(entry.home, run, settings.redis_url)
+        return Connection(
+            url=run["url"], token=run["token"], home=entry.home, commands_lock=commands_lock
+        )
+
+
+class _Entry:
+    """Joins or starts the stack of one folder for one command."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        env: Mapping[str, str],
+        commands: Commands | None,
+        linger_s: float,
+        say: Say,
+    ) -> None:
+        self.home = home_folder.prepare(cwd / ".leadhand")
+        self._cwd = cwd
+        self._env = env
+        self._commands = commands
+        self._linger_s = linger_s
+        self._say = say
+        self._last_text = ""
+        #: The id of this command's own start; '' before that.
+        self._attempt = ""
+
+    @contextmanager
+    def at_work(self, give_up: float) -> Iterator[int]:
+        """Hold the shared commands lock; waits while a supervisor that shuts down holds it."""
+        with home_folder.fit(self.home):
+            lock = file_locks.open_lock(self.home / "commands.lock")
+        try:
+            with home_folder.fit(self.home):
+                while not file_locks.share(lock):
+                    self._tell("waiting for the previous services to end")
+                    self._rest(give_up)
+            yield lock
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def find_or_start(self, give_up: float) -> dict[str, str]:
+        """The fields of `run.json` once the stack is up."""
+        watched, starts = "", 0
+        while True:
+            lock = self._take_supervisor_lock()
+            if lock is not None:
+                try:
+                    self._require_no_failure(watched, starts)
+                    watched, starts = self._start(lock), starts + 1
+                finally:
+                    os.close(lock)
+            else:
+                run = _texts(self.home / "run.json")
+                if run and _is_reachable(self.home, run):
+                    return run
+                watched = self._watch()
+            self._rest(give_up)
+
+    def _take_supervisor_lock(self) -> int | None:
+        with home_folder.fit(self.home):
+            lock = file_locks.open_lock(self.home / "supervisor.lock")
+            if file_locks.take(lock):
+                return lock
+        os.close(lock)
+        return None
+
+    def _watch(self) -> str:
+        """Report the progress of a start; return the start's id."""
+        start = _texts(self.home / "start.json")
+        attempt, stage = start.get("attempt", ""), start.get("stage", "")
+        if stage and attempt != self._attempt:
+            stage = f"waiting for the services that another command starts here: {stage}"
+        self._tell(stage)
+        return attempt
+
+    def _start(self, lock: int) -> str:
+        """Start a supervisor that inherits the lock, detached from this process."""
+        attempt = self._attempt = secrets.token_hex(8)
+        self._tell("starting the services of this folder")
+        with home_folder.fit(self.home):
+            (self.home / "run.json").unlink(missing_ok=True)
+            fields = {"attempt": attempt, "stage": "", "failure": ""}
+            home_folder.write_fields(self.home / "start.json", fields)
+            with (self.home / "log" / "supervisor.log").open("ab") as log:
+                subprocess.run(  # noqa: S603 - a fixed argv
+                    self._supervisor_command(lock, attempt),
+                    cwd=self.home,
+                    env=only_ours(self._env),
+                    pass_fds=[lock],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    check=False,  # on failure its log has the reason, and the lock is free
+                )
+        return attempt
+
+    def _supervisor_command(self, lock: int, attempt: str) -> list[str]:
+        return [
+            *(sys.executable, "-I", "-S", daemonize.__file__),
+            *python_module("leadhand.local.supervisor", self._env),
+            *("--home", str(self.home), "--cwd", str(self._cwd)),
+            *("--linger", str(self._linger_s)),
+            *("--lock-fd", str(lock), "--attempt", attempt),
+            *(("--commands", json.dumps(self._commands._asdict())) if self._commands else ()),
+        ]
+
+    def _require_no_failure(self, watched: str, starts: int) -> None:
+        """Raise StackNotStarted if the start that was waited for has failed."""
+        start = _texts(self.home / "start.json")
+        if watched and start.get("attempt") == watched and start.get("failure"):
+            raise StackNotStarted(str(self.home), start["failure"], "")
+        if starts >= _STARTS:
+            raise self._not_started(f"the supervisor ended {starts} times")
+
+    def _rest(self, give_up: float) -> None:
+        if time.monotonic() > give_up:
+            raise self._not_started(f"it timed out (last step: {self._last_text or 'none'})")
+        time.sleep(_LOOK_S)
+
+    def _not_started(self, why: str) -> StackNotStarted:
+        tail = home_folder.tail(self.home / "log" / "supervisor.log")
+        return StackNotStarted(str(self.home), why, tail)
+
+    def _tell(self, text: str) -> None:
+        if text and text != self._last_text:
+            self._last_text = text
+            self._say(text)
+
+
+def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:
+    """Whether the API accepts connections. Raises StackElsewhere for another machine's stack."""
+    if run.get("host") != socket.gethostname():
+        why = f"they run on the machine {run.get('host')!r}, which shares this folder"
+        hint = "work there, or set LEADHAND_HOME to a local folder"
+        raise StackElsewhere(str(home), why, hint)
+    port = int(run["url"].rpartition(":")[2])
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _require_same(home: Path, run: Mapping[str, str], redis_url: str | None) -> None:
+    if redis_url and run.get("redis_url") != redis_url:
+        why = "they use a Redis other than that of LEADHAND_REDIS_URL"
+        hint = f"wait until its sessions have ended, or end process {run.get('pid')}"
+        raise StackElsewhere(str(home), why, hint)
+
+
+def _texts(path: Path) -> dict[str, str]:
+    return {name: str(value) for name, value in home_folder.read_fields(path).items()}

@@ -1,0 +1,49 @@
+"""The Redis login, the API port and the agents files that an embedded stack starts with."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from leadhand.local import redis_wire
+from leadhand.local import state_dir as home_folder
+from leadhand.local.errors import StackNotStarted
+from leadhand.local.ports import free_port
+
+
+def require_answer(home: Path, redis_url: str) -> None:
+    """Raise StackNotStarted at once if the Redis is unreachable or refuses the login.
+
+    Unix sockets are not checked, and of a TLS server only the connection.
+    """
+    parts = urlsplit(redis_url)
+    if parts.hostname is None:
+        return
+    address = (parts.hostname, parts.port or 6379)
+    try:
+        if parts.scheme != "redis":
+            socket.create_connection(address, timeout=5.0).close()
+            return
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        reply = redis_wire.login(*address, user=user, password=password)
+    except OSError as error:
+        why = f"the Redis of LEADHAND_REDIS_URL at {address[0]}:{address[1]} does not answer"
+        raise StackNotStarted(str(home), f"{why} ({error})", "") from error
+    if reply.startswith(("-WRONGPASS", "-NOAUTH", "-ERR")):
+        why = f"the Redis at {address[0]}:{address[1]} refuses the login of LEADHAND_REDIS_URL"
+        raise StackNotStarted(str(home), f"{why} ({reply[1:]})", "")
+
+
+def own_port(home: Path) -> int:
+    """The API port of the last run if it is free, so that an open dashboard reconnects."""
+    path = home / "api.json"
+    port = free_port(int(home_folder.read_fields(path).get("port", 0)))
+    with home_folder.fit(home):
+        home_folder.write_fields(path, {"port": port})
+    return port
+
+
+def agents_files(cwd: Path) -> tuple[Path, ...]:
+    """The paths of the user's agents.toml and the folder's, which takes precedence."""
+    return (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")

@@ -1,0 +1,93 @@
+"""Builds the environment of the embedded API and worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from leadhand.local.python_module import only_ours
+
+#: Variables that refer to another stack or session.
+_FOREIGN = {
+    "LEADHAND_URL",
+    "LEADHAND_TOKEN",
+    "LEADHAND_SESSION",
+    "LEADHAND_STEP",
+    "LEADHAND_ITERATION",
+    "LEADHAND_KEY",
+    "LEADHAND_PROMPT_FILE",
+    "LEADHAND_HOME",
+    "LEADHAND_ROOTS",
+    "LEADHAND_OWN_REDIS",
+    "LEADHAND_IMPORTING",
+}
+#: Prefixes of variables that would change how the servers run, but are meant for other programs.
+_MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")
+
+
+class Stack(NamedTuple):
+    """The settings of one state folder's stack, fixed while its supervisor runs."""
+
+    home: Path
+    redis_url: str
+    broker_url: str
+    secret: str
+    api_token: str
+    api_port: int
+    supervisor_pid: int
+    agents_files: tuple[Path, ...] = ()
+    #: The folders of flows.
+    flows: tuple[Path, ...] = ()
+    #: The folders of tools.
+    tools: tuple[Path, ...] = ()
+    #: Whether the Redis is this folder's own, used by no other stack.
+    own_redis: bool = False
+    #: Whether the data was created elsewhere and is being imported.
+    importing: bool = False
+
+    @property
+    def api_url(self) -> str:
+        return f"http://127.0.0.1:{self.api_port}"
+
+    @property
+    def worker_name(self) -> str:
+        """The worker's name; it differs per start, so that a dead worker is not mistaken for it."""
+        return f"embedded-{self.supervisor_pid}"
+
+
+def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment with this stack's settings, without those of other stacks."""
+    kept = {
+        name: value
+        for name, value in only_ours(base).items()
+        if name not in _FOREIGN and not name.startswith(_MEANT_FOR_OTHERS)
+    }
+    agents = ":".join(map(str, stack.agents_files))
+    ours = {
+        "LEADHAND_REDIS_URL": stack.redis_url,
+        "LEADHAND_BROKER_URL": stack.broker_url,
+        "LEADHAND_SECRET": stack.secret,
+        "LEADHAND_API_TOKEN": stack.api_token,
+        "LEADHAND_API_BIND": f"127.0.0.1:{stack.api_port}",
+        "LEADHAND_API_URL": stack.api_url,
+        "LEADHAND_PLACE": base.get("LEADHAND_PLACE") or "local",
+        "LEADHAND_STATE_DIR": str(stack.home),
+        "LEADHAND_SPILL": str(stack.home / "spill"),
+        "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
+        "LEADHAND_FLOWS": base.get("LEADHAND_FLOWS") or ":".join(map(str, stack.flows)),
+        "LEADHAND_TOOLS": base.get("LEADHAND_TOOLS") or ":".join(map(str, stack.tools)),
+        "LEADHAND_WORKER_NAME": stack.worker_name,
+        "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
+    }
+    flags = {"LEADHAND_OWN_REDIS": stack.own_redis, "LEADHAND_IMPORTING": stack.importing}
+    return kept | ours | {name: "1" for name, is_set in flags.items() if is_set}
+
+
+def broker_of(redis_url: str) -> str:
+    """The URL of the broker's database on the embedded server.
+
+    >>> broker_of("redis://:secret@127.0.0.1:7000/0")
+    'redis://:secret@127.0.0.1:7000/1'
+    """
+    return redis_url.removesuffix("/0") + "/1"

@@ -1,0 +1,47 @@
+"""File locks (flock), which the kernel releases when the last process with the open file ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def open_lock(path: Path) -> int:
+    """Open a file to lock; a process that inherits the descriptor shares the lock."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def take(lock: int) -> bool:
+    """Take the exclusive lock; return False at once if another process holds it."""
+    return _try(lock, fcntl.LOCK_EX)
+
+
+def wait(lock: int) -> None:
+    """Take the exclusive lock; wait while another process holds it."""
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def share(lock: int) -> bool:
+    """Take the shared lock; return False at once if a process holds the exclusive lock."""
+    return _try(lock, fcntl.LOCK_SH)
+
+
+def free(lock: int) -> None:
+    fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def is_that_file(lock: int, path: Path) -> bool:
+    """Whether the path still is the locked file: it was not removed or replaced."""
+    try:
+        return os.path.samestat(os.fstat(lock), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _try(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

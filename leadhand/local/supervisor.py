@@ -1,0 +1,329 @@
+"""Runs the embedded stack of one state folder, Redis, the API and a worker, while it is needed.
+
+Two file locks in the state folder show what runs. The kernel releases them when their holders die,
+so neither process ids nor stale files are trusted:
+
+- `supervisor.lock` is held exclusively by the supervisor. A command that needs the stack tries to
+  take it. The command that gets it passes the locked descriptor to the supervisor that it starts,
+  so the lock is never free meanwhile, and of many commands exactly one starts a stack. The others
+  wait for `run.json`, which the starting command has removed.
+- `commands.lock` is shared by every attached command, from before it looks for a supervisor until
+  it ends. A supervisor that is idle takes it exclusively, checks the sessions once more, and holds
+  it until it has ended. So either the command was first and the supervisor stays, or the command
+  waits for this lock, then finds `supervisor.lock` free and starts the stack again.
+
+`start.json` has the progress of a start and its error. `run.json` has the API's address, from when
+the API and a worker are up until the supervisor stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from leadhand import process_guard
+from leadhand.local import file_locks, log_files
+from leadhand.local import state_dir as home_folder
+from leadhand.local.api_probe import LocalApi
+from leadhand.local.bindings import Binding, require_bound
+from leadhand.local.credentials import agents_files, own_port, require_answer
+from leadhand.local.environment import Stack, broker_of, service_environment
+from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
+from leadhand.local.idle_shutdown import IdleShutdown
+from leadhand.local.python_module import service_command
+from leadhand.local.redis_server import RedisServer
+from leadhand.local.services import Program, RestartedService
+from leadhand.settings import environment
+
+_log = logging.getLogger("leadhand.local.supervisor")
+
+LINGER_S = 10.0
+_START_S = 90.0
+#: How often a service may end during a start before the start fails.
+_ENDS_AT_START = 3
+_LOOK_S = 0.1
+_LIFE_LOOK_S = 0.5
+_LOGS_LOOK_S = 10.0
+_WORKER_STOP_S = 15.0
+_API_STOP_S = 5.0
+
+
+class Commands(NamedTuple):
+    """The commands of the API and the worker."""
+
+    api: tuple[str, ...]
+    worker: tuple[str, ...]
+
+
+class _Terminated(Exception):
+    """A signal asked the supervisor to end."""
+
+
+class Supervisor:
+    """Starts the services of one stack, keeps them running, and stops them."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        lock: int,
+        binding: Binding,
+        commands: Commands,
+        env: Mapping[str, str],
+        linger_s: float | None,
+        attempt: str = "",
+    ) -> None:
+        self._home = home
+        self._lock = lock
+        self._binding = binding
+        self._commands = commands
+        self._env = env
+        self._linger_s = linger_s
+        self._attempt = attempt
+        self._kept: list[RestartedService] = []
+        self._programs: list[Program] = []
+
+    def run(self, cwd: Path) -> int:
+        """Start the services, run until idle or a signal, stop them; return the exit code."""
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, _on_signal)
+            stack = self._start(cwd)
+            self._serve(stack)
+        except _Terminated:
+            _log.info("asked to end")
+        except EmbeddedError as error:
+            _log.error("%s", error)
+            with contextlib.suppress(EmbeddedError):  # a full disk cannot take this either
+                self._tell(failure=str(error))
+            return 1
+        finally:
+            self._stop()
+        return 0
+
+    def _start(self, cwd: Path) -> Stack:
+        self._forget_run()
+        stack = self._describe(cwd)
+        env = service_environment(stack, self._env)
+        self._tell(stage="starting the API and a worker")
+        self._keep(
+            "api", Program("api", self._commands.api, home=self._home, env=env, stop_s=_API_STOP_S)
+        )
+        if not self._binding.importing:  # no step runs during an import
+            worker = Program(
+                "worker", self._commands.worker, home=self._home, env=env, stop_s=_WORKER_STOP_S
+            )
+            self._keep("worker", worker)
+        self._wait_until_up(stack)
+        self._publish(stack)
+        return stack
+
+    def _describe(self, cwd: Path) -> Stack:
+        redis_url = self._env.get("LEADHAND_REDIS_URL") or ""
+        broker_url = self._env.get("LEADHAND_BROKER_URL") or redis_url
+        own_redis = not redis_url
+        if redis_url:
+            require_answer(self._home, redis_url)
+        else:
+            redis_url = self._start_redis()
+            broker_url = broker_url or broker_of(redis_url)
+        return Stack(
+            home=self._home,
+            redis_url=redis_url,
+            broker_url=broker_url,
+            secret=self._env.get("LEADHAND_SECRET") or self._binding.secret,
+            api_token=self._env.get("LEADHAND_API_TOKEN") or self._binding.api_token,
+            api_port=own_port(self._home),
+            supervisor_pid=os.getpid(),
+            agents_files=agents_files(cwd),
+            flows=(cwd / "flows",),
+            tools=(cwd / "tools",),
+            own_redis=own_redis,
+            importing=self._binding.importing,
+        )
+
+    def _start_redis(self) -> str:
+        self._tell(stage="starting Redis")
+        named = self._env.get("LEADHAND_REDIS_SERVER") or ""
+        server = RedisServer(self._home, named=named)
+        try:
+            return server.start()
+        finally:
+            self._kept.append(RestartedService("redis", server, began_s=time.monotonic()))
+
+    def _keep(self, name: str, program: Program) -> None:
+        program.relaunch()
+        self._programs.append(program)
+        self._kept.append(RestartedService(name, program, began_s=time.monotonic()))
+
+    def _wait_until_up(self, stack: Stack) -> None:
+        api = LocalApi(stack.api_port, stack.api_token)
+        give_up = time.monotonic() + _START_S
+        worker_name = None if self._binding.importing else stack.worker_name
+        while not _is_up(api, worker_name):
+            self._look_after_services()
+            for kept in self._kept:
+                if kept.ends_in_a_row >= _ENDS_AT_START:
+                    why = f"{kept.name} ended {kept.ends_in_a_row} times in a row"
+                    raise self._not_started(why, kept.service.log)
+            if time.monotonic() > give_up:
+                why = f"the API and a worker were not up within {_START_S:g} s"
+                raise self._not_started(why, self._kept[-1].service.log)
+            time.sleep(_LOOK_S / 2)
+
+    def _serve(self, stack: Stack) -> None:
+        lock = file_locks.open_lock(self._home / "commands.lock")
+        sessions = LocalApi(stack.api_port, stack.api_token)
+        linger_s = float("inf") if self._linger_s is None else self._linger_s
+        life = IdleShutdown(lock, sessions, linger_s=linger_s)
+        life_due = logs_due = 0.0
+        while file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
+            now = time.monotonic()
+            self._look_after_services()
+            if now >= life_due:
+                if life.is_over(now):
+                    _log.info("idle: no command is attached and no session is live")
+                    return
+                life_due = now + _LIFE_LOOK_S
+            if now >= logs_due:
+                log_files.bound(self._home / "log")
+                logs_due = now + _LOGS_LOOK_S
+            time.sleep(_LOOK_S)
+        _log.warning("the state folder was removed")
+
+    def _look_after_services(self) -> None:
+        for kept in self._kept:
+            news = kept.look(time.monotonic())
+            if news:
+                _log.warning("%s", news)
+
+    def _publish(self, stack: Stack) -> None:
+        home_folder.write_fields(
+            self._home / "run.json",
+            {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "url": stack.api_url,
+                "token": stack.api_token,
+                "redis_url": stack.redis_url,
+                "started_at": datetime.now(UTC).isoformat(),
+            },
+        )
+        self._tell(stage="up")
+
+    def _stop(self) -> None:
+        """Stop the worker and the API together, then Redis, which both need until their end."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if file_locks.is_that_file(self._lock, self._home / "supervisor.lock"):
+            self._forget_run()
+        for program in self._programs:
+            program.ask_to_end()
+        for kept in reversed(self._kept):
+            kept.service.stop()
+            _log.info("%s has ended", kept.name)
+        _log.info("all services have ended")
+
+    def _forget_run(self) -> None:
+        (self._home / "run.json").unlink(missing_ok=True)
+
+    def _tell(self, *, stage: str = "", failure: str = "") -> None:
+        fields = {"attempt": self._attempt, "stage": stage, "failure": failure}
+        with home_folder.fit(self._home):
+            home_folder.write_fields(self._home / "start.json", fields)
+
+    def _not_started(self, why: str, log: Path) -> StackNotStarted:
+        return StackNotStarted(str(self._home), why, home_folder.tail(log))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a supervisor with the options of the command line."""
+    options = _options(argv)
+    process_guard.hide()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    env = environment()
+    try:
+        home = options.home.absolute()
+        binding = require_bound(home, env, importing=True)
+        home_folder.prepare(home)
+        lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
+    except EmbeddedError as error:
+        _log.error("%s", error)
+        return 1
+    os.set_inheritable(lock, False)
+    os.umask(0o077)
+    supervisor = Supervisor(
+        home,
+        lock=lock,
+        binding=binding,
+        commands=commands_from(options.commands, env),
+        env=env,
+        linger_s=None if options.foreground and options.linger is None else _linger(options.linger),
+        attempt=options.attempt,
+    )
+    return supervisor.run(options.cwd.absolute())
+
+
+def commands_from(given: str | None, env: Mapping[str, str]) -> Commands:
+    """The commands from a JSON option, by default those of Leadhand's API and worker."""
+    if given is None:
+        return Commands(api=service_command("api", env), worker=service_command("worker", env))
+    fields = json.loads(given)
+    return Commands(api=tuple(fields["api"]), worker=tuple(fields["worker"]))
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -P -m leadhand.local.supervisor", description=__doc__
+    )
+    parser.add_argument("--home", type=Path, required=True, help="the state folder, .leadhand")
+    parser.add_argument("--cwd", type=Path, default=Path(), help="the folder of agents.toml")
+    parser.add_argument("--linger", type=float, help=f"seconds to stay up when idle ({LINGER_S:g})")
+    parser.add_argument("--foreground", action="store_true", help="run until a signal")
+    parser.add_argument("--lock-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--attempt", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--commands", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def _linger(given: float | None) -> float:
+    return LINGER_S if given is None else given
+
+
+def _take_over(home: Path) -> int:
+    lock = file_locks.open_lock(home / "supervisor.lock")
+    if not file_locks.take(lock):
+        hint = "end that one first, or use it with any command in its folder"
+        raise StackElsewhere(str(home), "another supervisor runs them", hint)
+    return lock
+
+
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise _Terminated
+
+
+def _is_up(api: LocalApi, worker_name: str | None) -> bool:
+    try:
+        if api.is_ready():
+            return worker_name is None or api.has_worker(worker_name)
+        return api.refuses_store()  # commands then say so, and `leadhand store accept` works
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

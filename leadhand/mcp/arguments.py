@@ -1,0 +1,168 @@
+"""The arguments of each MCP tool; their JSON schemas are what an agent sees."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from leadhand.models import patterns
+from leadhand.models.documents import Command, Name, Text
+from leadhand.models.plans import TaskId, TaskStatus
+
+#: Seconds that `wait_session` waits at most, and by default. Agents give up on a tool
+#: that does not answer for about a minute.
+LONGEST_WAIT_S, WAIT_S = 600.0, 45.0
+
+Session = Annotated[
+    str | None, Field(description="The id of a session; by default the own one.", min_length=1)
+]
+Plan = Annotated[
+    str | None,
+    Field(description="The session of a plan; leave it out for your own task.", min_length=1),
+]
+Status = Annotated[
+    TaskStatus, Field(description="How the task stands; `complete` and `done` are `completed`.")
+]
+Notes = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=10_000,
+        description="What the team lead should know; why, for failed and blocked.",
+    ),
+]
+PrUrl = Annotated[
+    str,
+    Field(pattern=patterns.URL, max_length=2_000, description="The pull request with the work."),
+]
+Told = Annotated[str, Field(min_length=1, max_length=50_000)]
+
+
+class Arguments(BaseModel):
+    """Frozen; an unknown argument is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class _Synonyms(Arguments):
+    """A model with a task's status."""
+
+    @field_validator("status", mode="before", check_fields=False)
+    @classmethod
+    def _read_synonyms(cls, value: object) -> object:
+        if isinstance(value, str):
+            word = value.strip().lower()
+            return {"complete": "completed", "done": "completed"}.get(word, word)
+        return value
+
+
+class Report(_Synonyms):
+    status: Status
+    pr_url: PrUrl | None = None
+    notes: Notes | None = None
+
+
+class TaskList(_Synonyms):
+    plan: Plan = None
+    status: Annotated[TaskStatus | None, Field(description="Only tasks with this status.")] = None
+
+
+class TaskGet(Arguments):
+    id: Annotated[TaskId | None, Field(description="The task; by default your own.")] = None
+    plan: Plan = None
+
+
+class TaskUpdate(_Synonyms):
+    id: Annotated[TaskId | None, Field(description="The task; by default your own.")] = None
+    plan: Plan = None
+    status: Status | None = None
+    pr_url: PrUrl | None = None
+    notes: Notes | None = None
+    title: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    description: Annotated[str, Field(max_length=50_000)] | None = None
+    dependencies: Annotated[
+        list[TaskId] | None, Field(description="The tasks that must be accepted first.")
+    ] = None
+    priority: Annotated[int | None, Field(ge=0, le=9, description="0 is first and 9 is last.")] = (
+        None
+    )
+
+    def edits(self) -> dict[str, object]:
+        """The fields that only an edit of the plan changes."""
+        names = {"title", "description", "dependencies", "priority"}
+        return self.model_dump(include=names, exclude_none=True)
+
+
+class TaskAdd(Arguments):
+    id: Annotated[TaskId, Field(description="A short name of lower-case letters, digits, - and _.")]
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    description: Annotated[str, Field(max_length=50_000)] = ""
+    dependencies: Annotated[
+        list[TaskId], Field(description="The tasks that must be accepted first.")
+    ] = []
+    checkers: Annotated[
+        list[Name] | None,
+        Field(min_length=1, description="Names of the plan's checkers; by default all of them."),
+    ] = None
+    why: Annotated[str, Field(max_length=2_000, description="Why the plan should get it.")] = ""
+
+
+class Notice(Arguments):
+    status: Annotated[
+        Literal["success", "failure"], Field(description="A failure calls for a person.")
+    ]
+    message: Annotated[Told, Field(description="The whole message.")]
+    pr_number: Annotated[int | None, Field(ge=1)] = None
+
+
+class Exit(Arguments):
+    reason: Annotated[Told, Field(description="Why the task cannot succeed.")]
+
+
+class Inbox(Arguments):
+    session: Session = None
+    unread: Annotated[bool, Field(description="Only messages that nobody has read.")] = True
+    take: Annotated[
+        bool, Field(description="Mark the messages as read: no later turn gets them.")
+    ] = False
+
+
+class OneSession(Arguments):
+    session: Session = None
+
+
+class Start(Arguments):
+    task: Annotated[Text, Field(description="What the doer is to do.")]
+    checkers: Annotated[
+        list[Text],
+        Field(
+            min_length=1,
+            max_length=100,
+            description="Shell commands, `agent: what to judge` or `agent(NAME): ...`.",
+        ),
+    ]
+    agent: Annotated[Name | None, Field(description="The agent that does the task.")] = None
+    command: Annotated[
+        Command | None, Field(description="A shell command that does it instead of an agent.")
+    ] = None
+    cwd: Annotated[
+        str | None, Field(min_length=1, description="The folder; by default the current one.")
+    ] = None
+    max_iterations: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    label: Annotated[str | None, Field(min_length=1, max_length=120)] = None
+    key: Annotated[
+        str | None,
+        Field(min_length=1, max_length=200, description="The same key is the same session."),
+    ] = None
+    on_parent_end: Annotated[
+        Literal["abort", "let-go-on"] | None,
+        Field(description="What becomes of a child session once its parent step has ended."),
+    ] = None
+
+
+class Wait(Arguments):
+    session: Annotated[str, Field(min_length=1, description="The id of a session.")]
+    timeout_s: Annotated[
+        float, Field(ge=0, le=LONGEST_WAIT_S, description="How long to wait, in seconds.")
+    ] = WAIT_S

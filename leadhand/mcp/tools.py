@@ -1,0 +1,245 @@
+"""The MCP tools: each calls the API with the token of the body, or of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, get_args
+
+from pydantic import BaseModel
+
+from leadhand.callables import as_doer
+from leadhand.client.async_client import AsyncClient
+from leadhand.errors import NoPlan, WaitTimedOut
+from leadhand.loop import loop_document
+from leadhand.mcp import arguments
+from leadhand.models.plans import TaskStatus
+from leadhand.models.views import TaskView
+
+#: What a tool returns; it becomes one JSON object.
+Result = BaseModel | Mapping[str, Any]
+
+
+class ToolRefused(Exception):
+    """A tool cannot do what it was asked; the message says why and what to do instead."""
+
+
+class Tool(NamedTuple):
+    """A tool: the model of its arguments, and what it does with them."""
+
+    description: str
+    arguments: type[arguments.Arguments]
+    call: Callable[[Calls, Any], Awaitable[Result]]
+    #: Whether it changes nothing.
+    reads: bool = False
+
+
+class Calls:
+    """The calls of one server.
+
+    Args:
+        client: Has the token of a body or of a user.
+        session: The session of the body that this server belongs to; None outside a body.
+    """
+
+    def __init__(self, client: AsyncClient, session: str | None) -> None:
+        self._client = client
+        self._session = session
+
+    async def report(self, given: arguments.Report) -> Result:
+        own = self._own("report_status", "`leadhand plan edit ID` changes a plan from outside")
+        return await self._client.report(own, given.status, pr_url=given.pr_url, notes=given.notes)
+
+    async def task_list(self, given: arguments.TaskList) -> Result:
+        tasks = await self._tasks(given.plan)
+        wanted = [one for one in tasks if given.status in (None, one.status)]
+        return {"items": [_dumped(one) for one in wanted]}
+
+    async def task_get(self, given: arguments.TaskGet) -> Result:
+        if given.plan is not None:
+            if given.id is None:
+                raise ToolRefused("id is missing; name the task of the plan")
+            return await self._client.plan_task(given.plan, given.id)
+        own = self._own("task_get without a plan", "name the session of a plan in plan")
+        tasks = await self._tasks(None)
+        if given.id is None:
+            return await self._client.own_task(own)
+        found = next((one for one in tasks if one.id == given.id), None)
+        if found is None:
+            ids = ", ".join(one.id for one in tasks)
+            raise ToolRefused(f"{given.id!r} is no task that this session sees; it sees {ids}")
+        return found
+
+    async def task_update(self, given: arguments.TaskUpdate) -> Result:
+        if given.plan is not None:
+            return await self._edit(given, given.plan)
+        own = self._own("task_update without a plan", "name the session of a plan in plan")
+        if given.edits():
+            names = ", ".join(given.edits())
+            raise ToolRefused(
+                f"{names}: only an edit of the plan changes this; report it in notes, or propose"
+                " a task with add_task"
+            )
+        task = await self._client.own_task(own)
+        if given.id not in (None, task.id):
+            raise ToolRefused(
+                f"{given.id!r} is not the task of this session, which is {task.id!r};"
+                " a session reports about its own task alone"
+            )
+        status = given.status or _reportable(task)
+        return await self._client.report(own, status, pr_url=given.pr_url, notes=given.notes)
+
+    async def add_task(self, given: arguments.TaskAdd) -> Result:
+        own = self._own("add_task", "`leadhand plan edit ID` adds tasks from outside")
+        status = _reportable(await self._client.own_task(own))
+        task = given.model_dump(exclude={"why"}, exclude_none=True)
+        return await self._client.report(own, status, proposals=[{"task": task, "why": given.why}])
+
+    async def notify_parent(self, given: arguments.Notice) -> Result:
+        own = self._own("notify_parent", "`leadhand hint ID TEXT` sends a message from outside")
+        return await self._client.notify_parent(
+            own, given.status, given.message, pr_number=given.pr_number
+        )
+
+    async def exit(self, given: arguments.Exit) -> Result:
+        own = self._own("exit", "`leadhand stop ID` or `leadhand abort ID` ends one from outside")
+        return await self._client.exit(own, given.reason)
+
+    async def inbox(self, given: arguments.Inbox) -> Result:
+        session = self._named("inbox", given.session)
+        if given.take:
+            taken = await self._client.take_messages(session)
+            return {"items": [_dumped(one) for one in taken]}
+        return await self._client.inbox(session, unread=given.unread)
+
+    async def session_status(self, given: arguments.OneSession) -> Result:
+        return await self._client.session(self._named("session_status", given.session))
+
+    async def explain(self, given: arguments.OneSession) -> Result:
+        return await self._client.explain(self._named("explain", given.session))
+
+    async def start_session(self, given: arguments.Start) -> Result:
+        limits = given.model_dump(include={"max_iterations", "label"}, exclude_none=True)
+        try:
+            document = loop_document(
+                given.task,
+                given.checkers,
+                doer=as_doer(given.command, given.agent),
+                cwd=given.cwd,
+                **limits,
+            )
+        except ValueError as error:
+            raise ToolRefused(str(error)) from None
+        return await self._client.submit(document, given.key, on_parent_end=given.on_parent_end)
+
+    async def wait_session(self, given: arguments.Wait) -> Result:
+        try:
+            return await self._client.wait(given.session, given.timeout_s)
+        except WaitTimedOut:
+            return await self._client.session(given.session)
+
+    async def _tasks(self, plan: str | None) -> list[TaskView]:
+        """The tasks of a plan; without one, those of this session's plan, or its own task."""
+        if plan is not None:
+            return await self._client.plan_tasks(plan)
+        own = self._own("a list without a plan", "name the session of a plan in plan")
+        try:
+            return await self._client.plan_tasks(own)
+        except NoPlan:
+            return [await self._client.own_task(own)]
+
+    async def _edit(self, given: arguments.TaskUpdate, plan: str) -> Result:
+        if given.id is None:
+            raise ToolRefused("id is missing; name the task of the plan")
+        if given.status is not None or given.pr_url is not None:
+            raise ToolRefused(
+                "status and pr_url are reported by the task's own session; leave out plan there"
+            )
+        notes = {} if given.notes is None else {"notes": given.notes}
+        operation = {"op": "change", "id": given.id, **given.edits(), **notes}
+        await self._client.edit_plan(plan, [operation])
+        return await self._client.plan_task(plan, given.id)
+
+    def _own(self, what: str, instead: str) -> str:
+        if self._session is None:
+            raise ToolRefused(
+                f"{what} belongs to a doer or checker inside a session, and LEADHAND_SESSION is"
+                f" not set here; {instead}"
+            )
+        return self._session
+
+    def _named(self, tool: str, session: str | None) -> str:
+        return session or self._own(f"{tool} without a session", "name one in session")
+
+
+def _reportable(task: TaskView) -> str:
+    """The task's status, to be reported again with something new."""
+    return task.status if task.status in get_args(TaskStatus) else "in_progress"
+
+
+def _dumped(view: BaseModel) -> dict[str, Any]:
+    return view.model_dump(mode="json")
+
+
+_REPORT = "Report the status of this session's own task to the plan of its team lead."
+
+#: The tools by name, in the order in which they are listed.
+TOOLS: Mapping[str, Tool] = {
+    "report_status": Tool(_REPORT, arguments.Report, Calls.report),
+    "update_task": Tool(f"{_REPORT[:-1]}, as report_status.", arguments.Report, Calls.report),
+    "task_list": Tool(
+        "List the tasks of a plan, or the own task of a session that carries one out.",
+        arguments.TaskList,
+        Calls.task_list,
+        reads=True,
+    ),
+    "task_get": Tool(
+        "Get one task with its status, its session and its history.",
+        arguments.TaskGet,
+        Calls.task_get,
+        reads=True,
+    ),
+    "task_update": Tool(
+        "Report about the own task, or with plan change a task of a plan that you may edit.",
+        arguments.TaskUpdate,
+        Calls.task_update,
+    ),
+    "add_task": Tool(
+        "Propose a task for the plan that the own task belongs to.",
+        arguments.TaskAdd,
+        Calls.add_task,
+    ),
+    "notify_parent": Tool(
+        "Send a message to the parent session, whose next turn begins with it.",
+        arguments.Notice,
+        Calls.notify_parent,
+    ),
+    "exit": Tool(
+        "End the own session because its task cannot succeed.", arguments.Exit, Calls.exit
+    ),
+    "inbox": Tool(
+        "List the messages of a session's inbox.", arguments.Inbox, Calls.inbox
+    ),
+    "session_status": Tool(
+        "Get a session with its status, reason and costs.",
+        arguments.OneSession,
+        Calls.session_status,
+        reads=True,
+    ),
+    "start_session": Tool(
+        "Start a loop of a doer and checkers; inside a session it is a child of that session.",
+        arguments.Start,
+        Calls.start_session,
+    ),
+    "wait_session": Tool(
+        "Wait for the end of a session and get its result, or its status once the time is up.",
+        arguments.Wait,
+        Calls.wait_session,
+        reads=True,
+    ),
+    "explain": Tool(
+        "Explain why a session waits or why it ended, and what to do next.",
+        arguments.OneSession,
+        Calls.explain,
+        reads=True,
+    ),
+}  # fmt: skip

@@ -1,0 +1,411 @@
+"""The models of loop and workflow documents, which clients submit to the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from leadhand.models import patterns
+from leadhand.models.suggestions import nearest
+
+#: The default of a loop's max_iterations.
+DEFAULT_MAX_ITERATIONS = 3
+#: The default number of iterations without a change after which the doer is warned.
+DEFAULT_NO_PROGRESS = 3
+#: The largest max_iterations of a loop.
+MAX_ITERATIONS_CEILING = 10_000
+#: The most checkers in all phases of a workflow.
+MAX_CHECKERS = 10_000
+#: A doer's default timeout, in seconds.
+AGENT_TIMEOUT_S = 3600.0
+#: A checker's default timeout, in seconds.
+CHECK_TIMEOUT_S = 300.0
+
+
+def _without_zero(text: str) -> str:
+    """Reject a NUL, which process arguments and file names cannot contain."""
+    if "\0" in text:
+        raise ValueError("it holds a zero character; leave that out")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(_without_zero)]
+Text = Annotated[str, Field(min_length=1, max_length=200_000)]
+#: A shell command.
+Command = Annotated[Text, AfterValidator(_without_zero)]
+#: Seconds as a strict number: true and "3" are errors.
+Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
+Callable_ = Annotated[str, Field(pattern=patterns.FUNCTION, max_length=300)]
+FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_without_zero)]
+#: A user's own key, for concurrency and rate limits.
+Key = Annotated[str, Field(pattern=patterns.NAME)]
+#: The name of a place, as in LEADHAND_PLACE.
+Place = Annotated[str, Field(pattern=patterns.NAME)]
+Priority = Literal["high", "normal", "low"]
+Conversation = Literal["fresh", "continue"]
+Rule = Literal["all", "any"] | Annotated[int, Field(strict=True, ge=1, le=100)]
+
+_ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
+_URL = re.compile(
+    r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?][\x21\x22\x24-\x7e]*)?$"
+)
+_PREFIXED = re.compile(r"^(agent|callable|rubric)\s*:\s*(.*)$", re.DOTALL)
+#: `agent(NAME): ...`, an instruction to an agent that is named.
+_NAMES_AGENT = re.compile(r"^agent\s*\(([^()]*)\)\s*:\s*(.*)$", re.DOTALL)
+#: The name of a Markdown file and nothing else.
+_RUBRIC_FILE = re.compile(r"^[^\s;&|<>$`'\"]+\.(md|markdown)$", re.IGNORECASE)
+
+
+class Document(BaseModel):
+    """Frozen; an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class Doer(Document):
+    """A doer: exactly one of a named agent, a shell command, a Python callable."""
+
+    agent: Name | None = None
+    command: Command | None = None
+    callable: Callable_ | None = None
+    #: A callable that takes milliseconds and may share its process with other calls.
+    quick: StrictBool = False
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Doer:
+        if sum(v is not None for v in (self.agent, self.command, self.callable)) != 1:
+            raise ValueError("give exactly one of agent, command, callable")
+        if self.quick and self.callable is None:
+            raise ValueError("quick belongs to a callable")
+        return self
+
+
+class Checker(Document):
+    """A checker: exactly one of a command, an instruction to an agent, a callable, a rubric.
+
+    As text, ``agent: ...`` or ``agent(NAME): ...`` is an instruction, ``callable:
+    module:function`` a callable, ``rubric: FILE`` or the name of a Markdown file a rubric, and
+    anything else a shell command whose exit code decides.
+    """
+
+    name: Name | None = None
+    command: Command | None = None
+    prompt: Text | None = None
+    callable: Callable_ | None = None
+    #: A Markdown file in the working folder: gates to run, and criteria for an agent.
+    rubric: FileName | None = None
+    #: The agent that judges by ``prompt`` or ``rubric``; by default the doer's default agent.
+    agent: Name | None = None
+    model: Name | None = None
+    timeout_s: Seconds = CHECK_TIMEOUT_S
+    #: A callable that takes milliseconds and may share its process with other calls.
+    quick: StrictBool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if not text:
+            raise ValueError("a checker may not be empty; give a command or 'agent: ...'")
+        named = _NAMES_AGENT.match(text)
+        if named is not None:
+            agent, prompt = named.groups()
+            return {"agent": agent, "prompt": prompt}
+        match = _PREFIXED.match(text)
+        if match is None:
+            return {"rubric" if _RUBRIC_FILE.match(text) else "command": text}
+        kind, rest = match.groups()
+        return {"prompt" if kind == "agent" else kind: rest}
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Checker:
+        kinds = (self.command, self.prompt, self.callable, self.rubric)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("give exactly one of command, prompt, callable, rubric")
+        asks = self.prompt is not None or self.rubric is not None
+        if not asks and (self.agent is not None or self.model is not None):
+            raise ValueError("agent and model belong to a checker with a prompt or a rubric")
+        if self.quick and self.callable is None:
+            raise ValueError("quick belongs to a callable")
+        return self
+
+
+class Webhook(Document):
+    """A URL that is called with events of the session."""
+
+    url: str = Field(max_length=2000, repr=False)
+    #: ended: the session ended; failed: it ended as failed; waiting: all of it waits for people.
+    events: Annotated[
+        tuple[Literal["ended", "failed", "waiting"], ...], Field(min_length=1, max_length=3)
+    ] = ("ended",)
+    #: Signs the requests, so that the receiver can verify them; without it they are not signed.
+    secret: str | None = Field(default=None, min_length=16, max_length=200, repr=False)
+
+    @field_validator("url")
+    @classmethod
+    def _leads_somewhere(cls, value: str) -> str:
+        try:
+            if not _URL.match(value) or urlsplit(value).port == 0:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                "it cannot be called; give https://HOST/PATH in plain ASCII,"
+                " without user, password or fragment"
+            ) from None
+        return value
+
+
+class Budget(Document):
+    """The limits of a whole session; reaching one ends the session.
+
+    The cost and tokens of a child session also count in its parent, once it has ended. Time in
+    which the session is stopped does not count.
+    """
+
+    iterations: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
+    steps: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] | None = None
+    wall_s: Annotated[float, Field(strict=True, gt=0, le=365 * 24 * 3600)] | None = None
+    #: US dollars, as the agents report them.
+    cost_usd: Annotated[float, Field(strict=True, gt=0, le=1_000_000)] | None = None
+    #: Input and output tokens together.
+    tokens: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
+    #: Runs of one outermost loop, and of all of them together, that end without acceptance.
+    stage_stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
+    stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
+
+    def limits(self) -> dict[str, int]:
+        """The limits that are set, in the units of the counters: micro-dollars, milliseconds."""
+        given = {
+            "iterations": self.iterations,
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "stage_stops": self.stage_stops,
+            "stops": self.stops,
+            "cost_micros": None if self.cost_usd is None else max(1, round(self.cost_usd * 1e6)),
+            "wall_ms": None if self.wall_s is None else max(1, round(self.wall_s * 1000)),
+        }
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+
+class _Loop(Document):
+    task: Text
+    #: Seconds for each checker that names no `timeout_s` of its own.
+    checker_timeout_s: Seconds = CHECK_TIMEOUT_S
+    checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)]
+    rule: Rule = "all"
+    max_iterations: Annotated[int, Field(strict=True, ge=0, le=MAX_ITERATIONS_CEILING)] = (
+        DEFAULT_MAX_ITERATIONS
+    )
+    doer: Doer | None = None
+    model: Name | None = None
+    checker_model: Name | None = None
+    timeout_s: Seconds = AGENT_TIMEOUT_S
+    #: How often a doer may be started in one iteration until it succeeds.
+    doer_attempts: Annotated[int, Field(strict=True, ge=1, le=100)] = 1
+    #: Whether each iteration begins a new conversation with the agent or continues the last one.
+    conversation: Conversation = "fresh"
+    file_scope: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    verify: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+    #: After so many iterations with the same work and the same verdicts the doer is warned, and
+    #: one later the loop ends; 0 means never.
+    no_progress: Annotated[int, Field(strict=True, ge=0, le=1000)] = DEFAULT_NO_PROGRESS
+    #: Doers with the same key share its limits, across sessions.
+    concurrency_key: Key | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_checker_is_a_list(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "checker" in value:
+            if "checkers" in value:
+                raise ValueError("give checker or checkers, not both")
+            value = dict(value)
+            checker = value.pop("checker")
+            value["checkers"] = checker if isinstance(checker, (list, tuple)) else [checker]
+        return value
+
+    @field_validator("checkers")
+    @classmethod
+    def _names_differ(cls, value: tuple[Checker, ...]) -> tuple[Checker, ...]:
+        names = [checker.name for checker in value if checker.name is not None]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{names.count(name)} are named {name!r}; names must differ")
+        return value
+
+    @field_validator("checkers")
+    @classmethod
+    def _take_the_loops_timeout(
+        cls, value: tuple[Checker, ...], info: ValidationInfo
+    ) -> tuple[Checker, ...]:
+        most = info.data.get("checker_timeout_s", CHECK_TIMEOUT_S)
+        if most == CHECK_TIMEOUT_S:
+            return value
+        return tuple(
+            one
+            if "timeout_s" in one.model_fields_set
+            else one.model_copy(update={"timeout_s": most})
+            for one in value
+        )
+
+    @field_validator("rule")
+    @classmethod
+    def _can_be_met(cls, value: Rule, info: ValidationInfo) -> Rule:
+        checkers = info.data.get("checkers")
+        if isinstance(value, int) and checkers is not None and value > len(checkers):
+            raise ValueError(
+                f"rule asks for {value} checkers to accept, but there are {len(checkers)};"
+                " ask for fewer, or name more checkers"
+            )
+        return value
+
+
+def _check_continues(loop: _Loop, doer: Doer | None) -> None:
+    """Raises ValueError for a conversation to continue where no agent works."""
+    if loop.conversation == "continue" and doer is not None and doer.agent is None:
+        what = "a command" if doer.command is not None else "a function"
+        raise ValueError(
+            f"conversation is 'continue', but the doer is {what}; let an agent work,"
+            " or leave conversation out"
+        )
+
+
+class LoopDocument(_Loop):
+    """One doer-checker loop."""
+
+    kind: Literal["loop"] = "loop"
+    label: Name | None = None
+    priority: Priority = "normal"
+    cwd: str | None = None
+    place: Place | None = None
+    webhook: Webhook | None = None
+    budget: Budget = Budget()
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return absolute(value)
+
+    @model_validator(mode="after")
+    def _continues_with_an_agent(self) -> LoopDocument:
+        _check_continues(self, self.doer)
+        return self
+
+
+class PhaseDocument(_Loop):
+    """A named loop of a workflow."""
+
+    name: Name
+    on_fail: str = "stop"
+    #: Earlier phases whose results the prompt has; by default the phase before this one.
+    pipe_from: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pipe_is_pipe_from(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "pipe" in value:
+            if "pipe_from" in value:
+                raise ValueError("give pipe or pipe_from, not both")
+            value = dict(value)
+            pipe = value.pop("pipe")
+            value["pipe_from"] = () if pipe is None else pipe
+        return value
+
+    @field_validator("pipe_from", mode="before")
+    @classmethod
+    def _one_source_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("on_fail")
+    @classmethod
+    def _known_policy(cls, value: str) -> str:
+        if not _ON_FAIL.match(value):
+            raise ValueError(f"on_fail is {value!r}; use 'stop', 'continue' or 'retry:N'")
+        return value
+
+    @property
+    def retries(self) -> int:
+        """How many extra runs ``on_fail`` grants the phase."""
+        return int(self.on_fail[6:]) if self.on_fail.startswith("retry:") else 0
+
+
+class WorkflowDocument(Document):
+    """Loops in sequence, each with its own task, checkers and policy."""
+
+    kind: Literal["workflow"] = "workflow"
+    name: Name
+    phases: Annotated[tuple[PhaseDocument, ...], Field(min_length=1, max_length=1000)]
+    doer: Doer | None = None
+    model: Name | None = None
+    label: Name | None = None
+    priority: Priority = "normal"
+    cwd: str | None = None
+    place: Place | None = None
+    webhook: Webhook | None = None
+    budget: Budget = Budget()
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return absolute(value)
+
+    @field_validator("phases")
+    @classmethod
+    def _fit_together(cls, value: tuple[PhaseDocument, ...]) -> tuple[PhaseDocument, ...]:
+        checkers = sum(len(phase.checkers) for phase in value)
+        if checkers > MAX_CHECKERS:
+            raise ValueError(
+                f"they have {checkers} checkers together; a workflow has at most {MAX_CHECKERS}"
+            )
+        seen: set[str] = set()
+        for phase in value:
+            if phase.name in seen:
+                raise ValueError(f"Duplicate phase name: {phase.name!r}; names must differ")
+            unknown = [source for source in phase.pipe_from if source not in seen]
+            if unknown:
+                raise ValueError(_unknown_source(phase.name, unknown[0], seen))
+            seen.add(phase.name)
+        return value
+
+    @model_validator(mode="after")
+    def _continue_with_agents(self) -> WorkflowDocument:
+        for phase in self.phases:
+            try:
+                _check_continues(phase, phase.doer or self.doer)
+            except ValueError as error:
+                raise ValueError(f"phase {phase.name!r}: {error}") from None
+        return self
+
+
+def _unknown_source(phase: str, source: str, earlier: Collection[str]) -> str:
+    """Says that a phase pipes from none of the earlier ones, and which it can name."""
+    near = nearest(source, earlier)
+    if near is not None:
+        fix = f"did you mean {near!r}?"
+    elif earlier:
+        fix = f"name an earlier phase: {', '.join(map(repr, sorted(earlier)))}"
+    else:
+        fix = "leave it out, since no phase is before this one"
+    return f"pipe_from of phase {phase!r} has the unknown phase {source!r}; {fix}"
+
+
+def absolute(value: str | None, *, name: str = "cwd") -> str | None:
+    """The folder, unchanged. Raises ValueError for a relative path."""
+    if value is not None and ("\0" in value or not PurePosixPath(value).is_absolute()):
+        raise ValueError(f"{name} is {value!r}; give an absolute path")
+    return value

@@ -1,0 +1,34 @@
+"""Regular expressions of names and identifiers, each with a description for error messages."""
+
+from __future__ import annotations
+
+#: The name of an agent, a flow, a place or a key.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+#: The name of a flow's input, and of an environment variable.
+INPUT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+#: The identifier of an agent's conversation.
+IDENTIFIER = r"^[^|<\x00-\x1f]{1,64}$"
+FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+#: The id of a plan's task.
+TASK = r"^[a-z0-9][a-z0-9_-]{0,39}$"
+URL = r"^https?://[!-~]+$"
+
+_WORDS = {
+    NAME: "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first",
+    INPUT: "1 to 64 letters, digits and '_', with no digit first",
+    VARIABLE: "letters, digits and '_', with no digit first",
+    IDENTIFIER: "1 to 64 characters without '|', '<' and line breaks",
+    FUNCTION: "'module:function'",
+    TASK: "1 to 40 lower-case letters, digits, '_' and '-', with a letter or digit first",
+    URL: "a URL that begins with http:// or https://",
+}
+
+
+def form_of(pattern: object) -> str | None:
+    """The description of a pattern; None if it has none.
+
+    >>> form_of(NAME)
+    "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first"
+    """
+    return _WORDS.get(str(pattern))

@@ -1,0 +1,117 @@
+"""Sanitises text from outside for a terminal: control characters, length, lines (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leadhand.models.views import ToolCallView
+
+#: The most characters of one reason, which may quote an agent's error.
+_REASON = 400
+
+#: Parts of words in Persian, Hebrew or emoji, which Python does not call printable.
+_JOINERS_AND_MARKS = frozenset("\u200c\u200d\u200e\u200f")
+#: Control characters (C0, DEL, C1), line separators and bidirectional controls, except the marks
+#: U+200E and U+200F, which affect only adjacent letters.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069]|\r(?!\n)"
+)
+#: The same, and line endings.
+_LINE_CONTROLS = re.compile(_CONTROLS.pattern + "|[\r\n]")
+
+
+def escape_controls(text: str) -> str:
+    r"""The text with control characters as `\uXXXX`; newlines and tabs stay.
+
+    JSON writes them so in its strings: a text that is JSON stays the same JSON.
+
+    >>> escape_controls("a\x1b]52;c;eA==\x07\n\u202eb")
+    'a\\u001b]52;c;eA==\\u0007\n\\u202eb'
+    """
+    return _CONTROLS.sub(_escaped, text)
+
+
+def escape_line(text: str) -> str:
+    r"""The text as one line: line ends are escaped, too.
+
+    >>> escape_line("a\r\nb")
+    'a\\u000d\\u000ab'
+    """
+    return _LINE_CONTROLS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def plain(value: object, *, most: int = 160) -> str:
+    r"""One line, bounded, without control characters.
+
+    >>> plain("\x1b[31mred\x1b[0m\nand  more", most=14)
+    '[31mred [0m a…'
+    """
+    text = " ".join(_printable(str(value)).split())
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def plain_ends(value: object, *, most: int = 160) -> str:
+    r"""One line, bounded, that keeps the beginning and more of the end, which has the error.
+
+    >>> plain_ends("exited with code 1: Traceback\n  File x\nValueError: no", most=33)
+    'exited with… File x ValueError: no'
+    """
+    text = plain(value, most=len(str(value)))
+    if len(text) <= most:
+        return text
+    head = text[: most // 3].rstrip()
+    tail = text[len(text) - (most - most // 3) :]
+    return f"{head}… {tail.partition(' ')[2] or tail}"
+
+
+#: Codes of reasons that have no text, in words.
+_CODES = {"user_stop": "stopped by a user"}
+
+
+def reason_text(reason: object) -> str:
+    """A reason on one line, from the top down to its root cause.
+
+    >>> reason_text({"code": "failed_step", "text": "do failed", "beneath": {"code": "lost"}})
+    'do failed: lost'
+    >>> reason_text({"code": "user_stop"})
+    'stopped by a user'
+    """
+    links = []
+    while isinstance(reason, Mapping):
+        code = reason.get("code") or ""
+        links.append(plain_ends(reason.get("text") or _CODES.get(code, code), most=_REASON))
+        reason = reason.get("beneath")
+    if isinstance(reason, str):
+        links.append(plain_ends(reason, most=_REASON))
+    return ": ".join(dict.fromkeys(link for link in links if link))
+
+
+def tool_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
+    """Two lines for each tool call of an agent: the call, and its result."""
+    for call in calls:
+        yield f"> {plain(call.name)}: {plain(call.input)}"
+        if call.failed is None:
+            yield "< no result"
+        else:
+            result = plain(call.result) or "no output"
+            yield f"< failed: {result}" if call.failed else f"< {result}"
+
+
+def block(text: str, *, indent: str = "") -> Iterator[str]:
+    """The lines of a text, each without control characters."""
+    for line in text.splitlines():
+        yield f"{indent}{_printable(line)}".rstrip()
+
+
+def _printable(text: str) -> str:
+    """The text with unprintable characters replaced by spaces."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _JOINERS_AND_MARKS else " " for c in text)

@@ -1,0 +1,29 @@
+"""Views of an audit: its findings, page by page."""
+
+from __future__ import annotations
+
+from leadhand.models.views.view import View
+
+
+class Finding(View):
+    """A record in Redis or at the broker that does not agree with the others."""
+
+    kind: str
+    session: str | None = None
+    what: str
+    mended: bool = False
+    #: The command or action that fixes it, if it was not repaired.
+    way: str | None = None
+
+
+class FsckView(View):
+    """The findings of one call of an audit, and how much it checked."""
+
+    items: list[Finding]
+    #: The number of findings, and of those that are left; `items` has the first thousand.
+    found: int = 0
+    left: int = 0
+    keys: int = 0
+    sessions: int = 0
+    #: The cursor of the next call; null if the audit is complete.
+    next: str | None = None

@@ -1,0 +1,94 @@
+"""Views that explain why a session waits or ended, and which attempts a control interrupted."""
+
+from __future__ import annotations
+
+from leadhand.models.views.view import View
+
+
+class Cause(View):
+    """One link of the chain of causes."""
+
+    code: str
+    text: str = ""
+    at: str | None = None
+
+
+class Wait(View):
+    """Why one step waits, or which worker runs it."""
+
+    session: str = ""
+    address: str = ""
+    label: str = ""
+    state: str = ""
+    #: running, lost, queue, window, no_worker, place_gone, lock, rate, retry, timer, human, child,
+    #: plan, schema, trouble (Redis or a worker cannot work), or the session's status.
+    why: str
+    text: str
+    since: str | None = None
+    until: str | None = None
+    queue: str | None = None
+    lock: str | None = None
+    #: Sessions that hold the lock.
+    holders: list[str] = []
+    question: str | None = None
+    child: str | None = None
+    #: The waits of the child session.
+    beneath: list[Wait] = []
+    #: Commands to run next.
+    next: list[str] = []
+
+
+class QuestionView(View):
+    """An open question to a person: a step that waits for its answer."""
+
+    session: str
+    #: The session's label or name.
+    name: str
+    address: str
+    question: str
+    #: When the step started to ask.
+    since: str | None = None
+    #: When the step fails without an answer.
+    until: str | None = None
+    #: The command that answers it; replace TEXT by the answer.
+    answer: str
+    #: `plan`: the draft of a plan, which is approved, changed or edited; null: anything else.
+    about: str | None = None
+
+
+class Met(View):
+    """An attempt that was running when its session was stopped, exited or aborted."""
+
+    session: str
+    address: str
+    worker: str
+    #: released (handed back), settled, cancelled, expired (its worker was lost), retried, parked,
+    #: or running still.
+    became: str
+    at: str | None = None
+
+
+class ReceiptView(View):
+    """The attempts that the last stop, exit or abort interrupted, in the whole session tree."""
+
+    session: str
+    status: str
+    #: None if there was no stop, exit or abort.
+    control: str | None = None
+    asked_at: str | None = None
+    #: Whether all attempts have ended.
+    done: bool = False
+    items: list[Met] = []
+
+
+class ExplainView(View):
+    """Why a session waits or why it ended, and what to do next."""
+
+    session: str
+    status: str
+    text: str
+    waits: list[Wait] = []
+    #: The chain of causes, the root cause last.
+    causes: list[Cause] = []
+    #: Commands to run next.
+    next: list[str] = []

@@ -1,0 +1,107 @@
+"""Views of plans: the tasks of a team lead, and what became of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from leadhand.models.views.view import Reason, View
+
+
+class TaskRun(View):
+    """One child session that carried out a task."""
+
+    run: int
+    session: str
+    #: The child's status when it ended; None while it works.
+    ended: str | None = None
+    reason: Reason | None = None
+
+
+class TaskHistory(View):
+    """One change of a task's status."""
+
+    at: str
+    status: str
+    #: A person's name, the id of a session, or `engine`.
+    by: str
+    note: str = ""
+
+
+class TaskView(View):
+    """A task of a plan."""
+
+    id: str
+    title: str
+    description: str = ""
+    dependencies: list[str] = []
+    #: pending, in_progress, completed, failed, blocked: the child's word, corrected by its end.
+    status: str
+    #: Whether the task's child session ended accepted.
+    verified: bool = False
+    #: Of a failed or blocked task.
+    reason: Reason | None = None
+    agent: str | None = None
+    model: str | None = None
+    checkers: list[str] | None = None
+    rule: str | int = "all"
+    file_scope: list[str] = []
+    priority: int = 5
+    max_iterations: int = 3
+    #: The child session of its newest run.
+    session: str | None = None
+    run: int = 0
+    runs: list[TaskRun] = []
+    pr_url: str | None = None
+    notes: str = ""
+    #: The branch or the folder in which its work is.
+    branch: str | None = None
+    folder: str | None = None
+    history: list[TaskHistory] = []
+
+
+class ProposalView(View):
+    """A task that a child proposed."""
+
+    id: str
+    task: TaskView
+    why: str = ""
+    #: The child session that proposed it.
+    by: str
+    at: str
+    status: Literal["open", "accepted", "refused"]
+    decided_by: str | None = None
+    #: Why an accepting policy could not add it.
+    note: str = ""
+
+
+class ReportView(View):
+    """What became of a child's report."""
+
+    #: The session whose plan has the task.
+    session: str
+    task: str
+    status: str
+    #: The version of the plan with this report.
+    version: int
+    #: Whether the same report was there already.
+    repeated: bool = False
+
+
+class PlanView(View):
+    """The plan of a session."""
+
+    session: str
+    #: planning (no draft yet), refining, executing, ended.
+    state: str
+    #: Grows by one with each change; the ETag is `"plan-N"`.
+    version: int
+    request: str
+    tasks: list[TaskView] = []
+    #: By status, and how many are verified.
+    progress: dict[str, int] = {}
+    proposals: list[ProposalView] = []
+    #: Names of the checkers that tasks may choose.
+    checkers: list[str] = []
+    #: When refine's deadline is, and what happens then.
+    deadline: str | None = None
+    on_deadline: str | None = None

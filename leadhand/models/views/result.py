@@ -1,0 +1,117 @@
+"""Views of how a session ended: the ledger of its iterations, its result, its export."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.session import SessionView
+from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry
+from leadhand.models.views.view import Reason, View
+
+
+class LedgerEntry(View):
+    """One iteration of a loop."""
+
+    #: The iteration's address, `outer~1[2]/inner~1[1]`; absent in old entries.
+    address: str | None = None
+    loop: str
+    run: int
+    iteration: int
+    verdict: str
+    feedback: str = ""
+    reason: Reason | None = None
+    doer_session: str = ""
+    doer: str | None = None
+    work: str = ""
+    checks: list[dict[str, JsonValue]] = []
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    #: For all attempts of the iteration; cost is null if no agent reported one.
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BestIteration(View):
+    """The iteration with the most accepting checkers, if none was accepted."""
+
+    run: int
+    iteration: int
+    #: How many of its checkers accepted, and how many there were.
+    accepted: int
+    checks: int
+    work: str = ""
+
+
+class Missing(View):
+    """A checker that did not accept the best iteration."""
+
+    name: str
+    #: None if all of its attempts were lost.
+    verdict: str | None = None
+    feedback: str = ""
+
+
+class PhaseView(View):
+    """One phase of a workflow, after it ran."""
+
+    name: str
+    passed: bool
+    verdict: str
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    runs: int = 1
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
+
+
+class ResultView(View):
+    """The result of a session."""
+
+    session_id: str
+    kind: str
+    status: str
+    verdict: Literal["accept", "terminate", "max_iterations", "exit"] | None
+    iterations: int
+    history: list[LedgerEntry] = []
+    result_text: str = ""
+    exit_reason: str = ""
+    reason: Reason | None = None
+    warnings: list[str] = []
+    phases: list[PhaseView] = []
+    #: If the last loop was not accepted: its best iteration, and the other checkers.
+    best_iteration: BestIteration | None = None
+    missing: list[Missing] = []
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class ExportView(View):
+    """All data of one session."""
+
+    format: Literal["leadhand.export/1"] = "leadhand.export/1"
+    exported_at: str
+    session: SessionView
+    #: The compiled program that it runs.
+    program: dict[str, JsonValue]
+    #: Absent until the session has ended.
+    result: ResultView | None = None
+    steps: list[StepView] = []
+    #: The outcome of each step, by address.
+    outcomes: dict[str, JsonValue] = {}
+    ledger: list[LedgerEntry] = []
+    events: list[Event] = []
+    #: The transcript, as far as it is stored.
+    transcript: list[TranscriptEntry] = []
+    #: The doers' diffs, as far as they are stored.
+    differences: list[DiffView] = []
+    #: The messages of its inbox, as far as they are stored.
+    inbox: list[InboxMessage] = []
+    children: list[str] = []

@@ -1,0 +1,186 @@
+"""Views of a session: its status, counters, budget and progress, and its end."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from leadhand.models.views.view import Reason, View
+
+#: The statuses of a session that has ended.
+ENDED = frozenset({"stopped", "exited", "aborted", "completed", "failed"})
+
+
+class Counters(View):
+    """Counters of a session; never reset."""
+
+    steps: int = 0
+    iterations: int = 0
+    attempts_failed: int = 0
+    attempts_lost: int = 0
+    phase_retries: int = 0
+    #: Runs of outermost loops that ended without acceptance.
+    stops: int = 0
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BudgetLine(View):
+    """A limit of a session, and how much of it is used."""
+
+    used: float
+    limit: float
+
+
+class NodeProgress(View):
+    """The progress of one node of the program's outermost block."""
+
+    node: str
+    label: str
+    state: str
+    iteration: int = 0
+    max_iterations: int = 0
+    verdict: str | None = None
+    #: The run of the node: 1, and one more for each retry.
+    run: int = 1
+    attempts_failed: int = 0
+    attempts_lost: int = 0
+    #: Runs of it that ended without acceptance.
+    stops: int = 0
+
+
+class RunningStep(View):
+    address: str
+    action: str
+    label: str
+    since: str | None = None
+    attempt: int = 0
+    worker: str | None = None
+
+
+class Progress(View):
+    nodes: list[NodeProgress] = []
+    running: list[RunningStep] = []
+
+
+class SessionView(View):
+    """One session."""
+
+    id: str
+    kind: str
+    name: str
+    label: str | None = None
+    status: str
+    reason: Reason | None = None
+    parent: str | None = None
+    root: str
+    #: How many sessions are above it: 0 for one that no other session started.
+    depth: int = 0
+    #: The session that started it and has ended, after which it goes on by itself.
+    detached_from: str | None = None
+    place: str = ""
+    cwd: str | None = None
+    created_at: str
+    updated_at: str
+    ended_at: str | None = None
+    #: The address after which the last resume continued, if it named one.
+    resumed_after: str | None = None
+    counters: Counters = Counters()
+    #: By name: iterations, steps, wall_s, cost_usd, tokens, stage_stops, stops.
+    budget: dict[str, BudgetLine] = {}
+    progress: Progress = Progress()
+    warnings: list[str] = []
+    #: The first line of a loop's task.
+    task: str | None = None
+    #: A loop's doer, such as `agent claude`.
+    doer: str | None = None
+    #: The names of a loop's checkers.
+    checkers: list[str] = []
+    #: Notes on why it waits, with the fix.
+    notes: list[str] = []
+    #: Why a person should look at it: unread failures of children, messages that no turn will read.
+    needs_attention: list[str] = []
+    #: Troubles that keep Redis or its workers from working, such as a full disk.
+    troubles: list[str] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session has ended; a stopped or failed one can be resumed."""
+        return self.status in ENDED
+
+    @property
+    def title(self) -> str:
+        """What the session is called in lists: its label, its loop's task, or its name."""
+        return self.label or self.task or self.name
+
+
+class BulkRefusal(View):
+    """A session that a bulk operation skipped, and why."""
+
+    session: str
+    status: str
+    why: str
+
+
+class BulkView(View):
+    """The result of a bulk operation or of its dry run."""
+
+    verb: Literal["stop", "resume", "abort", "delete"]
+    dry_run: bool
+    #: How many of the sessions that this call checked match the filter.
+    matched: int
+    #: How many of them were changed; 0 in a dry run.
+    done: int
+    refused: int
+    #: The first ids that match.
+    first: list[str] = []
+    #: The first sessions that were skipped.
+    refusals: list[BulkRefusal] = []
+    #: The cursor of the next call, if there are more sessions.
+    next: str | None = None
+
+
+class TreeNode(View):
+    """One session of a tree."""
+
+    id: str
+    parent: str | None = None
+    #: The address of the parent's step that started it.
+    started_by: str | None = None
+    #: The session that started it and has ended, after which it goes on by itself.
+    detached_from: str | None = None
+    #: How many sessions are above it.
+    depth: int = 0
+    kind: str
+    title: str
+    status: str
+    reason: Reason | None = None
+    created_at: str
+    #: Seconds from its creation to now, or to its end.
+    elapsed_s: float
+    #: Its cost, that of its children included.
+    cost_usd: float = 0.0
+
+
+class TreeCause(View):
+    """One link of the chain of reasons from the root cause to the root of a tree."""
+
+    session: str
+    code: str
+    text: str = ""
+    #: The address of the step or loop that it is about.
+    at: str | None = None
+
+
+class TreeView(View):
+    """A session and all sessions below it."""
+
+    session: str
+    #: The root of the tree that the session belongs to.
+    root: str
+    #: Each session comes before its children, and the oldest child first.
+    items: list[TreeNode]
+    #: Why the session ended, the root cause first, then the ends of the sessions above it.
+    causes: list[TreeCause] = []
+    #: What is left out, if the tree is larger than the limit.
+    note: str | None = None

@@ -1,0 +1,137 @@
+"""Views of what happened in a session: steps, events, diffs and the transcript."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from leadhand.models.views.view import Reason, View
+
+
+class StepView(View):
+    """One step, at its address."""
+
+    address: str
+    node: str
+    action: str
+    label: str
+    state: str
+    attempt: int = 0
+    lost: int = 0
+    failed: int = 0
+    worker: str | None = None
+    queue: str = ""
+    started_at: str | None = None
+    ended_at: str | None = None
+    verdict: str | None = None
+    reason: Reason | None = None
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    #: The first line of its outcome's text, of why it failed, or of the question that it asks.
+    summary: str = ""
+
+
+class ToolCallView(View):
+    """A tool call of an agent; input and result have their first 500 characters only."""
+
+    name: str
+    input: str = ""
+    result: str = ""
+    #: None if the call had no result when the attempt ended.
+    failed: bool | None = None
+
+
+class TranscriptEntry(View):
+    """A message in a session: to an agent, from it, from a person, or a note."""
+
+    #: Its place in the transcript, from 1.
+    seq: int
+    at: str
+    address: str
+    label: str
+    role: Literal["user", "assistant", "human", "note"]
+    text: str
+    #: The answer as it was given, where `text` was parsed from it.
+    raw: str | None = None
+    #: The agent's first 100 tool calls, in order.
+    tools: list[ToolCallView] = []
+    #: Whether the text is shortened; the outcome at its address has all of it.
+    cut: bool = False
+    #: The number of the step in its list in the flow's file, from 1, and the length of the list.
+    index: int | None = None
+    total: int | None = None
+    #: The number of loops around the step, and the iteration of the innermost.
+    depth: int = 0
+    iteration: int | None = None
+    agent: str | None = None
+    identifier: str | None = None
+    attempt: int = 0
+    verdict: str | None = None
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class OutputPart(View):
+    """A piece of what a running body wrote, redacted."""
+
+    #: Counts the parts of one attempt in the order in which they were read.
+    seq: int
+    #: `agent`: texts and tool calls that were parsed from an agent's output.
+    stream: Literal["stdout", "stderr", "agent"]
+    text: str
+    #: Bytes that were dropped just before it, because they came faster than they are published.
+    dropped: int = 0
+    at: str
+
+
+class OutputView(View):
+    """What one attempt at a step wrote: the last 64 KiB, kept for a day after its last part."""
+
+    address: str
+    #: Which attempt: the number that grows with each claim of the step.
+    fence: int
+    #: Whether the attempt is still at work.
+    running: bool
+    last_at: str
+    parts: list[OutputPart] = []
+
+
+class Event(View):
+    """One event of a session."""
+
+    id: str
+    type: str
+    at_ms: int
+    address: str | None = None
+    fields: dict[str, JsonValue] = {}
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The event's position in the session's stream."""
+        return position(self.id)
+
+
+class DiffView(View):
+    """The diff of one doer's work."""
+
+    address: str
+    loop: str
+    iteration: int
+    #: Digests of the folder before and after.
+    before: str
+    after: str
+    #: A git diff; truncated if it is long.
+    patch: str
+
+
+def position(event_id: str) -> tuple[int, int]:
+    """An event id as the two numbers that order it.
+
+    >>> position("1700000000000-7") < position("1700000000000-12")
+    True
+    """
+    first, _, second = event_id.partition("-")
+    return int(first), int(second)

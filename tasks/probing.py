@@ -1,0 +1,39 @@
+"""A thread that checks periodically whether this process can write to its folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from app.engine import Engine
+from tasks.periodic import PeriodicThread
+
+#: Seconds between two checks.
+EVERY_S = 5.0
+
+
+class Prober(PeriodicThread):
+    """Checks the folders at the start and then periodically.
+
+    `on_spill` is called after each check with the trouble of the spill folder, None without one. A
+    worker gives it; the API does not need that folder.
+    """
+
+    def __init__(
+        self, engine: Engine, *, on_spill: Callable[[str | None], None] | None = None
+    ) -> None:
+        super().__init__("probe of folders", EVERY_S, self._look)
+        self._engine = engine
+        self._on_spill = on_spill
+
+    def start(self) -> None:
+        self._look()
+        super().start()
+
+    def _look(self) -> None:
+        spill, memory = Path(self._engine.settings.spill), self._engine.guard.file
+        folders = [spill, *([Path(memory).parent] if memory else [])]
+        if self._on_spill is None:
+            self._engine.troubles.check_folders(folders)
+        else:
+            self._on_spill(self._engine.troubles.check_folders(folders, needed=spill))

@@ -1,0 +1,126 @@
+"""Executes the documentation, page by page, as a reader would: in one folder, block after block."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.project import Project
+from tests.documentation import PAGES, ROOT, Block, blocks
+from tests.waiting import wait_until
+
+RUN = [page for page in PAGES if any(b.is_executed and b.language != "json" for b in blocks(page))]
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl"),
+]
+
+#: Keeps variables and the current folder from block to block.
+SHELL = """\
+set -ea
+if [ -f "$STATE/variables" ]; then . "$STATE/variables"; cd "$(cat "$STATE/folder")"; fi
+trap 'export -p >"$STATE/variables"; pwd >"$STATE/folder"' EXIT
+"""
+
+
+class Reader:
+    """Does what a page says, in one folder with services of its own."""
+
+    def __init__(self, project: Project, state: Path) -> None:
+        self._project = project
+        self._background: list[subprocess.Popen[str]] = []
+        project.env |= {
+            "STATE": str(state),
+            "CLONE": str(ROOT),
+            # The services of one folder serve those pages too that change the folder.
+            "LEADHAND_HOME": str(project.folder),
+        }
+
+    def follow(self, block: Block) -> None:
+        """Execute a block, and compare its exit code and output with what the page says."""
+        how = block.directives
+        if "before" in how:
+            hidden = block._replace(text=how["before"], directives={})
+            self._done(hidden, ["sh", "-c", SHELL + hidden.text])
+        if "file" in how:
+            self._project.write(how["file"], block.text)
+        elif "in the background" in how:
+            self._keep(["sh", "-c", block.text])
+        elif block.language in ("sh", "console"):
+            self._done(block, ["sh", "-c", SHELL + block.text])
+        elif block.language == "python":
+            self._done(block, [sys.executable, "-P", "-c", block.text])
+
+    def close(self) -> None:
+        """End what the page left in the background."""
+        for process in self._background:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.communicate(timeout=20)
+
+    def _done(self, block: Block, command: list[str]) -> None:
+        ended = self._project.ended(self._project.start(command), timeout=60)
+        wanted = int(block.directives.get("exit code", 0))
+        shown = f"{block.place}\n{block.text}\n{ended.out}\n{ended.err}"
+        assert ended.code == wanted, f"exit code {ended.code}: {shown}"
+        for words in block.directives.get("prints", "").split(" | "):
+            assert words in ended.out + ended.err, f"{words!r} is not in: {shown}"
+
+    def _keep(self, command: list[str]) -> None:
+        process = self._project.start(command)
+        self._background.append(process)
+        wait_until(lambda: self._project.run or process.poll() is not None, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """One folder for all pages, so that its services start once."""
+    project = Project(tmp_path_factory.mktemp("reader"))
+    yield project
+    project.close()
+
+
+@pytest.fixture
+def reader(project: Project, tmp_path: Path) -> Iterator[Reader]:
+    for path in project.folder.iterdir():
+        if path.name != ".leadhand":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    reader = Reader(project, tmp_path)
+    yield reader
+    reader.close()
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_does_what_it_says(page: Path, reader: Reader) -> None:
+    for block in blocks(page):
+        if block.is_executed or "file" in block.directives:
+            reader.follow(block)
+
+
+def test_commands_of_a_page_keep_variables_and_folder(reader: Reader) -> None:
+    first = Block("page", 1, "sh", "mkdir -p here; cd here; A=1\n", {})
+    second = Block("page", 2, "sh", 'echo "$A $(basename "$PWD")"\n', {"prints": "1 here"})
+    for block in (first, second):
+        reader.follow(block)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Block("page", 1, "sh", "false\ntrue\n", {}),
+        Block("page", 1, "sh", "echo one\n", {"prints": "two"}),
+        Block("page", 1, "sh", "true\n", {"exit code": "3"}),
+        Block("page", 1, "python", "raise SystemExit(1)\n", {}),
+    ],
+)
+def test_a_block_that_fails_would_be_noticed(block: Block, reader: Reader) -> None:
+    with pytest.raises(AssertionError, match="page:1"):
+        reader.follow(block)

@@ -1,0 +1,123 @@
+"""The steps of a flow as `leadhand show` lists them: state, time, cost, and what came of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from leadhand.cli.render.step_tree import step_lines
+from leadhand.flows.documents import FlowDocument
+from leadhand.models.views import SessionView, StepView
+from tests.engine.world import World
+from tests.flows import ask, flow, llm, loop
+
+NOT_YET = Outcome.model_validate({"word": "succeeded", "verdict": "retry", "text": "2 of 6 pass"})
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def submit(world: World, document: FlowDocument) -> SessionRef:
+    id_ = world.engine.submit.document(document).session
+    return SessionRef(id_, id_)
+
+
+def run(world: World, ref: SessionRef, answers: dict[str, Outcome], *, most: int = 100) -> None:
+    """Carry out at most so many steps, each of which takes two seconds."""
+    while most and (live := world.engine.store.members(ref, "live", 10)):
+        most -= 1
+        grant = world.grant(ref, live[0])
+        work = world.engine.attempts.work(ref, grant)
+        world.now += 2000
+        said = Outcome(word="succeeded", text=f"\n# said at {grant.address}\nmore")
+        usual = said if work.step.action is Action.AGENT else NOT_YET
+        world.settle(ref, grant, answers.get(grant.address, usual))
+
+
+def shown(world: World, ref: SessionRef, **more: datetime) -> list[str]:
+    queries = world.engine.queries
+    view, ledger = queries.session(ref.id), queries.ledger(ref.id, limit=500).items
+    return list(step_lines(view, queries.steps(ref.id, limit=500).items, ledger, **more))
+
+
+def test_loops_and_iterations_have_their_steps_beneath_them_in_order_of_time(world: World) -> None:
+    inner = loop(llm(label="zeal"), ask(label="all green"), maxIterations=2)
+    ref = submit(world, flow(llm(label="plan"), loop(inner, maxIterations=5), llm(label="last")))
+    priced = {"word": "succeeded", "text": "the plan\nis long", "usage": {"cost_usd": 0.25}}
+    run(world, ref, {"plan": Outcome.model_validate(priced)})
+    assert shown(world, ref) == [
+        "steps",
+        "  plan               succeeded       0:02  $0.2500  the plan",
+        "  startLoop          max_iterations  0:08           iteration 1 of 5",
+        "    iteration 1      max_iterations  0:08",
+        "      loop1                          0:08",
+        "        iteration 1  retry           0:04",
+        "          zeal       succeeded       0:02           # said at loop2~1[1]/loop1~1[1]/zeal",
+        "          all green  retry           0:02           2 of 6 pass",
+        "        iteration 2  retry           0:04",
+        "          zeal       succeeded       0:02           # said at loop2~1[1]/loop1~1[2]/zeal",
+        "          all green  retry           0:02           2 of 6 pass",
+        "  last               pending",
+    ]
+
+
+def test_a_running_step_has_the_time_until_now_and_a_failed_one_its_reason(world: World) -> None:
+    ref = submit(world, flow(llm(label="plan"), loop(llm(label="work"), maxIterations=2)))
+    run(world, ref, {}, most=1)
+    world.grant(ref, "loop2~1[1]/work")
+    now = datetime.fromtimestamp((world.now + 5000) / 1000, UTC)
+    assert shown(world, ref, now=now)[2:] == [
+        "  startLoop      running    0:05  iteration 1 of 2",
+        "    iteration 1  running    0:05",
+        "      work       running    0:05",
+    ]
+    failed = submit(world, flow(llm(label="plan"), llm(label="last")))
+    run(world, failed, {"plan": Outcome(word="failed", text="long\noutput", retryable=False)})
+    assert "  plan  failed" in shown(world, failed)[1]
+
+
+def test_a_loop_at_its_limit_says_so(world: World) -> None:
+    ref = submit(world, flow(loop(llm(label="work"), ask(label="good"), maxIterations=2)))
+    run(world, ref, {})
+    assert shown(world, ref)[1].split() == [
+        "startLoop", "max_iterations", "0:08", "iteration", "2", "of", "2",
+    ]  # fmt: skip
+
+
+def test_a_question_is_the_summary_of_the_step_that_asks_it(world: World) -> None:
+    ref = submit(
+        world, flow({"type": "human", "question": "Which one?\nSay A or B.", "label": "q"})
+    )
+    queries, attempts = world.engine.queries, world.engine.attempts
+    grant = world.grant(ref, "q")
+    work = attempts.work(ref, grant)
+    attempts.park(work, on="human", wait_ms=9000, question="Which one?\nSay A or B.")
+    assert queries.steps(ref.id, limit=5).items[0].summary == "Which one?"
+    assert shown(world, ref)[1].split() == ["q", "waiting", "0:00", "Which", "one?"]
+
+
+def test_of_a_long_loop_only_the_newest_iterations_are_listed() -> None:
+    steps = [
+        StepView(
+            address=f"a~1[{n}]/do", node="a/do", action="agent", label="do", state="succeeded",
+            started_at=f"2026-01-01T00:{n:02}:00+00:00", ended_at=f"2026-01-01T00:{n:02}:30+00:00",
+            summary=f"work {n}",
+        )
+        for n in range(1, 31)
+    ]  # fmt: skip
+    view = SessionView.model_validate(
+        {"id": "s", "kind": "flow", "name": "f", "status": "active", "root": "s",
+         "created_at": "2026-01-01T00:00:00+00:00", "updated_at": "2026-01-01T00:00:00+00:00"}
+    )  # fmt: skip
+    lines = [line.strip() for line in step_lines(view, steps, [])]
+    assert lines[2] == "... 10 earlier"
+    assert [line for line in lines if line.startswith("doer")] == [
+        f"doer          succeeded   0:30  work {n}" for n in (28, 29, 30)
+    ]
+    assert sum(line.startswith("iteration") for line in lines) == 20

@@ -1,0 +1,128 @@
+"""A plan session without workers: the test takes each task's child session through its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.plans import PlanRecord, TaskRecord, parse_plan
+from app.domain.records import Grant
+from leadhand.models.plans import PlanDocument, PlanEdit, TaskReport
+from leadhand.models.views.plan import PlanView, TaskView
+from tests.engine.world import World
+from workers.attempt.park import park
+
+CHECK = "check.ok"
+
+
+class PlanWorld:
+    """A plan session, driven step by step."""
+
+    def __init__(self, world: World, tasks: Sequence[Mapping[str, object]], **more: object):
+        self.world = world
+        given = [{"title": f"Do {task['id']}", **task} for task in tasks]
+        fields = {
+            "request": "Build it.",
+            "checkers": [{"name": "ok", "command": "true"}],
+            "doer": {"command": "true"},
+            "tasks": given,
+            "refine": False,
+            **more,
+        }
+        self.document = PlanDocument.model_validate(fields)
+        self.engine = world.engine
+        self.id = self.engine.submit.document(self.document).session
+        self.ref = SessionRef(self.id, self.id)
+
+    def draft(self, address: str = "decompose") -> None:
+        """Carry out the draft step, whose tasks are given, and park the step after it."""
+        grant = self.world.grant(self.ref, address)
+        work = self.engine.attempts.work(self.ref, grant)
+        assert work.inputs["given"] is not None
+        tasks = PlanDocument.model_validate(self.document).tasks or ()
+        dumped: list[JsonValue] = [
+            one.model_dump(mode="json", exclude_defaults=True) for one in tasks
+        ]
+        outcome = Outcome(word="succeeded", value={"tasks": dumped})
+        (granted,) = self.world.settle(self.ref, grant, outcome).grants
+        self._park(granted)
+
+    def park(self, address: str) -> None:
+        """Park the refine or the execute step, as a worker does."""
+        self._park(self.world.grant(self.ref, address))
+
+    def _park(self, grant: Grant) -> None:
+        assert park(self.engine, self.engine.attempts.work(self.ref, grant)) is None
+
+    def begin(self) -> None:
+        """Draft the tasks and let them start."""
+        self.draft()
+
+    @property
+    def record(self) -> PlanRecord:
+        found = parse_plan(self.engine.store.plan(self.ref))
+        assert found is not None
+        return found
+
+    def task(self, task: str) -> TaskRecord:
+        return next(one for one in self.record.tasks if one.id == task)
+
+    @property
+    def view(self) -> PlanView:
+        return self.engine.plans.view(self.id)
+
+    def seen(self, task: str) -> TaskView:
+        return next(one for one in self.view.tasks if one.id == task)
+
+    @property
+    def status(self) -> str:
+        return self.engine.queries.session(self.id).status
+
+    def statuses(self) -> dict[str, str]:
+        return {one.id: one.status for one in self.view.tasks}
+
+    def child(self, task: str) -> SessionRef:
+        session = self.task(task).session
+        assert session is not None, task
+        return SessionRef(session, self.id)
+
+    def at_work(self) -> set[str]:
+        """The tasks whose child sessions are active."""
+        running = [one for one in self.record.tasks if one.state == "running"]
+        fields = {one.id: self.engine.store.fields(self.child(one.id)) for one in running}
+        return {id_ for id_, found in fields.items() if found.get("status") == "active"}
+
+    def finish(self, task: str) -> None:
+        """Let the task's child session be accepted."""
+        self._judge(task, "accept")
+
+    def fail(self, task: str) -> None:
+        """Let the task's child session end as failed."""
+        self._judge(task, "terminate")
+
+    def _judge(self, task: str, verdict: str) -> None:
+        """Carry out the open iteration of a task's child session, whichever run that is in."""
+        child, world = self.child(task), self.world
+        (do,) = self.engine.store.members(child, "live")
+        world.settle(child, world.grant(child, do))
+        check = f"{do.rpartition('/')[0]}/{CHECK}"
+        (judge,) = world.settle(child, world.grant(child, check)).grants
+        judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+        world.settle(child, judge, judged)
+
+    def exit(self, task: str) -> None:
+        self.engine.control.apply(self.child(task).id, "exit", reason="no way")
+
+    def resume_child(self, task: str) -> None:
+        self.engine.control.apply(self.child(task).id, "resume")
+
+    def report(self, task: str, status: str, **more: object) -> None:
+        report = TaskReport.model_validate({"status": status, **more})
+        self.engine.plans.report(self.child(task).id, report)
+
+    def edit(self, *operations: Mapping[str, object], version: int | None = None) -> PlanView:
+        edit = PlanEdit.model_validate({"operations": list(operations)})
+        return self.engine.plans.edit(self.id, edit, version=version, by="ann")

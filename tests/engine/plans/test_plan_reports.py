@@ -1,0 +1,189 @@
+"""Reports of child sessions: their word, which their end confirms or contests; and proposals."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.plan_errors import NoPlan, PlanRefused, ReportLate
+from leadhand.models.plans import TaskReport
+from tests.engine.driving import Bench
+from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.world import World
+
+
+def test_a_report_is_the_childs_word_until_its_end_confirms_it(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b", "dependencies": ["a"]}])
+    plan.begin()
+    plan.report("a", "done", pr_url="https://example.org/pr/1", notes="all of it")
+    task = plan.seen("a")
+    assert (task.status, task.verified) == ("completed", False)
+    assert (task.pr_url, task.notes) == ("https://example.org/pr/1", "all of it")
+    assert plan.at_work() == {"a"}
+    plan.finish("a")
+    assert plan.seen("a").verified
+    assert plan.at_work() == {"b"}
+
+
+def test_a_word_that_its_end_contradicts_is_contested(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}], task_retries=0)
+    plan.begin()
+    plan.report("a", "completed")
+    plan.fail("a")
+    task = plan.seen("a")
+    assert (task.status, task.verified) == ("failed", False)
+    assert task.reason is not None
+    assert task.reason.code == "contested"
+    assert task.reason.beneath is not None
+
+
+def test_a_child_that_reported_blocked_and_exits_leaves_its_task_blocked(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}])
+    plan.begin()
+    plan.report("a", "blocked", notes="needs a key")
+    plan.exit("a")
+    assert plan.statuses()["a"] == "blocked"
+
+
+def test_a_report_that_is_repeated_is_no_new_version(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    report = TaskReport(status="in_progress", notes="half")
+    first = world.engine.plans.report(plan.child("a").id, report)
+    again = world.engine.plans.report(plan.child("a").id, report)
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.version == again.version == plan.view.version
+
+
+def test_a_report_after_the_end_is_refused_and_changes_nothing(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}], task_retries=0)
+    plan.begin()
+    plan.fail("a")
+    before = world.engine.store.plan(plan.ref)
+    with pytest.raises(ReportLate, match="failed"):
+        plan.report("a", "completed")
+    assert world.engine.store.plan(plan.ref) == before
+
+
+def test_a_report_of_a_run_that_was_replaced_is_refused(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], task_retries=1)
+    plan.begin()
+    older = plan.child("a").id
+    plan.fail("a")
+    with pytest.raises(ReportLate, match="replaced"):
+        world.engine.plans.report(older, TaskReport(status="completed"))
+
+
+def test_a_session_without_a_task_has_nothing_to_report(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    with pytest.raises(NoPlan, match="no task"):
+        world.engine.plans.report(plan.id, TaskReport(status="completed"))
+
+
+PROPOSED = {"task": {"id": "more", "title": "One more"}, "why": "the parser is missing"}
+
+
+def test_a_proposal_waits_for_a_person_and_holds_the_plan_open(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    plan.finish("a")
+    assert plan.status == "waiting"
+    (proposal,) = plan.view.proposals
+    assert (proposal.status, proposal.task.id, proposal.why) == (
+        "open", "more", "the parser is missing",
+    )  # fmt: skip
+    world.engine.plans.decide(plan.id, proposal.id, accept=True, by="ann")
+    assert plan.at_work() == {"more"}
+    plan.finish("more")
+    assert plan.status == "completed"
+    assert plan.view.proposals[0].decided_by == "ann"
+
+
+def test_a_refused_proposal_lets_the_plan_end(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    plan.finish("a")
+    world.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    assert plan.status == "completed"
+    assert plan.statuses() == {"a": "completed"}
+
+
+def test_a_proposal_is_decided_once(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    world.engine.plans.decide(plan.id, "p1", accept=False, by="ann")
+    with pytest.raises(PlanRefused, match="refused by ann"):
+        world.engine.plans.decide(plan.id, "p1", accept=True, by="bob")
+    with pytest.raises(PlanRefused, match="no proposal p9"):
+        world.engine.plans.decide(plan.id, "p9", accept=True, by="bob")
+
+
+def test_an_accepting_plan_takes_what_fits_and_says_what_does_not(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposals="accept")
+    plan.begin()
+    again = {"task": {"id": "a", "title": "Of the same id"}}
+    lost = {"task": {"id": "lost", "title": "Lost", "dependencies": ["nowhere"]}}
+    plan.report("a", "in_progress", proposals=[PROPOSED, again, lost])
+    assert plan.at_work() == {"a", "more"}
+    assert [one.status for one in plan.view.proposals] == ["accepted", "refused", "refused"]
+    assert "nowhere" in plan.view.proposals[2].note
+    assert plan.seen("a").title == "Do a"
+
+
+def test_a_refusing_plan_records_what_was_proposed(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposals="refuse")
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    plan.finish("a")
+    assert plan.status == "completed"
+    assert [one.status for one in plan.view.proposals] == ["refused"]
+
+
+def test_the_team_lead_hears_of_reports_proposals_and_ends(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}], task_retries=0)
+    plan.begin()
+    plan.report("a", "completed", notes="all of it")
+    plan.report("b", "blocked", proposals=[PROPOSED])
+    plan.finish("a")
+    plan.fail("b")
+    inbox = world.engine.messages.page(plan.id).items
+    assert [(one.kind, one.text.partition(":")[0], one.escalates) for one in inbox] == [
+        ("report", "task a", False),
+        ("report", "task b", True),
+        ("proposal", "task b", True),
+        ("accepted", "task a", False),
+        ("failed", "task b", True),
+    ]
+    assert world.engine.messages.page(plan.id).items[0].text == "task a: completed: all of it"
+
+
+def test_a_child_that_is_accepted_after_the_plan_ended_is_told_to_the_team_lead(
+    bench: Bench,
+) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "b"}], task_retries=0)
+    plan.begin()
+    plan.fail("a")
+    plan.finish("b")
+    assert plan.status == "completed"
+    plan.resume_child("a")
+    plan.finish("a")
+    assert plan.statuses()["a"] == "failed"
+    last = world.engine.messages.page(plan.id).items[-1]
+    assert (last.kind, last.text) == ("end", "task a: accepted after the plan had ended")

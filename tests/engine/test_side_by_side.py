@@ -1,0 +1,245 @@
+"""Quick checks that are called in one row and settled together: each is a step of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.program import Action, Loop, Program, Step
+from app.operations.submit import About
+from tests.engine.world import World
+from tests.waiting import wait_until
+from workers.attempt.attempt import TAKE, Attempts
+from workers.attempt.heartbeat import Heartbeats
+from workers.registry.agents import AgentBook
+
+#: Each check says which iteration it accepts; before that it does what its name says.
+CODE = """
+import os, pathlib, time
+
+def called():
+    with open("called", "a") as file:
+        file.write(os.environ["LEADHAND_STEP"] + "\\n")
+
+def plain(iteration):
+    called()
+    return iteration >= 2
+
+def waits(iteration):
+    called()
+    while iteration == 2 and not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return iteration >= 2
+
+def slow(iteration):
+    called()
+    if iteration == 2:
+        time.sleep(1.2)
+    return iteration >= 2
+
+def ends(iteration):
+    called()
+    if iteration == 2:
+        os._exit(1)
+    return iteration >= 3
+
+def empties(iteration):
+    called()
+    import redis
+    with redis.Redis.from_url(pathlib.Path("url").read_text()) as client:
+        client.function_flush()
+        client.script_flush()
+    return iteration >= 2
+"""
+
+
+@pytest.fixture
+def world(store_url: str, tmp_path: Path) -> World:
+    (tmp_path / "judging.py").write_text(CODE)
+    (tmp_path / "url").write_text(store_url)
+    (tmp_path / "called").touch()
+    return World(store_url)
+
+
+@pytest.fixture
+def attempts(world: World) -> Iterator[Attempts]:
+    heart = Heartbeats(world.engine)
+    book = AgentBook.load([])
+    attempts = Attempts(world.engine, worker="w", agents=lambda: book, heart=heart)
+    yield attempts
+    attempts.close()
+
+
+def begun(world: World, folder: Path | str, *checks: str) -> SessionRef:
+    """A loop of three iterations: a doer, these checks side by side, a judge."""
+    steps = tuple(
+        Step(
+            id=f"c{number}",
+            action=Action.CHECK,
+            needs=("do",),
+            quick=True,
+            inputs={
+                "checker": {"callable": f"judging:{check}", "quick": True},
+                "iteration": "${turn.iteration}",
+            },
+        )
+        for number, check in enumerate(checks, start=1)
+    )
+    judge = Step(
+        id="judge",
+        action=Action.JUDGE,
+        needs=tuple(step.id for step in steps),
+        inputs={"checks": [{"name": s.id, "outcome": f"${{{s.id}:}}"} for s in steps]},
+    )
+    do = Step(id="do", action=Action.TOOL, quick=True, inputs={"tool": "noop"})
+    body = (do, *steps, judge)
+    program = Program(body=(Loop(id="loop", body=body, max_iterations=3),))
+    id_ = world.engine.submit.program(
+        program, About(kind="loop", name="x", cwd=str(folder))
+    ).session
+    return SessionRef(id_, id_)
+
+
+def carry_out(world: World, attempts: Attempts) -> None:
+    """Take hints until there are none."""
+    while world.hints:
+        ref, address = world.hints.pop(0)
+        hints = attempts(ref, address) or ()
+        world.hints += [(ref, hint.address) for hint in hints]
+
+
+def set_to_work(world: World, attempts: Attempts) -> threading.Thread:
+    """The same beside the test."""
+    at_work = threading.Thread(target=carry_out, args=(world, attempts))
+    at_work.start()
+    return at_work
+
+
+def calls(folder: Path) -> Counter[str]:
+    return Counter((folder / "called").read_text().split())
+
+
+def outcomes(world: World, ref: SessionRef) -> Counter[str]:
+    events = world.engine.queries.events(ref.id, limit=1000)
+    return Counter(e.address for e in events if e.type == "step.settled" and e.address)
+
+
+def require_each_once(world: World, ref: SessionRef, folder: Path, *, iterations: int) -> None:
+    """Each check was called once and has one outcome; the ledger has all of them."""
+    assert set(outcomes(world, ref).values()) == {1}
+    checks = {f"loop~1[{i}]/c{n}": 1 for i in range(1, iterations + 1) for n in (1, 2, 3)}
+    assert calls(folder) == checks
+    result = world.engine.queries.result(ref.id)
+    assert (result.verdict, result.iterations) == ("accept", iterations)
+    assert [len(entry.checks) for entry in result.history] == [3] * iterations
+
+
+@pytest.mark.parametrize(
+    ("checks", "iterations"),
+    [
+        (("plain", "plain", "plain"), 2),
+        (("plain", "ends", "plain"), 3),
+        (("ends", "plain", "plain"), 3),
+        (("empties", "plain", "plain"), 2),
+        (("plain", "plain", "empties"), 2),
+    ],
+)
+def test_each_is_called_and_recorded_once(
+    world: World, attempts: Attempts, tmp_path: Path, checks: tuple[str, ...], iterations: int
+):
+    ref = begun(world, tmp_path, *checks)
+    carry_out(world, attempts)
+    require_each_once(world, ref, tmp_path, iterations=iterations)
+
+
+def test_what_is_done_is_recorded_before_one_that_is_slow(
+    world: World, attempts: Attempts, tmp_path: Path
+):
+    ref = begun(world, tmp_path, "plain", "waits", "plain")
+    at_work = set_to_work(world, attempts)
+    wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
+    wait_until(lambda: calls(tmp_path)["loop~1[2]/c2"])
+    assert not outcomes(world, ref)["loop~1[2]/c2"]
+    (tmp_path / "go").touch()
+    at_work.join(timeout=20)
+    carry_out(world, attempts)  # what waited for too long was handed back
+    require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_those_behind_one_that_is_slow_are_others_to_begin(
+    world: World, attempts: Attempts, tmp_path: Path
+):
+    """Each was called once: by who had it in hand, or by who was told of it anew."""
+    ref = begun(world, tmp_path, "slow", "plain", "waits")
+    at_work = set_to_work(world, attempts)
+    wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])
+    (tmp_path / "go").touch()
+    at_work.join(timeout=20)
+    released = {
+        e.address for e in world.engine.queries.events(ref.id, limit=1000) if "released" in e.type
+    }
+    assert released == {"loop~1[2]/c2", "loop~1[2]/c3"}
+    require_each_once(world, ref, tmp_path, iterations=2)
+
+
+def test_a_wide_fan_out_is_taken_a_few_at_a_time(world: World, attempts: Attempts, tmp_path: Path):
+    (tmp_path / "go").touch()
+    inputs: dict[str, JsonValue] = {
+        "checker": {"callable": "judging:waits", "quick": True}, "iteration": 2,
+    }  # fmt: skip
+    first = Step(id="first", action=Action.CHECK, quick=True, inputs=inputs)
+    then = first.model_copy(update={"id": "then", "needs": ("first",), "for_each": (0,) * 30})
+    program = Program(body=(first, then))
+    id_ = world.engine.submit.program(
+        program, About(kind="flow", name="x", cwd=str(tmp_path))
+    ).session
+    carry_out(world, attempts)
+    running = most = 0
+    for event in world.engine.queries.events(id_, limit=1000):
+        running += (event.type == "step.claimed") - (event.type == "step.settled")
+        most = max(most, running)
+    assert world.engine.queries.session(id_).status == "completed"
+    assert 2 <= most <= TAKE + 1
+    assert set(outcomes(world, SessionRef(id_, id_)).values()) == {1}
+
+
+def test_what_cannot_be_asked_ahead_is_told_by_whoever_carries_it_out(
+    store_url: str, tmp_path: Path
+):
+    """No folder can be made for a session without one: each check says so, once."""
+    (tmp_path / "file").touch()
+    world = World(store_url)
+    settings = world.engine.settings.model_copy(update={"spill": str(tmp_path / "file")})
+    world.engine.settings = settings
+    heart, book = Heartbeats(world.engine), AgentBook.load([])
+    attempts = Attempts(world.engine, worker="w", agents=lambda: book, heart=heart)
+    ref = begun(world, "", "plain", "plain")
+    carry_out(world, attempts)
+    attempts.close()
+    assert world.engine.queries.session(ref.id).status == "failed"
+    assert not [
+        step for step in world.engine.queries.steps(ref.id).items if step.state == "running"
+    ]
+
+
+def test_a_stop_reaches_each_of_them(world: World, attempts: Attempts, tmp_path: Path):
+    ref = begun(world, tmp_path, "plain", "waits", "plain")
+    at_work = set_to_work(world, attempts)
+    wait_until(lambda: calls(tmp_path)["loop~1[2]/c2"])
+    world.engine.control.apply(ref.id, "stop")
+    at_work.join(timeout=20)
+    assert world.engine.queries.session(ref.id).status == "stopped"
+    (tmp_path / "go").touch()
+    world.engine.control.apply(ref.id, "resume")
+    carry_out(world, attempts)
+    assert set(outcomes(world, ref).values()) == {1}
+    assert world.engine.queries.result(ref.id).verdict == "accept"
+    stopped = calls(tmp_path)
+    assert stopped["loop~1[2]/c1"] == 1
+    assert stopped["loop~1[2]/c2"] == 2

@@ -1,0 +1,474 @@
+"""Who may do what: each route against each scope, and what tokens hold and never tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from flask.testing import FlaskClient
+from werkzeug.routing import Rule
+from werkzeug.test import TestResponse
+
+from api import create_app, events
+from api.application import Api
+from api.auth import Visitor
+from api.scopes import BODY_NEEDED, NEEDED, PUBLIC, SESSION_IN_QUERY
+from app.domain.records import Grant
+from app.engine import Engine
+from app.errors import CapabilityRefused, TokenUnknown
+from app.logs import JsonLines
+from app.security.api_tokens import KEEP_S, Scope, Tokens
+from app.security.step_tokens import BODY_SCOPES, Caller, mint
+from app.settings import Settings
+from app.store.tokens import TokenStore
+from leadhand.models.documents import Webhook
+from leadhand.models.problems import Kind
+from leadhand.models.views import Quotas
+from tests.session_driving import add_event, claim, ref_of, settle
+from tests.silent_engine import loop, silent_engine
+
+OPERATOR = "the operator's own"
+SECRET = "signs capabilities"
+S = "/v1/sessions"
+AGENTS = {"kind": "loop", "task": "write it", "checker": "agent: look", "doer": {"agent": "a"}}
+
+
+#: An hour before a day ends (UTC).
+LATE_MS = 1_795_302_000_000
+
+
+@pytest.fixture
+def engine(store_url: str) -> Engine:
+    return silent_engine(store_url, secret=SECRET)
+
+
+@pytest.fixture
+def session(engine: Engine) -> str:
+    return str(engine.submit.document(loop()).session)
+
+
+@pytest.fixture
+def app(engine: Engine) -> Iterator[Api]:
+    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
+    yield app
+    app.fanout.close()
+
+
+@pytest.fixture
+def client(app: Api) -> FlaskClient:
+    return app.test_client()
+
+
+def token_of(engine: Engine, *scopes: Scope, quotas: Quotas | None = None) -> str:
+    return engine.tokens.create("test", frozenset(scopes), quotas=quotas).token
+
+
+def ask(
+    client: FlaskClient, method: str, path: str, token: str, body: object = None
+) -> TestResponse:
+    headers = {"Authorization": f"Bearer {token}"}
+    return client.open(path, method=method, headers=headers, json=body)
+
+
+def told(answer: TestResponse) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(answer.data)
+    return said
+
+
+def kept_of(engine: Engine, answer: TestResponse) -> dict[str, str]:
+    """The fields of the session that was submitted."""
+    assert answer.status_code == 202, answer.text
+    return engine.store.fields(ref_of(engine, told(answer)["id"]))
+
+
+def guarded(app: Api, session: str = "00000a11") -> list[tuple[Rule, str, str]]:
+    """Each route that needs a token, with a method and a path that reach it."""
+    urls = app.url_map.bind("localhost")
+    found = []
+    for rule in app.url_map.iter_rules():
+        if rule.endpoint in PUBLIC:
+            continue
+        values = dict.fromkeys(rule.arguments, "x") | {"session": session, "kind": "agent"}
+        path = urls.build(rule.endpoint, {n: values[n] for n in rule.arguments})
+        found += [(rule, method, path) for method in sorted((rule.methods or set()) - {"OPTIONS"})]
+    return found
+
+
+def test_each_route_stands_in_the_table(app):
+    assert {rule.endpoint for rule, _, _ in guarded(app)} == set(NEEDED), (
+        "give each route its scope in api/scopes.py"
+    )
+    assert set(BODY_NEEDED) <= set(NEEDED)
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, session, scope):
+    token = token_of(engine, scope)
+    for rule, method, path in guarded(app, session):
+        answer = ask(client, method, path, token)
+        opens = NEEDED[rule.endpoint] is scope
+        assert (answer.status_code != 403) == opens, (scope, method, path, answer.data)
+        if not opens and method != "HEAD":
+            assert told(answer)["type"] == Kind.FORBIDDEN.uri
+            assert NEEDED[rule.endpoint].value in told(answer)["detail"]
+
+
+def test_what_holds_for_everybody_s_sessions_is_the_administrator_s(client, engine):
+    everything_else = token_of(engine, *(set(Scope) - {Scope.ADMIN}))
+    limit, admin = "/v1/limits/agent/claude", token_of(engine, Scope.ADMIN)
+    assert ask(client, "PUT", limit, everything_else, {"concurrency": 1}).status_code == 403
+    assert ask(client, "PUT", limit, admin, {"concurrency": 1}).status_code == 200
+    assert ask(client, "DELETE", limit, everything_else).status_code == 403
+    assert ask(client, "GET", limit, everything_else).status_code == 200
+
+
+def test_no_route_is_open_without_a_token_or_with_a_strange_one(app, client, session):
+    for token in ("", "lht_", "lht_000000000000_x", "wrong"):
+        for _, method, path in guarded(app, session):
+            assert ask(client, method, path, token).status_code == 401, (token, method, path)
+
+
+def test_whoever_sent_no_token_is_told_how_and_whoever_sent_a_dead_one_is_not(client):
+    none = client.get(S)
+    assert "Authorization: Bearer" in told(none)["hint"]
+    assert none.headers["WWW-Authenticate"] == 'Bearer realm="leadhand"'
+    dead = ask(client, "GET", S, "wrong")
+    assert "hint" not in told(dead)
+    assert 'error="invalid_token"' in dead.headers["WWW-Authenticate"]
+
+
+def test_the_operator_s_token_opens_all(app, client, session):
+    for _, method, path in guarded(app, session):
+        assert ask(client, method, path, OPERATOR).status_code not in (401, 403), (method, path)
+
+
+def test_a_path_that_is_unknown_is_told_to_whoever_has_a_token(client, engine):
+    token = token_of(engine, Scope.READ)
+    assert ask(client, "GET", "/v1/nothing", token).status_code == 404
+    assert ask(client, "PATCH", S, token).status_code == 405
+    assert ask(client, "GET", "/v1/nothing", "wrong").status_code == 401
+
+
+# Commands of one's own
+
+PHASE = {"name": "one", "task": "t", "checker": "agent: look"}
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (AGENTS, None),
+        ({**AGENTS, "doer": {"command": "rm -rf /"}}, "doer.command"),
+        ({**AGENTS, "doer": {"callable": "os:abort"}}, "doer.callable"),
+        ({**AGENTS, "checker": "rm -rf /"}, "checkers.0.command"),
+        ({**AGENTS, "checker": ["agent: a", "callable: os:abort"]}, "checkers.1.callable"),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE]}, None),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE], "doer": {"command": "x"}},
+            "doer.command"),
+        ({"kind": "workflow", "name": "w", "phases": [PHASE, {**PHASE, "name": "two",
+            "doer": {"command": "x"}}]}, "phases.1.doer.command"),
+        ({"kind": "workflow", "name": "w", "phases": [{**PHASE, "checker": ["agent: x", "true"]}]},
+            "phases.0.checkers.1.command"),
+    ],
+)  # fmt: skip
+def test_a_command_of_one_s_own_needs_a_scope_of_its_own(client, engine, document, field):
+    answer = ask(client, "POST", S, token_of(engine, Scope.SUBMIT), document)
+    if field is None:
+        assert answer.status_code == 202
+        return
+    assert answer.status_code == 403
+    said = told(answer)
+    assert said["field"] == field
+    assert "'exec:free'" in said["detail"]
+    both = token_of(engine, Scope.SUBMIT, Scope.EXEC_FREE)
+    assert engine.queries.sessions().items == []
+    assert ask(client, "POST", S, both, document).status_code == 202
+    assert len(engine.queries.sessions().items) == 1
+
+
+def test_a_session_belongs_to_the_token_that_asked_for_it(client, engine):
+    quotas = Quotas(max_sessions=3)
+    made = engine.tokens.create("ci", frozenset({Scope.SUBMIT}), quotas=quotas)
+    theirs = kept_of(engine, ask(client, "POST", S, made.token, AGENTS))
+    ours = kept_of(engine, ask(client, "POST", S, OPERATOR, AGENTS))
+    assert (theirs["token"], theirs["max_sessions"]) == (made.id, "3")
+    assert theirs["webhook"] == ""
+    assert not {"token", "max_sessions"} & ours.keys()
+
+
+@pytest.mark.parametrize(
+    ("quotas", "header"),
+    [(Quotas(max_sessions=0), None), (Quotas(steps_per_day=0), "3600")],
+)
+def test_a_quota_that_is_used_up_is_told_with_when_to_come_again(store_url, quotas, header):
+    engine = silent_engine(store_url, clock=lambda: LATE_MS, secret=SECRET)
+    client = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine).test_client()
+    token = token_of(engine, Scope.SUBMIT, quotas=quotas)
+    answer = ask(client, "POST", S, token, AGENTS)
+    assert answer.status_code == 429
+    assert told(answer)["type"] == Kind.QUOTA_PASSED.uri
+    assert answer.headers.get("Retry-After") == header
+    assert engine.queries.sessions().items == []
+
+
+# Tokens over HTTP
+
+
+def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
+    body = {"name": "ci", "scopes": ["read", "submit"], "expires_s": 60,
+            "quotas": {"max_sessions": 2}}  # fmt: skip
+    made = told(ask(client, "POST", "/v1/tokens", OPERATOR, body))
+    assert made["token"].startswith(f"lht_{made['id']}_")
+    assert ask(client, "GET", S, made["token"]).status_code == 200
+    listed = ask(client, "GET", "/v1/tokens", OPERATOR)
+    [view] = told(listed)["items"]
+    assert (view["name"], view["scopes"]) == ("ci", ["read", "submit"])
+    assert view["quotas"]["max_sessions"] == 2
+    assert view["last_used_at"] is not None
+    secret = made["token"].rpartition("_")[2]
+    assert secret not in listed.get_data(as_text=True)
+    assert "digest" not in listed.get_data(as_text=True)
+    assert ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR).status_code == 204
+    assert ask(client, "GET", S, made["token"]).status_code == 401
+    again = ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR)
+    assert (again.status_code, told(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
+
+
+def test_whom_a_token_tells_is_shown_without_what_only_the_receiver_knows(client, engine):
+    hook = {"url": "https://h.example/T0KEN", "events": ["failed"], "secret": "known to us both"}
+    body = {"name": "ci", "scopes": ["submit"], "webhook": hook}
+    made = ask(client, "POST", "/v1/tokens", OPERATOR, body)
+    listed = ask(client, "GET", "/v1/tokens", OPERATOR)
+    for view in (told(made), told(listed)["items"][0]):
+        assert view["webhook"] == {"host": "h.example", "events": ["failed"], "signed": True}
+    for answer in (made, listed):
+        assert "known to us both" not in answer.get_data(as_text=True)
+        assert "T0KEN" not in answer.get_data(as_text=True)
+    kept = kept_of(engine, ask(client, "POST", S, told(made)["token"], AGENTS))
+    assert Webhook.model_validate_json(kept["webhook"]) == Webhook.model_validate(hook)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"scopes": ["read"]}, "name"),
+        ({"name": "", "scopes": ["read"]}, "name"),
+        ({"name": "x", "scopes": []}, "scopes"),
+        ({"name": "x", "scopes": ["root"]}, "scopes.0"),
+        ({"name": "x", "scopes": ["read"], "expires_s": 0}, "expires_s"),
+        ({"name": "x", "scopes": ["read"], "expires_s": "60"}, "expires_s"),
+        ({"name": "x", "scopes": ["read"], "quotas": {"max_sessions": -1}}, "quotas.max_sessions"),
+        ({"name": "x", "scopes": ["read"], "quotas": {"money": 1}}, "quotas.money"),
+        ({"name": "x", "scopes": ["read"], "digest": "0"}, "digest"),
+        ({"name": "x", "scopes": ["read"], "webhook": {}}, "webhook.url"),
+        ({"name": "x", "scopes": ["read"], "webhook": {"url": "http://10.0.0.1/"}}, "webhook.url"),
+    ],
+)
+def test_a_token_that_cannot_be_made_names_the_field(client, body, field):
+    answer = ask(client, "POST", "/v1/tokens", OPERATOR, body)
+    assert (answer.status_code, told(answer)["field"]) == (422, field)
+
+
+# A body's token
+
+
+@pytest.fixture
+def grant(engine: Engine, session: str) -> Grant:
+    """An attempt of the session that runs now."""
+    return claim(engine, session)
+
+
+@pytest.fixture
+def body_token(session: str, grant: Grant) -> str:
+    """The token of the body of that attempt."""
+    return mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
+
+
+def test_a_body_s_token_dies_with_its_attempt(client, engine, session, grant, body_token):
+    for path in ("", "/ledger", "/events", "/steps"):
+        assert ask(client, "GET", f"{S}/{session}{path}", body_token).status_code == 200
+    settle(engine, session, grant)
+    for path in ("", "/ledger", "/events", "/steps", "/result"):
+        answer = ask(client, "GET", f"{S}/{session}{path}", body_token)
+        assert answer.status_code == 401
+        assert "has ended" in told(answer)["detail"]
+    exit_ = ask(client, "POST", f"{S}/{session}/exit", body_token, {"reason": "x"})
+    assert exit_.status_code == 401
+    view = engine.queries.session(session)
+    assert (view.status, view.reason) == ("active", None)
+
+
+def test_a_body_gets_nowhere_but_to_its_own_session(app, client, session, body_token):
+    for rule, method, path in guarded(app, session):
+        answer = ask(client, method, path, body_token)
+        right = BODY_NEEDED.get(rule.endpoint)
+        opens = (
+            right is not None
+            and right.scope in BODY_SCOPES
+            and right.reach != "below"
+            and rule.endpoint not in SESSION_IN_QUERY
+        )
+        assert (answer.status_code != 403) == opens, (method, path)
+
+
+def test_the_log_tells_who_asked_and_not_with_what(client, engine, session, body_token, caplog):
+    caplog.set_level("INFO", "leadhand.api")
+    made = engine.tokens.create("ci", frozenset({Scope.READ}))
+    for token in (OPERATOR, made.token, body_token, "a stranger's"):
+        ask(client, "GET", f"{S}/{session}", token)
+    told_by = [vars(record)["by"] for record in caplog.records if record.message == "request"]
+    assert told_by == ["operator", f"token {made.id}", f"step {session}:loop~1[1]/do", None]
+    lines = [JsonLines().format(record) for record in caplog.records]
+    assert not [line for line in lines if made.token in line or body_token in line]
+
+
+def test_a_body_has_none_of_the_scopes_of_people():
+    body = Caller("00000a11", "do", 7, ("read", "exit", "report"))
+    assert Visitor(body=body).scopes == frozenset()
+    assert Visitor().scopes == frozenset(Scope)
+
+
+# What is kept
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def shelf(engine: Engine) -> TokenStore:
+    return engine.store.tokens()
+
+
+def reads(redis_client: redis.Redis) -> int:
+    """How often a field of a hash was read, as each look at a token does once."""
+    return int(redis_client.info("commandstats").get("cmdstat_hget", {"calls": 0})["calls"])
+
+
+@pytest.fixture
+def tokens(shelf: TokenStore) -> Tokens:
+    return Tokens(shelf, secret=SECRET, clock=Clock())
+
+
+READ = frozenset({Scope.READ})
+
+
+def test_what_is_kept_of_a_token_opens_nothing(shelf, tokens):
+    made = tokens.create("ci", READ)
+    [kept] = shelf.all().values()
+    assert made.token.rpartition("_")[2] not in kept
+    assert made.token.split("_", 2)[2] not in kept
+    digest = json.loads(kept)["token"]["digest"]
+    for guess in (digest, kept, made.id, f"lht_{made.id}", f"lht_{made.id}_", f"lht_{made.id}_x",
+                  f"lht_{made.id}_{digest}", made.token + "x", made.token.upper()):  # fmt: skip
+        with pytest.raises(CapabilityRefused):
+            tokens.recognise(guess)
+    assert tokens.recognise(made.token).name == "ci"
+
+
+def test_two_tokens_are_never_alike(tokens):
+    assert len({tokens.create("x", READ).token.split("_", 2)[2] for _ in range(50)}) == 50
+    assert len(tokens.create("x", READ).token.split("_", 2)[2]) >= 43
+
+
+@pytest.mark.parametrize(
+    "field", ["scopes", "digest", "expires_ms", "quotas", "id", "name", "webhook"]
+)
+def test_a_token_that_was_written_by_somebody_else_opens_nothing(shelf, tokens, field):
+    made = tokens.create("ci", READ, expires_s=60)
+    kept = json.loads(shelf.all()[made.id])
+    other = {"scopes": ["admin"], "digest": "0" * 64, "expires_ms": None, "id": "0" * 12,
+             "quotas": {"max_sessions": 9}, "name": "root",
+             "webhook": {"url": "https://mine.example/"}}[field]  # fmt: skip
+    kept["token"][field] = other
+    shelf.put(made.id, json.dumps(kept))
+    with pytest.raises(CapabilityRefused):
+        Tokens(shelf, secret=SECRET, clock=Clock()).recognise(made.token)
+    assert tokens.views() == []
+
+
+def test_a_token_from_before_there_were_webhooks_still_opens(shelf, tokens):
+    made = tokens.create("ci", READ)
+    kept = json.loads(shelf.all()[made.id])
+    del kept["token"]["webhook"]
+    shelf.put(made.id, json.dumps(kept))
+    assert Tokens(shelf, secret=SECRET, clock=Clock()).recognise(made.token).name == "ci"
+
+
+def test_a_token_of_another_secret_opens_nothing(shelf, tokens):
+    made = Tokens(shelf, secret="a guess").create("mine", frozenset(Scope))
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+    shelf.put(made.id, "no JSON")
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+
+
+def test_a_token_that_moved_to_another_id_opens_nothing(shelf, tokens):
+    made = tokens.create("ci", READ)
+    shelf.put("0" * 12, shelf.all()[made.id])
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token.replace(made.id, "0" * 12))
+
+
+def test_a_token_ends_at_its_time(shelf):
+    clock = Clock()
+    tokens = Tokens(shelf, secret=SECRET, clock=clock)
+    made = tokens.create("ci", READ, expires_s=60)
+    clock.now += 59.9
+    assert tokens.recognise(made.token).id == made.id
+    clock.now += 0.2
+    with pytest.raises(CapabilityRefused, match="expired"):
+        tokens.recognise(made.token)
+    assert [view.expired for view in tokens.views()] == [True]
+
+
+def test_a_token_is_read_once_in_a_while_and_a_revoked_one_lives_no_longer(
+    shelf, tokens, redis_client
+):
+    now = [100.0]
+    made = tokens.create("ci", READ)
+    elsewhere = Tokens(shelf, secret=SECRET, clock=Clock(), monotonic=lambda: now[0])
+    before = reads(redis_client)
+    for _ in range(100):
+        elsewhere.recognise(made.token)
+    assert reads(redis_client) - before == 1
+    tokens.revoke(made.id)
+    with pytest.raises(CapabilityRefused):
+        tokens.recognise(made.token)
+    elsewhere.recognise(made.token)  # for KEEP_S at most
+    now[0] += KEEP_S
+    with pytest.raises(CapabilityRefused):
+        elsewhere.recognise(made.token)
+    with pytest.raises(TokenUnknown):
+        tokens.revoke(made.id)
+
+
+@pytest.mark.parametrize("where", ["query", "body"])
+def test_a_token_in_the_wrong_place_is_not_told_again(client, engine, where):
+    made = token_of(engine, Scope.SUBMIT)
+    path, body = (f"{S}?who={made}", AGENTS) if where == "query" else (S, {**AGENTS, "who": made})
+    answer = ask(client, "POST", path, made, body)
+    assert answer.status_code == 422
+    assert made not in answer.get_data(as_text=True)
+
+
+def test_a_stream_ends_with_the_token_that_opened_it(client, engine, session, monkeypatch):
+    monkeypatch.setattr(events, "RECHECK_S", 0.0)
+    made = engine.tokens.create("watcher", frozenset({Scope.READ}))
+    headers = {"Authorization": f"Bearer {made.token}", "Accept": "text/event-stream"}
+    answer = client.get(f"{S}/{session}/events", headers=headers, buffered=False)
+    stream = answer.iter_encoded()
+    assert next(chunk for chunk in stream if b"step.ready" in chunk)
+    add_event(engine, session, "step.claimed")
+    assert next(chunk for chunk in stream if b"step.claimed" in chunk)
+    engine.tokens.revoke(made.id)
+    add_event(engine, session, "step.settled")
+    assert list(stream) == [b'event: cut\ndata: {"why": "token"}\n\n']
+    answer.close()

@@ -1,0 +1,43 @@
+"""Filtered lists among 20,000 sessions: their cost does not depend on the number of sessions."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from app.queries.filters import SessionFilter
+from app.sweep import index_sessions
+from benchmarks import lists
+
+pytestmark = [pytest.mark.slow, pytest.mark.no_cover, pytest.mark.timeout(1200)]
+
+MANY = 20_000
+#: What a page of one session takes, the session's own view included.
+MOST_COMMANDS = 40
+
+
+def test_a_label_among_many_sessions_costs_one_short_page(store_url: str) -> None:
+    redis, engine = Redis.from_url(store_url, decode_responses=True), lists.make_engine(store_url)
+    made = [lists.create(engine, number) for number in range(MANY)]
+
+    def found() -> lists.Listed:
+        return lists.list_all(engine, lists.WANTED)
+
+    assert found() == lists.Listed(pages=1, examined=1, found=1)
+    assert engine.queries.sessions(lists.WANTED).items[0].id == made[7]
+    assert lists.measure(redis, found).commands <= MOST_COMMANDS
+    nothing = SessionFilter(label="L7", status=("failed",))
+    assert lists.list_all(engine, nothing) == lists.Listed(pages=1, examined=0, found=0)
+
+    lists.forget_index(redis)
+    without = found()
+    assert without.found == 1
+    assert without.pages >= MANY // 2000
+    assert without.examined == MANY
+
+    first = engine.queries.sessions(lists.WANTED)
+    assert (first.items, first.partial, first.examined) == ([], True, 2000)
+    assert not index_sessions(engine)  # a sweep adds so many, and the next ones the others
+    lists.index_all(engine)
+    assert found() == lists.Listed(pages=1, examined=1, found=1)
+    redis.close()

@@ -1,0 +1,246 @@
+"""Messages that we write ourselves are those that kombu and Celery would have written."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery, chain, chord, signature
+
+from app.domain.ids import SessionRef
+from app.domain.program import Action, Program, Step
+from app.domain.records import Hint
+from app.engine import Engine
+from app.settings import Settings
+from tasks.bootstrap import make_engine
+from tasks.canvas import Canvas, body_of, remember, send_on, split_canvas
+from tasks.celery_app import make_celery
+from tasks.publisher import Letter, Publisher
+from tasks.steps import register
+from tests.wire import Wire
+
+ADDRESS = "loop~1[1]/do"
+LETTER = Letter("leadhand.tool", ("abc", "root", ADDRESS), "tools@here", 5, "an-id")
+#: What differs from message to message.
+EVER_NEW = {"delivery_tag", "timestamp", "clock", "task_id", "id", "uuid", "correlation_id"}
+#: Where an answer would go, which nobody waits for; and what Celery leaves in options besides.
+NOT_OURS = {"reply_to", "group_index", "group_id", "root_id", "parent_id"}
+
+
+@pytest.fixture
+def celery(broker_url: str) -> Celery:
+    app = make_celery(Settings(broker_url=broker_url))
+    register(app)
+    return app
+
+
+@pytest.fixture
+def broker(broker_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(broker_url, decode_responses=True) as client:
+        yield client
+
+
+def taken(broker: redis.Redis) -> list[tuple[str, Any]]:
+    """Every message that stands at the broker, with its list; it is taken off."""
+    found = []
+    for key in sorted(broker.scan_iter(_type="LIST")):
+        while (raw := broker.rpop(key)) is not None:
+            found.append((key, opened(str(raw))))
+    return found
+
+
+def opened(raw: str) -> Any:
+    message = json.loads(raw)
+    message["body"] = json.loads(base64.b64decode(message["body"]))
+    return message
+
+
+def without(message: Any, names: set[str]) -> Any:
+    if isinstance(message, dict):
+        return {k: without(v, names) for k, v in message.items() if k not in names}
+    if isinstance(message, (list, tuple)):
+        return [without(item, names) for item in message]
+    return message
+
+
+@pytest.mark.parametrize("priority", [0, 3, 5, 9])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"chain": [{"task": "leadhand.check", "args": ["abc", "root", "x"]}]},
+        {"chord": {"task": "leadhand.judge"}, "group": "a-group", "place": 2},
+    ],
+)
+def test_a_message_and_its_event_are_what_kombu_writes(
+    celery: Celery, broker: redis.Redis, priority: int, more: dict[str, Any]
+) -> None:
+    letter = LETTER._replace(priority=priority, **more)
+    post = Publisher(celery)
+    with broker.pubsub() as events:
+        events.psubscribe("*celeryev*")
+        post.send([letter])  # by kombu, who declares the queue
+        post.send([letter])
+        heard = [opened(m["data"]) for m in listened(events, 2)]
+    theirs, ours = taken(broker)
+    assert without(ours, {"delivery_tag"}) == without(theirs, {"delivery_tag"})
+    assert ours[1]["properties"]["delivery_tag"] == "an-id"
+    assert without(heard[1], EVER_NEW) == without(heard[0], EVER_NEW)
+    assert {event["body"]["uuid"] for event in heard} == {"an-id"}
+
+
+def listened(events: Any, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        message = events.get_message(timeout=5)
+        assert message is not None
+        found += [message] if message["type"] == "pmessage" else []
+    return found
+
+
+def task(action: str, address: str, queue: str, app: Celery) -> Any:
+    arguments, options = ("abc", "root", address), {"queue": queue, "priority": 5}
+    name = f"leadhand.{action}"
+    return signature(name, args=arguments, immutable=True, app=app, options=options)
+
+
+def test_a_chain_is_written_as_celery_writes_it(celery: Celery, broker: redis.Redis) -> None:
+    steps = tuple(Step(id=name, action=Action.TOOL) for name in ("a", "b"))
+    chain(task("tool", "a", "tools", celery), task("tool", "b", "tools", celery)).apply_async()
+    theirs = taken(broker)
+    Canvas(celery).publish(SessionRef("abc", "root"), Program(name="p", body=steps), [hint("a")])
+    ours = taken(broker)
+    assert without(ours, EVER_NEW | NOT_OURS) == without(theirs, EVER_NEW | NOT_OURS)
+
+
+def hint(name: str, action: Action = Action.TOOL, queue: str = "tools") -> Hint:
+    return Hint(queue=queue, address=name, action=action.value, path=name, label=name)
+
+
+def checked(doer: str) -> Program:
+    """A doer, checks side by side, and what joins them."""
+    do = Step(id=doer, action=Action.TOOL)
+    checks = [Step(id=f"check{n}", action=Action.CHECK, needs=(doer,)) for n in (1, 2)]
+    join = Step(id="join", action=Action.TOOL, needs=("check1", "check2"))
+    return Program(name="p", body=(do, *checks, join))
+
+
+def test_a_chord_within_a_chain_is_written_as_celery_writes_it(
+    celery: Celery, broker: redis.Redis
+) -> None:
+    header = [task("check", f"check{n}", "checks@x", celery) for n in (1, 2)]
+    body = task("tool", "join", "tools@x", celery)
+    chain(task("tool", "do", "tools@x", celery), chord(header, body)).apply_async()
+    theirs = taken(broker)
+    Canvas(celery).publish(SessionRef("abc", "root"), checked("do"), [hint("do", queue="tools@x")])
+    ours = taken(broker)
+    assert without(ours, EVER_NEW | NOT_OURS) == without(theirs, EVER_NEW | NOT_OURS)
+
+
+def test_a_chord_is_written_as_celery_writes_it(celery: Celery, broker: redis.Redis) -> None:
+    header = [task("check", f"check{n}", "checks", celery) for n in (1, 2)]
+    chord(header, task("tool", "join", "tools", celery)).apply_async()
+    theirs = taken(broker)
+    hints = [hint(f"check{n}", Action.CHECK, "checks") for n in (1, 2)]
+    Canvas(celery).publish(SessionRef("abc", "root"), checked("do"), hints)
+    ours = taken(broker)
+    names = EVER_NEW | NOT_OURS | {"group"}
+    assert without(ours, names) == without(theirs, names)
+    assert len({message["headers"]["group"] for _, message in ours}) == 1
+
+
+def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: redis.Redis) -> None:
+    """A kept connection that was cut is not the end of a message."""
+    with Wire(broker_url) as wire:
+        post = Publisher(make_celery(Settings(broker_url=wire.url)))
+        for _ in range(2):
+            post.send([LETTER])
+        assert wire.black_hole() > 0
+        post.send([LETTER])
+    assert len(taken(broker)) == 3
+
+
+def test_a_broker_with_its_own_names_for_keys_is_left_to_kombu(
+    celery: Celery, broker: redis.Redis
+) -> None:
+    celery.conf.broker_transport_options["global_keyprefix"] = "theirs:"
+    post = Publisher(celery)
+    for _ in range(2):
+        post.send([LETTER])
+    assert [key for key, _ in taken(broker)] == ["theirs:tools@here\x06\x165"] * 2
+
+
+def test_steps_of_a_session_are_told_of_in_one_go(
+    store_url: str, broker_url: str, broker: redis.Redis
+) -> None:
+    engine: Engine
+    engine, _ = make_engine(Settings(redis_url=store_url, broker_url=broker_url, secret="s"))
+    wide = tuple(Step(id=f"s{n}", action=Action.TOOL) for n in range(20))
+    hints = [hint(step.id) for step in wide]
+    canvas = engine.transitions._carrier
+    for _ in range(2):
+        canvas.publish(SessionRef("abc", "root"), Program(name="p", body=wide), hints)
+    broker.config_resetstat()
+    canvas.publish(SessionRef("abc", "root"), Program(name="p", body=wide), hints)
+    assert broker.info("stats")["total_reads_processed"] <= 10  # the server reads 16 kB
+    assert len(taken(broker)) == 60
+
+
+class Request:
+    """What Celery hands to a task of the message that it came with."""
+
+    def __init__(self, message: Any) -> None:
+        embed = message["body"][2]
+        self.chain, self.chord = embed["chain"], embed["chord"]
+
+
+def carried(celery: Celery, broker: redis.Redis, by: str) -> Request:
+    """A message with a chord of two checks after its own step, written by Celery or by us."""
+    if by == "celery":
+        header = [task("check", f"check{n}", "checks", celery) for n in (1, 2)]
+        body = task("tool", "join", "tools", celery)
+        chain(task("tool", "do", "tools", celery), chord(header, body)).apply_async()
+    else:
+        Canvas(celery).publish(SessionRef("abc", "root"), checked("do"), [hint("do")])
+    ((_, message),) = taken(broker)
+    return Request(message)
+
+
+@pytest.mark.parametrize("by", ["celery", "us"])
+def test_what_a_message_carried_goes_on_with_its_join(
+    celery: Celery, broker: redis.Redis, by: str
+) -> None:
+    request = carried(celery, broker, by)
+    released = [hint(f"check{n}", Action.CHECK, "checks") for n in (1, 2)]
+    onward = split_canvas(request, celery, [*released, hint("another")])
+    assert request.chain is None  # Celery does not send it once more
+    assert [left.address for left in onward.rest] == ["another"]
+    send_on(SessionRef("abc", "root"), celery, onward.letters)
+    sent = [message for _, message in taken(broker)]
+    assert [message["body"][0] for message in sent] == [
+        ["abc", "root", "check1"],
+        ["abc", "root", "check2"],
+    ]
+    assert {m["body"][2]["chord"]["args"][2] for m in sent} == {"join"}
+    assert body_of(Request(sent[0]), celery) is None
+    last = Request(sent[1])
+    assert not split_canvas(last, celery, [hint("join")]).rest  # the backend sends it
+    remember(last, [hint("join")])
+    body = body_of(last, celery)
+    assert body is not None
+    assert tuple(body.args) == ("abc", "root", "join")
+
+
+@pytest.mark.parametrize("by", ["celery", "us"])
+def test_what_was_not_released_as_it_was_carried_is_cut(
+    celery: Celery, broker: redis.Redis, by: str
+) -> None:
+    request = carried(celery, broker, by)
+    released = [hint("check1", Action.CHECK, "checks")]
+    onward = split_canvas(request, celery, released)
+    assert request.chain is None
+    assert (onward.letters, onward.rest) == ([], released)

@@ -1,0 +1,108 @@
+"""Tools that users write, on real workers: found, refused where nobody has them, and used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import InvalidDocument
+from leadhand.models.views import ToolHere
+from tests.fleet import Fleet
+from tests.flows import flow, loop
+from tests.waiting import wait_until
+from workers.host.inventory import Inventory
+
+CODE = '''
+from pathlib import Path
+
+def add(numbers: list[int]) -> int:
+    """Adds up."""
+    return sum(numbers)
+
+def note(what: str, times: int = 1) -> dict:
+    with Path("notes.txt").open("a") as notes:
+        notes.write(f"{what}\\n" * times)
+    return {"lines": len(Path("notes.txt").read_text().splitlines())}
+'''
+DONE = 'grep -q -c . notes.txt && printf \'{"answer": "yes"}\''
+
+
+def tool(name: str, *, label: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"type": "tool", "tool": name, **({"label": label} if label else {}), **more}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/sums.py").write_text(CODE)
+    (tmp_path / "work").mkdir()
+    broker = store_url.removesuffix("/0") + "/1"
+    fleet = Fleet(tmp_path, store_url, broker, lease_s=5, LEADHAND_TOOLS=str(tmp_path / "tools"))
+    yield fleet
+    fleet.close()
+
+
+def run(fleet: Fleet, *steps: dict[str, Any]) -> str:
+    return fleet.engine.submit.document(flow(*steps, cwd=str(fleet.folder / "work"))).session
+
+
+@pytest.mark.timeout(60)
+def test_a_flow_uses_the_tools_of_its_workers(fleet: Fleet) -> None:
+    fleet.worker("one")
+    session = run(
+        fleet,
+        tool("sums:add", label="add", arguments={"numbers": ["1", 2]}),
+        loop(
+            tool("sums:note", arguments={"what": "${steps.add}", "times": "2"}, quick=True),
+            {"type": "break", "command": DONE, "breakOn": "yes"},
+        ),
+        tool("sums:note", label="last", arguments={"what": "end"}),
+        tool("echo", label="all", arguments={"lines": "${steps.last}"}),
+    )
+    result = fleet.ended(session)
+    assert result.status == "completed", result
+    assert (fleet.folder / "work/notes.txt").read_text() == "3\n3\nend\n"
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    assert json.loads(found["all"])["value"] == {"lines": '{"lines": 3}'}
+
+
+@pytest.mark.timeout(60)
+def test_a_tool_that_nobody_has_is_refused_until_its_file_is_there(fleet: Fleet) -> None:
+    fleet.worker("one")
+    with pytest.raises(InvalidDocument, match="no worker has this tool; known: echo, noop, sums:"):
+        run(fleet, tool("late:hello"))
+    (fleet.folder / "tools/late.py").write_text("def hello(): return 'hello'")
+    wait_until(lambda: any(t.name == "late:hello" for t in fleet.engine.fleet.tools()), timeout=20)
+    result = fleet.ended(run(fleet, tool("late:hello")))
+    assert result.status == "completed", result
+
+
+@pytest.mark.timeout(60)
+def test_a_flow_whose_tool_fails_has_failed_with_its_words(fleet: Fleet) -> None:
+    fleet.worker("one")
+    result = fleet.ended(run(fleet, tool("sums:add", arguments={"numbers": "many"})))
+    assert result.status == "failed"
+    assert "argument 'numbers': it is 'many'; it should be a valid list" in str(result.reason)
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_goes_on_to_tell_of_itself_after_any_error(fleet: Fleet) -> None:
+    looks = iter(range(1_000_000))
+
+    def tools() -> tuple[ToolHere, ...]:
+        if next(looks) == 0:
+            raise RecursionError("a file that nobody thought of")
+        return (ToolHere(name="sums:add"),)
+
+    inventory = Inventory(fleet.engine, name="one", queues=("q",), agents=tuple, tools=tools)
+    inventory.start()
+    try:
+        wait_until(
+            lambda: any(t.name == "sums:add" for t in fleet.engine.fleet.tools()), timeout=20
+        )
+    finally:
+        inventory.stop()

@@ -1,0 +1,60 @@
+"""Planted faults by subject: each changes one text of the scripts or of routing.py.
+
+The tests must notice each of them. Most are noticed by random walks beside the model.
+"""
+
+from __future__ import annotations
+
+from tests.model.faults import (
+    adoption,
+    children,
+    claims,
+    control,
+    conversations,
+    decisions,
+    events,
+    folders,
+    inbox,
+    indexes,
+    joins,
+    leases,
+    limits,
+    plans,
+    records,
+    resume_points,
+    retries,
+    stages,
+    sweeps,
+    turns,
+    usage,
+    windows,
+)
+from tests.model.faults.fault import Fault, noticed
+
+__all__ = ["FAULTS", "Fault", "noticed"]
+
+#: All faults; the ids of their tests follow from their names.
+FAULTS: tuple[Fault, ...] = (
+    *records.FAULTS,
+    *claims.FAULTS,
+    *leases.FAULTS,
+    *sweeps.FAULTS,
+    *retries.FAULTS,
+    *joins.FAULTS,
+    *turns.FAULTS,
+    *children.FAULTS,
+    *decisions.FAULTS,
+    *control.FAULTS,
+    *resume_points.FAULTS,
+    *adoption.FAULTS,
+    *folders.FAULTS,
+    *limits.FAULTS,
+    *windows.FAULTS,
+    *conversations.FAULTS,
+    *events.FAULTS,
+    *inbox.FAULTS,
+    *usage.FAULTS,
+    *stages.FAULTS,
+    *plans.FAULTS,
+    *indexes.FAULTS,
+)

@@ -1,0 +1,50 @@
+"""Faults in joins and in for_each."""
+
+from __future__ import annotations
+
+from tests.model.faults.fault import Fault
+
+FAULTS = (
+    Fault(
+        "a join fires one too early",
+        "lib/joins",
+        "< needed then return false end",
+        "< needed - 1 then return false end",
+    ),
+    Fault(
+        "a join is a counter",
+        "lib/joins",
+        "  if redis.call('ZADD', tx.keys.arrived, 'NX', 0, join .. '<' .. name) == 0 then return",
+        "  do return redis.call('HINCRBY', tx.keys.session, 'joined:' .. join, 1) >= "
+        "needed end\n"
+        "  if true then return",
+        "test_late_success_in_a_failing_session_counts_when_it_is_resumed",
+    ),
+    Fault(
+        "joins of all runs are one",
+        "lib/joins",
+        "name == '' and block .. '$' or addresses.turn_address(block, name, "
+        "programs.run_of(tx, block, name))",
+        "name == '' and block .. '$' or addresses.turn_address(block, name, 1)",
+        "test_what_runs_anew_meets_what_does_not_in_a_join_of_its_own",
+    ),
+    Fault(
+        "a block ends with its first open end",
+        "domain/routing.py",
+        '"sinks": len(sinks_of(block))',
+        '"sinks": 1',
+    ),
+    Fault(
+        "a check that fails ends its loop",
+        "domain/routing.py",
+        " and step.action is not Action.CHECK",
+        "",
+    ),
+    Fault("an empty for_each never arrives", "lib/turns", "if width == 0 then", "if false then"),
+    Fault(
+        "a for_each ends with its first item",
+        "lib/turns",
+        "joins.arrive(tx, id .. '#', item, records.load(tx, 'turns', id).width)",
+        "joins.arrive(tx, id .. '#', item, 1)",
+    ),
+)

@@ -1,0 +1,137 @@
+"""Faults in plans: what starts, what counts as done, and what a version is."""
+
+from __future__ import annotations
+
+from tests.model.faults.fault import Fault
+
+RANDOM = "test_a_plan_does_what_the_model_says_whatever_comes_between"
+
+FAULTS = (
+    Fault(
+        "a word is taken for the fact",
+        "lib/plans/progress",
+        "if not needed or needed.fact ~= 'accepted' then return true end",
+        "if not needed or not (needed.fact == 'accepted' or needed.word == 'completed') then"
+        " return true end",
+        RANDOM,
+    ),
+    Fault(
+        "a task starts beyond the limit",
+        "lib/plans/progress",
+        "while head.working < head.at_once and",
+        "while head.working <= head.at_once and",
+        RANDOM,
+    ),
+    Fault(
+        "an end counts twice",
+        "lib/plans/child_ends",
+        "if not works then\n",
+        "if not works and task.fact ~= 'failed' then\n",
+        RANDOM,
+    ),
+    Fault(
+        "an older run ends the newer one",
+        "plan_fact",
+        "if task.run == args.run then",
+        "if task.run >= args.run then",
+        "test_the_end_of_an_older_run_changes_nothing",
+    ),
+    Fault(
+        "a version is left out",
+        "lib/plans/tasks",
+        "redis.call('HINCRBY', tx.keys.plan, 'version', 1)",
+        "redis.call('HINCRBY', tx.keys.plan, 'version', plan.head.working == 0 and 2 or 1)",
+        RANDOM,
+    ),
+    Fault(
+        "a dropped task stays in the events",
+        "lib/plans/tasks",
+        "removed = #gone > 0 and gone or nil",
+        "removed = nil",
+        RANDOM,
+    ),
+    Fault(
+        "dependants do not hear that a task is accepted",
+        "lib/plans/child_ends",
+        "if other then progress.list_startable(tx, other) end",
+        "if other and false then progress.list_startable(tx, other) end",
+        RANDOM,
+    ),
+    Fault(
+        "a task is tried once too often",
+        "lib/plans/child_ends",
+        "task.tries < head.retries",
+        "task.tries <= head.retries",
+        RANDOM,
+    ),
+    Fault(
+        "an exit is tried again",
+        "lib/plans/child_ends",
+        "return status == 'failed' and task.tries",
+        "return status ~= 'completed' and task.tries",
+        RANDOM,
+    ),
+    Fault(
+        "a resumed child is not counted as at work",
+        "lib/plans/child_ends",
+        "head.working = head.working + 1",
+        "head.working = head.working",
+        RANDOM,
+    ),
+    Fault(
+        "what a stop kept from starting is forgotten",
+        "lib/plans/progress",
+        "if task.state == 'starting' then queue_spawn(tx, task) end",
+        "if false then queue_spawn(tx, task) end",
+        "test_a_task_that_a_stop_kept_from_starting_starts_with_the_resume",
+    ),
+    Fault(
+        "an open proposal does not hold the plan",
+        "lib/plans/progress",
+        "and idle and (head.halted or (head.proposed or 0) == 0) then",
+        "and idle then",
+        "test_a_proposal_waits_for_a_person_and_holds_the_plan_open",
+    ),
+    Fault(
+        "a proposal may be decided twice",
+        "lib/plans/edits",
+        "if proposal.status ~= 'open' then",
+        "if false then",
+        "test_a_proposal_is_decided_once",
+    ),
+    Fault(
+        "a started task may be dropped",
+        "lib/plans/edits",
+        "if is_started(task) then return refusal(op.id, 'it has started; abort",
+        "if false then return refusal(op.id, 'it has started; abort",
+        "test_what_has_started_is_frozen_but_for_notes_and_priority",
+    ),
+    Fault(
+        "a cycle is not seen",
+        "lib/plans/links",
+        "if mark[id] == 1 then",
+        "if false then",
+        "test_a_cycle_is_refused",
+    ),
+    Fault(
+        "an edit of an older version is carried out",
+        "plan_edit",
+        "args.version ~= tx.reply.version",
+        "false",
+        "test_an_edit_of_an_older_version_is_refused_with_the_newer_one",
+    ),
+    Fault(
+        "a report of an older run counts",
+        "plan_report",
+        "if not works or task.run ~= args.run or",
+        "if not works or",
+        "test_a_report_of_a_run_that_was_replaced_is_refused",
+    ),
+    Fault(
+        "a failed report stays the word of the next run",
+        "lib/plans/progress",
+        "task.state, task.run, task.session, task.word = 'starting', task.run + 1, nil, nil",
+        "task.state, task.run, task.session = 'starting', task.run + 1, nil",
+        "test_the_next_run_begins_without_the_word_of_the_last",
+    ),
+)

@@ -1,0 +1,48 @@
+"""Faults in retries of a step."""
+
+from __future__ import annotations
+
+from tests.model.faults.fault import Fault
+
+FAULTS = (
+    Fault(
+        "a retry is not counted",
+        "lib/outcomes",
+        "step.failed = (step.failed or 0) + 1",
+        "step.failed = step.failed or 0",
+    ),
+    Fault(
+        "busy for ever",
+        "lib/outcomes",
+        "step.busy = before + 1",
+        "step.busy = before",
+        seed=21,
+    ),
+    Fault(
+        "busy in an ended turn",
+        "lib/outcomes",
+        "busy.tries or not loops.all_open(tx, addresses.block_of(address))",
+        "busy.tries",
+        seed=50,
+    ),
+    Fault(
+        "back-off does not grow",
+        "lib/outcomes",
+        "* 2 ^ (step.failed - 1)",
+        "* 1",
+        seed=53,
+    ),
+    Fault(
+        "what ends is tried again",
+        "lib/outcomes",
+        "step.failed <= r.retries and loops.all_open(tx, addresses.block_of(address))",
+        "step.failed <= r.retries",
+        seed=50,
+    ),
+    Fault(
+        "retries are one too many",
+        "domain/routing.py",
+        "step.retry.retries,",
+        "step.retry.retries + 1,",
+    ),
+)

@@ -1,0 +1,250 @@
+"""What the client says: its errors, results and settings."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from leadhand import errors
+from leadhand.cli.commands.show import in_order_of_time, why_no_diffs
+from leadhand.cli.render.reason_line import reason_line
+from leadhand.cli.render.result_text import ending, workflow_summary
+from leadhand.cli.render.session_text import session_lines
+from leadhand.client.backoff import Patience
+from leadhand.errors import LeadhandError, SettingInvalid, error_for
+from leadhand.models.problems import Kind, Problem
+from leadhand.models.views import DiffView, LedgerEntry, PhaseView, ResultView, SessionView
+from leadhand.results import LoopResult, PhaseResult, phase_results
+from leadhand.settings import ClientSettings
+
+AT = "2026-11-21T12:00:00Z"
+PROBLEM = Problem(title="No such session", status=404, detail="session 'x' is not found")
+ERRORS: list[LeadhandError] = [
+    errors.SettingInvalid("LEADHAND_URL", "x", "give an address"),
+    errors.ApiAway("http://127.0.0.1:1", "refused"),
+    errors.AnswerUnreadable("http://127.0.0.1:1", 200),
+    errors.WaitTimedOut("0000000a", "active", 1.5),
+    errors.Refused(PROBLEM, 404),
+    errors.SessionUnknown(PROBLEM, 404),
+    errors.IdempotencyConflict(PROBLEM, 422),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_every_error_survives_a_pickle(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
+    assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "named"),
+    [
+        (Kind.SESSION_UNKNOWN, 404, errors.SessionUnknown),
+        (Kind.SESSION_STILL_RUNS, 409, errors.SessionStillRuns),
+        (Kind.CONTROL_REFUSED, 409, errors.ControlRefused),
+        (Kind.IDEMPOTENCY_CONFLICT, 422, errors.IdempotencyConflict),
+        (Kind.INVALID, 422, errors.RequestInvalid),
+        (Kind.MALFORMED, 400, errors.RequestInvalid),
+        (Kind.BLANK, 413, errors.RequestInvalid),
+        (Kind.UNAUTHENTICATED, 401, errors.TokenRefused),
+        (Kind.FORBIDDEN, 403, errors.TokenRefused),
+        (Kind.STORE_AWAY, 503, errors.Unavailable),
+        (Kind.TOO_MANY_STREAMS, 503, errors.Unavailable),
+        (Kind.INTERNAL, 500, errors.Refused),
+        (Kind.BLANK, 418, errors.Refused),
+    ],
+)
+def test_every_problem_has_its_error(kind, status, named):
+    error = error_for(Problem(type=kind.uri, title="t", status=status), status)
+    assert (type(error), error.status) == (named, status)
+
+
+def result(verdict: str | None, status: str, **more: object) -> ResultView:
+    given = {"session_id": "0000000a", "kind": "loop", "iterations": 2, **more}
+    return ResultView.model_validate({**given, "verdict": verdict, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "reads"),
+    [
+        ("accept", "completed", "accept"),
+        ("terminate", "failed", "terminate"),
+        ("max_iterations", "failed", "max_iterations"),
+        ("exit", "exited", "exit"),
+        (None, "stopped", "terminate"),
+        (None, "aborted", "terminate"),
+    ],
+)
+def test_a_loop_reads_as_one_of_four_verdicts(verdict, status, reads):
+    assert LoopResult.from_view(result(verdict, status)).verdict == reads
+
+
+def test_a_loop_result_has_a_history_of_its_own():
+    one, other = LoopResult("a", "accept", 1), LoopResult("b", "accept", 1)
+    one.history.append({"iteration": 1})
+    assert (other.history, other.result_text, other.exit_reason) == ([], "", "")
+
+
+def test_a_history_is_made_of_plain_dicts():
+    entry = {"loop": "loop~1", "run": 1, "iteration": 1, "verdict": "retry", "feedback": "more"}
+    [read] = LoopResult.from_view(result("accept", "completed", history=[entry])).history
+    assert (read["iteration"], read["verdict"], read["feedback"]) == (1, "retry", "more")
+
+
+def test_phases_are_read_in_their_order_with_what_they_came_to():
+    names = ["red", "green", "blue"]
+    phases = [
+        PhaseView(name=n, passed=n != "blue", verdict="accept", iterations=1, result_text=n)
+        for n in names
+    ]
+    read = phase_results(result("accept", "completed", phases=phases))
+    assert list(read) == names
+    blue = read["blue"]
+    assert (blue.phase_name, blue.passed, blue.result_text) == ("blue", False, "blue")
+    assert (blue.verdict, blue.exit_reason, blue.loop_result.session_id) == (
+        "accept", "", "0000000a",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "reads"), [("retry", "max_iterations"), ("", "terminate")])
+def test_a_phase_without_a_loop_verdict_reads_as_ended_without_acceptance(word, reads):
+    view = PhaseView(name="a", passed=False, verdict=word, iterations=1)
+    assert PhaseResult.from_view(view, session_id="0000000a").verdict == reads
+
+
+def test_a_client_passes_over_fields_that_it_does_not_know():
+    assert result("accept", "completed", of_tomorrow=1).iterations == 2
+
+
+def test_settings_are_read_from_the_environment_and_empty_ones_are_absent():
+    env = {"LEADHAND_URL": "https://host/leadhand", "LEADHAND_TOKEN": "", "LEADHAND_ITERATION": "2"}
+    settings = ClientSettings.from_env(env)
+    assert (settings.url, settings.token, settings.iteration) == (env["LEADHAND_URL"], None, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("LEADHAND_URL", "127.0.0.1:8765"), ("LEADHAND_URL", "http://"), ("LEADHAND_ITERATION", "x")],
+)
+def test_a_setting_that_cannot_be_used_is_named(name, value):
+    with pytest.raises(SettingInvalid) as caught:
+        ClientSettings.from_env({name: value})
+    assert (caught.value.name, caught.value.value) == (name, value)
+
+
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+    def pause(self, patience: Patience, asked_s: float | None = None) -> bool:
+        """Sleep for the next pause; False where no time is left, as both transports do."""
+        pause_s = patience.next_pause_s(asked_s)
+        if pause_s is not None:
+            self.sleep(pause_s)
+        return pause_s is not None
+
+
+def test_patience_waits_longer_each_time_and_never_beyond_its_limit():
+    clock = Clock()
+    patience = Patience(20, clock=clock)
+    while clock.pause(patience):
+        pass
+    assert clock.slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert clock.now <= 20
+
+
+def test_patience_waits_as_long_as_it_is_asked_to():
+    clock = Clock()
+    patience = Patience(10, clock=clock)
+    assert clock.pause(patience, 2)
+    assert clock.pause(patience, 0)
+    assert clock.slept == [2, 0.2]
+    assert not clock.pause(patience, 60)
+
+
+def test_patience_renewed_is_patience_anew():
+    clock = Clock()
+    patience = Patience(1, clock=clock)
+    while clock.pause(patience):
+        pass
+    patience.renew()
+    assert not patience.tried
+    assert clock.pause(patience)
+
+
+def workflow(status: str, ends: str | None, **phase: object) -> ResultView:
+    done = {"name": "red", "passed": True, "verdict": "accept", "iterations": 1}
+    last = {"name": "green", "passed": False, "iterations": 1, "verdict": "terminate", **phase}
+    reason = {"code": "user_stop" if ends is None else "max_iterations", "text": "why"}
+    return ResultView.model_validate({
+        "session_id": "0000000a", "kind": "workflow", "iterations": 2, "status": status,
+        "verdict": ends, "reason": reason, "phases": [done, last],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["stopped", "aborted"])
+def test_a_phase_that_was_stopped_is_not_shown_as_terminated(status: str) -> None:
+    _, head, red, green, *_ = workflow_summary(workflow(status, None))
+    assert head.split()[:2] == ["PHASE", "VERDICT"]
+    assert (red.split()[:2], green.split()[:2]) == (["red", "accept"], ["green", status])
+
+
+def test_the_reason_of_a_workflow_that_failed_names_the_phase() -> None:
+    reason = {"code": "max_iterations", "text": "why"}
+    result = workflow("failed", "max_iterations", verdict="max_iterations", reason=reason)
+    assert ending(result) == "max_iterations after 2 iterations: phase 'green': why"
+    assert "green  max_iterations" in "\n".join(workflow_summary(result))
+
+
+def ended_session(kind: str, at: str) -> SessionView:
+    beneath = {"code": "failed_step", "text": "the doer failed", "at": at}
+    return SessionView.model_validate(
+        {
+            "id": "0000000a", "kind": kind, "name": "w", "status": "failed", "root": "0000000a",
+            "created_at": AT, "updated_at": AT,
+            "reason": {"code": "terminated", "text": "it ended", "beneath": beneath},
+            "progress": {"nodes": [
+                {"node": "phase-1", "label": "plan it", "state": "closed"},
+                {"node": "phase-2", "label": "build it", "state": "closed"},
+            ]},
+        }
+    )  # fmt: skip
+
+
+def test_ls_and_show_name_the_phase_of_a_reason() -> None:
+    view = ended_session("workflow", "phase-2~1[3]/do")
+    assert reason_line(view) == "phase 'build it': it ended: the doer failed"
+    assert "reason   phase 'build it': it ended: the doer failed" in list(session_lines(view, []))
+    assert reason_line(ended_session("workflow", "phase-9~1")) == "it ended: the doer failed"
+    assert reason_line(ended_session("flow", "phase-2~1")) == "it ended: the doer failed"
+    assert reason_line(view.model_copy(update={"status": "completed"})) == ""
+
+
+def test_diffs_are_shown_in_order_of_time_or_with_why_there_are_none() -> None:
+    """A resume that began again at an earlier phase opened its second run."""
+    ran = ["phase-1~1[1]", "phase-2~1[1]", "phase-1~2[1]", "phase-2~2[1]"]
+    ledger = [
+        LedgerEntry(loop=one, run=1, iteration=1, verdict="retry", doer=f"{one}/do", started_ms=n)
+        for n, one in enumerate(ran)
+    ]
+    diffs = [
+        DiffView(address=f"{one}/do", loop=one, iteration=1, before="", after="", patch="")
+        for one in ["phase-2~3[1]", *sorted(ran)]
+    ]
+    shown = [diff.loop for diff in in_order_of_time(diffs, ledger)]
+    assert shown == [*ran, "phase-2~3[1]"]
+    assert why_no_diffs([], None).endswith("no iteration has ended yet")
+    assert why_no_diffs(ledger, 7) == "no iteration 7 has ended; the last one is 1"
+    assert "not in a git repository" in why_no_diffs(ledger, 1)

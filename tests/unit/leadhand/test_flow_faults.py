@@ -1,0 +1,324 @@
+"""All that is wrong with a flow is told at once, each where it stands."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from app.catalog.catalog import Catalog
+from leadhand.flows.check import faults_in_file
+from leadhand.flows.documents import FlowDefinition, FlowDocument
+from leadhand.flows.faults import all_faults
+from leadhand.flows.files import FlowInvalid
+from tests.flows import ask, llm, loop
+
+
+def found(*steps: Any, **more: Any) -> list[tuple[str, str]]:
+    return all_faults(FlowDocument, {"steps": list(steps), **more}).faults
+
+
+def paths(*steps: Any, **more: Any) -> list[str]:
+    return [path for path, _ in found(*steps, **more)]
+
+
+def test_nothing_is_wrong_with_what_is_right() -> None:
+    told = all_faults(FlowDefinition, {"steps": [llm(label="a"), loop(llm("${steps.a}"), ask())]})
+    assert told.faults == []
+    assert told.flow is not None
+
+
+def test_fields_and_structure_are_told_together() -> None:
+    steps = [
+        llm(identifier=5, label="a"),
+        ask(),
+        {"type": "frob"},
+        {"type": "endLoop"},
+        loop(llm("${steps.gone}"), maxIterations=0),
+        llm("${inputs.nothing}", surprise=1),
+        {"type": "startLoop"},
+    ]
+    assert paths(*steps, colour="red") == [
+        "steps[0].identifier", "steps[2]", "steps[4].maxIterations", "steps[5].surprise", "colour",
+        "steps[3]", "steps[6]", "steps[1]", "steps[4].steps[0].messages[0].content[0]",
+        "steps[5].messages[0].content[0]",
+    ]  # fmt: skip
+
+
+def test_each_fault_says_the_way_out() -> None:
+    told = dict(found(ask(), llm(messages=[])))
+    assert told["steps[0]"].endswith("move it into a loop, or remove it")
+    assert told["steps[1].messages"] == "it is empty; give at least one"
+
+
+def test_a_list_is_not_said_to_be_empty_for_what_is_wrong_within_it() -> None:
+    wrong = llm(messages=[{"role": "assistant", "content": [7]}])
+    assert paths(wrong) == ["steps[0].messages[0].role", "steps[0].messages[0].content[0]"]
+    assert paths(llm(messages=[{"role": "user", "content": []}])) == [
+        "steps[0].messages[0].content"
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", 1, 0, "no", None])
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"type": "tool", "tool": "noop", "quick": ...},
+        {"type": "tool", "tool": "noop", "continueOnFailure": ...},
+    ],
+)
+def test_a_switch_must_be_true_or_false(step: dict[str, Any], value: Any) -> None:
+    name = next(name for name in step if step[name] is ...)
+    found = all_faults(FlowDefinition, {"steps": [{**step, name: value}]})
+    fix = f"it is {json.dumps(value)}; give true or false, without quotation marks"
+    assert found.faults == [(f"steps[0].{name}", fix)]
+
+
+def test_limits_are_told_in_plain_words() -> None:
+    ((path, told),) = found(*[{"type": "wait", "seconds": 1}] * 1001)
+    assert (path, told.endswith("; it should have at most 1000 items")) == ("steps", True)
+    assert dict(found(llm(), inputs={"a-b": "x"})).keys() == {"inputs.a-b"}
+
+
+def test_a_step_that_cannot_be_read_keeps_its_label_and_what_is_in_it() -> None:
+    broken = {"type": "llm", "label": "a"}
+    assert paths(broken, llm("${steps.a}")) == [
+        "steps[0].agentType", "steps[0].identifier",
+    ]  # fmt: skip
+    branches = {"type": "if", "then": [ask()], "else": [llm("${steps.b}")]}
+    assert paths(branches) == [
+        "steps[0].agentType", "steps[0].then[0]", "steps[0].else[0].messages[0].content[0]",
+    ]  # fmt: skip
+    flat = [{"type": "startLoop", "maxIterations": "many"}, ask(question=" "), {"type": "endLoop"}]
+    assert paths(*flat) == ["steps[0].maxIterations", "steps[1].question"]
+
+
+CHECK = {"type": "check", "checker": {"prompt": "is it good for ${inputs.nobody}?"}}
+
+
+@pytest.mark.parametrize(
+    ("step", "where", "why"),
+    [
+        (llm("Review: ${steps.a}"), "messages[0].content[0]", "is not alone on its line"),
+        (llm("Review:\n${steps.a}\nnow"), "messages[0].content[0]", "literally, write $${steps.a}"),
+        (llm("${steps.a{b}}"), "messages[0].content[0]", "a label without braces"),
+        (llm("see ${steps.nobody"), "messages[0].content[0]", "is not alone on its line"),
+        (llm("${inputs.{x}}"), "messages[0].content[0]", "is not an input reference"),
+        (CHECK, "checker", "it uses the input 'nobody'"),
+        ({"type": "check", "checker": "agent: as ${steps.a} says"}, "checker", "alone on its line"),
+        ({"type": "human", "question": "Is ${steps.a} good?"}, "question", "alone on its line"),
+        ({"type": "tool", "tool": "echo", "arguments": {"x": [" a ${steps.a}"]}},
+         "arguments.x[0]", "alone on its line"),
+        (llm(working_folder="${inputs.q}"), "working_folder", "is not replaced in this field"),
+        (llm(identifier="${steps.a}"), "identifier", "is not replaced in this field"),
+        (llm(model="${inputs.q}"), "model", "is not replaced in this field"),
+    ],
+)  # fmt: skip
+def test_no_reference_is_passed_on_as_it_is(step: Any, where: str, why: str) -> None:
+    told = found(llm(label="a"), llm(label="a{b}"), step, inputs={"q": "x"})
+    assert [path for path, _ in told] == [f"steps[2].{where}"]
+    assert why in told[0][1]
+
+
+def test_words_that_only_look_like_a_reference_are_right() -> None:
+    said = ["as $${steps.a}", "$${steps.nobody}", "$${inputs.x}", "${HOME}", "${step.a} $$ ${"]
+    step = llm(messages=[{"role": "user", "content": said}])
+    checker = {"type": "check", "checker": "echo ${inputs.x} ${steps.y}"}
+    assert found(llm(label="a"), step, checker) == []
+
+
+def test_inputs_that_cannot_be_read_count_as_given() -> None:
+    assert paths(llm("${inputs.a} ${inputs.b}"), inputs={"a": 1}) == ["inputs.a"]
+    assert paths(llm("${inputs.a}"), inputs=[]) == ["inputs"]
+
+
+def test_flows_that_are_brought_along_are_looked_at_too() -> None:
+    inner = {"steps": [ask(), llm(surprise=1)]}
+    assert paths(llm(), flows={"inner": inner}) == [
+        "flows.inner.steps[1].surprise", "flows.inner.steps[0]",
+    ]  # fmt: skip
+
+
+WHOLE: dict[str, Any] = {
+    "inputs": {"a": "x"}, "agents": {"*": "c"}, "budget": {"steps": 4},
+    "flows": {"inner": {"steps": [llm(), loop(ask())]}},
+    "commands": {"c": [{"role": "user", "content": ["x"]}]},
+    "steps": [
+        llm("${inputs.a}", label="w"), {"type": "startLoop"}, llm("${steps.w}"), ask(),
+        {"type": "endLoop"},
+        loop(loop(ask(), {"type": "if", "command": "true", "then": [llm()], "else": [llm()]})),
+        {"type": "tool", "tool": "echo", "arguments": {"a": [1, {"b": "${steps.w}"}]}},
+        {"type": "check", "checker": "pytest"}, {"type": "subflow", "flowNames": ["inner"]},
+        {"type": "human", "question": "q"}, {"type": "wait", "seconds": 3},
+    ],
+}  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands that could be something else."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inside:
+        yield (*path, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+
+
+JUNK: st.SearchStrategy[Any] = st.sampled_from([
+    None, True, -1, "", "x", [], {}, [{}], {"type": "startLoop"}, {"type": "endLoop"},
+    {"type": "break"}, "${steps.q}", "${inputs.q}", [llm(surprise=1)],
+])  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from([*places(WHOLE)]), JUNK, st.booleans()), max_size=5))
+def test_whatever_is_wrong_something_is_told_and_nothing_is_where_nothing_is(
+    changes: list[tuple[tuple[Any, ...], Any, bool]],
+) -> None:
+    flow = copy.deepcopy(WHOLE)
+    for path, value, stays in changes:
+        here: Any = flow
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            for part in path[:-1]:
+                here = here[part]
+            here[path[-1]] = copy.deepcopy(value)
+            if not stays:
+                del here[path[-1]]
+    before = copy.deepcopy(flow)
+    told = all_faults(FlowDocument, flow)
+    assert flow == before
+    try:
+        FlowDocument.model_validate(flow)
+    except ValidationError:
+        assert told.faults
+    else:
+        assert not told.faults
+    assert told.flow is not None
+
+
+@pytest.mark.parametrize("flow", [[], None, "x", {"steps": {}}, {"steps": [1, None, []]}, {}])
+def test_what_is_no_flow_at_all_is_told_too(flow: Any) -> None:
+    assert all_faults(FlowDefinition, flow).faults
+
+
+def test_a_file_is_checked_with_those_beside_it(tmp_path: Path) -> None:
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands/c.md").write_text("Do ${inputs.x}")
+    (flows / "broken.json").write_text("{}")
+    who = {"agentType": "a", "identifier": "i"}
+    steps = [
+        {"type": "command", **who, "commandName": "c"},
+        {"type": "command", **who, "commandName": "gone"},
+        {"type": "llm", **who, "markdownFile": "gone.md"},
+        {"type": "subflow", "flowNames": ["broken", "absent"]},
+        ask(),
+    ]
+    (flows / "x.json").write_text(json.dumps({"steps": steps}))
+    told = [f"{path}: {message}" for path, message in faults_in_file(flows / "x.json").faults]
+    assert [one[:58] for one in told] == [
+        "steps[4]: break is used outside a loop; move it into a loo",
+        "steps[1].commandName: commands/gone.json or .md is missing",
+        "steps[2].markdownFile: gone.md is missing in the folder of",
+        "steps[3].flowNames: it is disabled: broken.json: steps: it",
+        "steps[3].flowNames: the flow 'absent' is missing; create a",
+        "commands/c: messages[0].content[0]: it uses the input 'x',",
+    ]
+    (flows / "x.json").write_text("{")
+    with pytest.raises(FlowInvalid, match="not valid JSON"):
+        faults_in_file(flows / "x.json")
+
+
+def test_subflows_are_given_what_they_need_and_no_more(tmp_path: Path) -> None:
+    def runs(name: str, **inputs: str) -> dict[str, Any]:
+        return {"type": "subflow", "flowNames": [name], "inputs": inputs}
+
+    given: dict[str, Any] = {"a": None, "b": "x"}
+    for name, said in {
+        "inner": {"steps": [llm()], "inputs": given},
+        "outer": {"steps": [runs("inner")]},
+        "x": {"steps": [runs("outer"), loop(runs("inner", a="1", c="2"), ask())]},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(said))
+    told = ["outer: steps[0].inputs.a: 'inner' requires this input; add it",
+            "steps[1].steps[0].inputs.c: 'inner' has the inputs: a, b"]  # fmt: skip
+    found = faults_in_file(tmp_path / "x.json").faults
+    assert sorted(f"{path}: {message}" for path, message in found) == told
+    flow = Catalog((tmp_path,)).flow("outer")
+    assert (flow.disabled, "requires this input" in str(flow.error)) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["my flow", "validate", "-x"])
+def test_a_file_that_no_flow_can_be_called_after_is_told(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.json"
+    file.write_text(json.dumps({"steps": [llm()]}))
+    ((path, message),) = faults_in_file(file).faults
+    assert (path, message.startswith("a flow's name has letters")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([], "steps: the flow has no steps; add at least one"),
+        ([{"type": "subflow", "flowNames": ["x"]}],
+         "steps[0].flowNames: the flows call each other in a circle: x -> x; remove one call"),
+        ([{"type": "subflow", "flowNames": ["back"]}],
+         "back: steps[0].flowNames: the flows call each other in a circle: x -> back -> x; "
+         "remove one call"),
+        ([{"type": "subflow", "flowNames": ["lacking"]}],
+         "lacking: steps[0].markdownFile: gone.md is missing in the folder of the flow; "
+         "create it"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_told_before_it_is(tmp_path: Path, steps: Any, told: str) -> None:
+    llm_of_file = {"type": "llm", "agentType": "a", "identifier": "i", "markdownFile": "gone.md"}
+    flows = {
+        "x": steps,
+        "back": [{"type": "subflow", "flowNames": ["x"]}],
+        "lacking": [llm_of_file],
+    }
+    for name, written in flows.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"steps": written}))
+    assert [f"{at}: {said}" for at, said in faults_in_file(tmp_path / "x.json").faults] == [told]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"steps": [1], "steps": []}', '{"steps": [{"type": "wait", "label": "a", "label": "b"}]}'],
+)
+def test_a_name_that_is_given_twice_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(FlowInvalid, match=r"has the key '(steps|label)' twice.*give each key once"):
+        faults_in_file(tmp_path / "x.json")
+
+
+def test_a_misspelt_key_suggests_the_known_one() -> None:
+    misspelt = dict(
+        found(
+            {**llm(), "agentTyp": "a"},
+            loop(llm(message=[]), maxIteration=3),
+            {"type": "check", "checker": {"prompts": "ok?", "command": "true"}},
+            stepz=[],
+            flows={"inner": {"steps": [llm(agent_type="a")]}},
+        )
+    )
+    suggested = {path: message.partition("; ")[2] for path, message in misspelt.items()}
+    assert suggested["steps[0].agentTyp"] == "did you mean agentType?"
+    assert suggested["steps[1].maxIteration"] == "did you mean maxIterations?"
+    assert suggested["steps[1].steps[0].message"] == "did you mean messages?"
+    assert suggested["steps[2].checker.prompts"] == "did you mean prompt?"
+    assert suggested["flows.inner.steps[0].agent_type"] == "did you mean agentType?"
+    assert suggested["stepz"] == "did you mean steps?"
+
+
+def test_an_unknown_key_like_no_other_gets_no_suggestion() -> None:
+    assert dict(found(llm(surprise=1)))["steps[0].surprise"] == (
+        "there is no such field; remove it, or correct its name"
+    )

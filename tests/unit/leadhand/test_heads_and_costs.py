@@ -1,0 +1,84 @@
+"""What a session is about and what it costs, where a command follows it or waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from leadhand.cli import cli
+from leadhand.cli.entrypoint import run
+from leadhand.cli.render.live import LiveScreen
+from leadhand.models.views import Event, SessionView
+from tests.scripted_api import AT, TOKEN, Script, scripted_api
+
+HEAD = "session 00000000: my label (Write the parser)"
+PAID = {"word": "succeeded", "text": "I wrote it", "cost_usd": 0.125}
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+    with scripted_api() as (url, script):
+        monkeypatch.setenv("LEADHAND_URL", url)
+        monkeypatch.setenv("LEADHAND_TOKEN", TOKEN)
+        script.events = [("step.settled", "loop~1[1]/do", PAID)]
+        script.about = {"label": "my label", "task": "Write the parser"}
+        script.result = {"cost_usd": 0.25, "input_tokens": 900, "output_tokens": 100}
+        yield script
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]):
+    """The lines that a command prints."""
+
+    def lines(*arguments: str) -> list[str]:
+        assert run(cli, arguments) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_each_command_that_follows_or_waits_names_the_session_and_its_cost(script, lines) -> None:
+    end = "accept after 1 iteration ($0.2500, 1000 tokens)"
+    spawned = lines("spawn", "Write the parser\nwith care", "--checker", "true")
+    assert spawned[:2] == [HEAD, "follow it elsewhere with: leadhand watch 00000000"]
+    assert f"session 00000000: {end}" in spawned
+    watched = lines("watch", "00000000")
+    assert (watched[0], watched[-1]) == (HEAD, f"session 00000000: {end}")
+    assert lines("wait", "00000000", "--summary") == [f"[my label (00000000)] completed: {end}"]
+    for flags in ("--follow", "--output"):
+        logged = lines("logs", "00000000", flags)
+        assert logged[:2] == [HEAD, "[0:00] loop 1 doer: succeeded ($0.1250): I wrote it"]
+
+
+def test_a_flow_says_its_cost_at_its_end(script, lines) -> None:
+    script.add("1a2b3c4d", "completed", kind="flow", name="Flow: x", cost_usd=0.5)
+    assert lines("watch", "1a2b3c4d")[-1] == "session 1a2b3c4d: accept after 1 iteration ($0.5000)"
+
+
+def test_the_live_view_shows_what_has_been_spent_while_an_agent_runs() -> None:
+    console = Console(file=StringIO(), width=100, force_terminal=True)
+    screen = LiveScreen(console, clock=lambda: 0.0)
+    view = SessionView(
+        id="1a2b3c4d", kind="loop", name="loop", status="active", root="1a2b3c4d",
+        created_at=AT, updated_at=AT,
+    )  # fmt: skip
+
+    def shown() -> str:
+        with console.capture() as captured:
+            console.print(screen._render())
+        return captured.get()
+
+    screen.start(view)
+    try:
+        assert "$" not in shown()
+        event = {"id": "1-0", "type": "step.settled", "at_ms": 1000, "address": "loop~1[1]/do"}
+        screen.show(Event.model_validate({**event, "fields": PAID}))
+        assert "$0.1250" in shown()
+        counters = view.counters.model_copy(update={"cost_usd": 0.375})
+        screen.update(view.model_copy(update={"counters": counters}))
+        assert "$0.3750" in shown()
+    finally:
+        screen.close()

@@ -1,0 +1,91 @@
+"""When a supervisor may leave; the locks are real, the sessions are what the test says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadhand.local import file_locks
+from leadhand.local.idle_shutdown import IdleShutdown
+
+
+class Sessions:
+    """Says what it is told to say; a list is said one by one, the last for ever."""
+
+    def __init__(self) -> None:
+        self.live = [False]
+        self.away = False
+
+    def has_live_session(self) -> bool:
+        if self.away:
+            raise ConnectionError("away")
+        return self.live.pop(0) if len(self.live) > 1 else self.live[0]
+
+
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions()
+
+
+@pytest.fixture
+def lock_file(tmp_path: Path) -> Path:
+    return tmp_path / "commands.lock"
+
+
+@pytest.fixture
+def life(lock_file: Path, sessions: Sessions) -> Iterator[IdleShutdown]:
+    life = IdleShutdown(file_locks.open_lock(lock_file), sessions, linger_s=10)
+    yield life
+    life.close()
+
+
+@pytest.fixture
+def command(lock_file: Path) -> Iterator[int]:
+    lock = file_locks.open_lock(lock_file)
+    yield lock
+    os.close(lock)
+
+
+def test_unused_life_is_over_after_it_lingered(life: IdleShutdown):
+    assert [life.is_over(now_s) for now_s in (0.0, 9.9, 10.0)] == [False, False, True]
+
+
+def test_command_at_work_keeps_it_alive_and_the_lingering_begins_anew(
+    life: IdleShutdown, command: int
+):
+    assert not life.is_over(0.0)
+    file_locks.share(command)
+    assert not life.is_over(20.0)
+    file_locks.free(command)
+    assert [life.is_over(now_s) for now_s in (21.0, 30.0, 31.0)] == [False, False, True]
+
+
+def test_live_session_keeps_it_alive(life: IdleShutdown, sessions: Sessions):
+    sessions.live = [True]
+    assert [life.is_over(now_s) for now_s in (0.0, 100.0)] == [False, False]
+
+
+def test_command_finds_the_door_shut_once_it_is_over(life: IdleShutdown, command: int):
+    assert not life.is_over(0.0)
+    assert file_locks.share(command)
+    file_locks.free(command)
+    assert life.is_over(10.0)
+    assert not file_locks.share(command)
+
+
+def test_session_that_came_in_the_last_moment_opens_the_door_again(
+    life: IdleShutdown, sessions: Sessions, command: int
+):
+    life.is_over(0.0)
+    sessions.live = [False, True]
+    assert not life.is_over(10.0)
+    assert file_locks.share(command)
+
+
+def test_api_that_is_away_is_trusted_for_a_while_only(life: IdleShutdown, sessions: Sessions):
+    sessions.away = True
+    answers = [life.is_over(now_s) for now_s in (0.0, 59.0, 60.0, 69.0, 70.0)]
+    assert answers == [False, False, False, False, True]

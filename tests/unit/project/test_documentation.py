@@ -1,0 +1,110 @@
+"""Every block of the documentation is executed, validated, or says why it is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadhand.flows.documents import FlowDefinition
+from leadhand.flows.faults import all_faults
+from leadhand.models.documents import LoopDocument, WorkflowDocument
+from leadhand.models.plans import PlanDocument
+from leadhand.models.views import Event
+from tests.documentation import DIRECTIVES, EXECUTED, PAGES, ROOT, SHOWN, Block, blocks, parsed
+
+ALL = [block for page in PAGES for block in blocks(page)]
+
+
+def as_loop(document: dict[str, Any]) -> None:
+    LoopDocument.model_validate(document)
+
+
+def as_workflow(document: dict[str, Any]) -> None:
+    WorkflowDocument.model_validate(document)
+
+
+def as_plan(document: dict[str, Any]) -> None:
+    PlanDocument.model_validate(document)
+
+
+def as_flow(document: dict[str, Any]) -> None:
+    assert all_faults(FlowDefinition, document).faults == []
+
+
+def as_event(document: dict[str, Any]) -> None:
+    Event.model_validate(document)
+
+
+def validator(document: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Return the check for a JSON document, recognised by its fields."""
+    if "kind" in document:
+        return {"loop": as_loop, "workflow": as_workflow, "plan": as_plan}[document["kind"]]
+    if "steps" in document:
+        return as_flow
+    if "at_ms" in document:
+        return as_event
+    raise AssertionError("no model is known for this document: add one here, or mark the block")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_fence_is_a_block_of_a_known_language(page: Path) -> None:
+    fences = re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = list(blocks(page))
+    assert len(fences) == 2 * len(found)
+    unknown = [block.place for block in found if block.language not in EXECUTED | SHOWN]
+    assert unknown == [], "name the language after the fence"
+
+
+@pytest.mark.parametrize("block", ALL, ids=lambda block: block.place)
+def test_comments_before_a_block_are_directives_with_values(block: Block) -> None:
+    assert set(block.directives) <= DIRECTIVES
+    assert "not run" not in block.directives or len(block.directives["not run"].split()) > 1
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in ALL if b.language == "json" and b.is_executed], ids=lambda b: b.place
+)
+def test_json_block_is_valid_for_its_model(block: Block) -> None:
+    document = json.loads(block.text)
+    validator(document)(document)
+
+
+@pytest.mark.parametrize(
+    "document", [{"kind": "loop"}, {"steps": [{"type": "nonsense"}]}, {"anything": 1}]
+)
+def test_a_wrong_json_block_would_be_noticed(document: dict[str, Any]) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        validator(document)(document)
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_executed"),
+    [("", True), ("<!-- exit code: 3 -->\n", True), ("<!-- not run: needs a cluster -->\n", False)],
+)
+def test_a_block_is_executed_unless_a_comment_says_why_not(comment: str, is_executed: bool) -> None:
+    page = ROOT / "README.md"
+    [block] = parsed(f"# Title\n\n{comment}```sh\ntrue\n```\n", page)
+    assert block.is_executed == is_executed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line
+        for block in ALL
+        for line in block.text.splitlines()
+        if block.language == "sh" and line.startswith(".venv/bin/pytest")
+    ],
+)
+def test_tests_that_the_documentation_names_exist(command: str) -> None:
+    paths = re.findall(r"tests/\S+\.py", command)
+    assert paths
+    names = " ".join((ROOT / path).read_text(encoding="utf-8") for path in paths)
+    wanted = re.findall(r'-k "?([\w ]+)"?', command)
+    for word in wanted[0].split(" or ") if wanted else ():
+        assert re.search(rf"def test_\w*{word}", names), f"no test is named {word}"

@@ -1,0 +1,292 @@
+"""The digest of a working folder and what changed in it; nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from workers.folders import worktree
+from workers.folders.worktree import Worktree
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent",
+       "GIT_OPTIONAL_LOCKS": "0",
+       "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+       "GIT_COMMITTER_EMAIL": "a@b"}  # fmt: skip
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=folder, env=ENV, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder: with signs"
+    folder.mkdir()
+    (folder / "one.txt").write_text("one\n")
+    return folder
+
+
+@pytest.fixture
+def repo(folder: Path) -> Path:
+    git(folder, "init", "-q")
+    (folder / ".gitignore").write_text("ignored\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    return tmp_path / "shelf"
+
+
+def stuck_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """A git that leaves half a file at one of its verbs, and does not end there."""
+    real, fake = shutil.which("git"), tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(
+        "#!/bin/sh\n"
+        f'case " $* " in *" {verb} "*)\n'
+        '  mkdir -p "$GIT_OBJECT_DIRECTORY/aa"; touch "$GIT_OBJECT_DIRECTORY/aa/tmp_obj_x"\n'
+        "  sleep 60;; esac\n"
+        f'exec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(worktree, "SNAPSHOT_S", 3.0)
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_plain_folder_has_a_digest_of_names_and_contents(folder: Path, shelf: Path) -> None:
+    tree = Worktree(folder, shelf)
+    first = tree.snapshot()
+    assert str(first).startswith("files:")
+    assert tree.snapshot() == first
+    (folder / ".leadhand").mkdir()
+    (folder / ".leadhand" / "state").write_text("ours")
+    assert tree.snapshot() == first
+    seen = {first}
+    for change in (
+        lambda: (folder / "two.txt").write_text(""),
+        lambda: (folder / "one.txt").write_text("two\n"),
+        lambda: (folder / "one.txt").chmod(0o755),
+        lambda: (folder / "link").symlink_to("one.txt"),
+        lambda: (folder / "two.txt").rename(folder / "three.txt"),
+    ):
+        change()
+        seen.add(tree.snapshot())
+    assert len(seen) == 6
+    assert tree.patch(first, tree.snapshot()) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("FILES", 0), ("READ_BYTES", 1), ("SNAPSHOT_S", -1)])
+def test_a_folder_that_is_too_large_has_no_digest(folder, shelf, monkeypatch, name, value) -> None:
+    monkeypatch.setattr(worktree, name, value)
+    assert Worktree(folder, shelf).snapshot() is None
+
+
+@needs_git
+def test_git_says_what_counts_as_work(repo: Path, shelf: Path) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    assert first == f"git:{git(repo, 'rev-parse', 'HEAD^{tree}').strip()}"
+    (repo / "ignored").write_text("x")
+    (repo / ".leadhand").mkdir()
+    (repo / ".leadhand" / "state").write_text("ours")
+    assert tree.snapshot() == first
+    (repo / "new.txt").write_text("new\n")
+    (repo / "one.txt").unlink()
+    second = tree.snapshot()
+    assert second != first
+    patch = str(tree.patch(first, second))
+    assert "+new\n" in patch
+    assert "-one\n" in patch
+    assert tree.patch(first, first) == ""
+    assert Worktree(repo, shelf).knows(first)
+    assert not Worktree(repo, shelf).knows("git:" + "0" * 40)
+
+
+@needs_git
+def test_nothing_of_the_users_is_touched(repo: Path, shelf: Path) -> None:
+    hook = repo / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch hooked\n")
+    hook.chmod(0o755)
+    (repo / "staged.txt").write_text("staged\n")
+    git(repo, "add", "staged.txt")
+    (repo / "new.txt").write_text("new\n")
+    (repo / "hooked").unlink(missing_ok=True)
+    status = git(repo, "status", "--porcelain")
+    before = everything(repo)
+    tree = Worktree(repo, shelf)
+    assert tree.snapshot() is not None
+    assert everything(repo) == before
+    assert not (repo / "hooked").exists()
+    assert git(repo, "status", "--porcelain") == status
+
+
+@needs_git
+def test_no_program_of_the_repositorys_is_run(repo: Path, shelf: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    git(repo, "config", "filter.odd.clean", f"touch '{ran}'; cat")
+    git(repo, "config", "core.fsmonitor", f"touch '{ran}'")
+    (repo / ".gitattributes").write_text("*.txt filter=odd\n")
+    (repo / "new.txt").write_text("new\n")
+    assert Worktree(repo, shelf).snapshot() is not None
+    assert not ran.exists()
+
+
+@needs_git
+def test_what_a_repository_lacks_is_not_fetched(repo: Path, shelf: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed\n")
+    second = tree.snapshot()
+    for name, value in (
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", f"ext::touch {ran}"),
+        ("protocol.ext.allow", "always"),
+    ):
+        git(repo, "config", name, value)
+    lacks = git(repo, "rev-parse", "HEAD:one.txt").strip()
+    (repo / ".git" / "objects" / lacks[:2] / lacks[2:]).unlink()
+    assert tree.patch(first, second) is None
+    assert not ran.exists()
+
+
+@needs_git
+def test_git_and_what_it_begins_have_a_time_to_end(
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch
+) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed\n")
+    second = tree.snapshot()
+    stuck_at(tmp_path, monkeypatch, "diff-tree")
+    assert tree.patch(first, second) is None
+
+
+@needs_git
+def test_what_took_too_long_leaves_nothing_and_is_not_tried_again_soon(
+    repo: Path, shelf: Path, tmp_path: Path, monkeypatch
+) -> None:
+    first = Worktree(repo, shelf).snapshot()
+    with monkeypatch.context() as stuck:
+        stuck_at(tmp_path, stuck, "add")
+        assert Worktree(repo, shelf).snapshot() is None
+    assert list(shelf.rglob("tmp_*")) == []
+    assert Worktree(repo, shelf).snapshot() is None
+    assert Worktree(repo, tmp_path / "of another session").snapshot() == first
+    long_ago = time.time() - worktree.REST_S
+    os.utime(shelf / "slow", (long_ago, long_ago))
+    assert Worktree(repo, shelf).snapshot() == first
+
+
+@needs_git
+def test_a_folder_within_a_repository_counts_alone(repo: Path, shelf: Path) -> None:
+    inner = repo / "inner"
+    inner.mkdir()
+    tree = Worktree(inner, shelf)
+    assert tree.snapshot() is not None
+    (inner / "a.txt").write_text("a\n")
+    first = tree.snapshot()
+    (repo / "one.txt").write_text("changed outside\n")
+    assert tree.snapshot() == first
+    (inner / "a.txt").write_text("b\n")
+    assert "a/a.txt" in str(tree.patch(first, tree.snapshot()))
+
+
+@needs_git
+def test_a_repository_without_a_commit_or_with_a_conflict_has_a_digest(
+    folder: Path, shelf: Path
+) -> None:
+    git(folder, "init", "-q")
+    assert str(Worktree(folder, shelf).snapshot()).startswith("git:")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    git(folder, "checkout", "-qb", "other")
+    (folder / "one.txt").write_text("other\n")
+    git(folder, "commit", "-qam", "other")
+    git(folder, "checkout", "-q", "-")
+    (folder / "one.txt").write_text("mine\n")
+    git(folder, "commit", "-qam", "mine")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(folder, "merge", "-q", "other")
+    assert str(Worktree(folder, shelf / "anew").snapshot()).startswith("git:")
+
+
+@needs_git
+def test_a_long_difference_is_cut(repo: Path, shelf: Path, monkeypatch) -> None:
+    monkeypatch.setattr(worktree, "PATCH_BYTES", 1000)
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "long.txt").write_text("line\n" * 100_000)
+    patch = str(tree.patch(first, tree.snapshot()))
+    assert len(patch) < 1100
+    assert patch.endswith("[... the rest is left out ...]\n")
+
+
+@needs_git
+def test_a_cut_shows_no_half_line(repo: Path, shelf: Path, monkeypatch) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (repo / "long.txt").write_text("line\nhush-hush-hush\n" * 10)
+    after = tree.snapshot()
+    whole = str(tree.patch(first, after))
+    monkeypatch.setattr(worktree, "PATCH_BYTES", whole.index("-hush-hush\n"))
+    assert str(tree.patch(first, after)).endswith("\n+line\n[... the rest is left out ...]\n")
+
+
+@needs_git
+def test_an_index_that_somebody_died_over_is_used_again(repo: Path, shelf: Path) -> None:
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (shelf / "index.lock").write_text("")
+    assert tree.snapshot() == first
+
+
+@needs_git
+def test_a_repository_within_counts_by_its_commit_and_none_of_its_programs_runs(
+    repo: Path, shelf: Path
+) -> None:
+    inner, ran = repo / "dep", repo.parent / "ran"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "a.txt").write_text("one")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "one")
+    git(inner, "config", "filter.odd.clean", f"touch '{ran}'; cat")
+    git(inner, "config", "core.fsmonitor", f"touch '{ran}'; false")
+    (inner / ".git/info").mkdir(exist_ok=True)
+    (inner / ".git/info/attributes").write_text("*.txt filter=odd\n")
+    tree = Worktree(repo, shelf)
+    first = tree.snapshot()
+    (inner / "a.txt").write_text("two")
+    assert tree.snapshot() == first
+    assert first is not None
+    assert not ran.exists()
+    git(inner, "-c", "filter.odd.clean=", "-c", "core.fsmonitor=false", "commit", "-qam", "two")
+    second = tree.snapshot()
+    assert second not in (None, first)
+    assert "-Subproject commit" in str(tree.patch(first, second))
+    shutil.rmtree(inner)
+    assert tree.snapshot() not in (None, first, second)
+    assert not ran.exists()

@@ -1,0 +1,109 @@
+"""Runs an agent that is a program and parses its output."""
+
+from __future__ import annotations
+
+import threading
+
+from app.domain.outcomes import Outcome, Thread
+from app.domain.reasons import ReasonCode
+from app.truncate import cut
+from workers.agents.answer import Answer
+from workers.agents.codex_rollout import codex_home
+from workers.agents.mcp_config import codex_args, config_file
+from workers.agents.output_parser import OutputParser
+from workers.agents.question import Question
+from workers.processes import environment
+from workers.processes.exit_outcome import failed_outcome, failure
+from workers.processes.process import Command, ProcessResult, run
+from workers.registry.errors import AnswerUnreadable
+
+#: Characters of an agent's own error message that the reason quotes.
+_MESSAGE_LIMIT = 2_000
+
+
+def ask_program(question: Question, cancel: threading.Event) -> Answer:
+    """Run the agent's program on the prompt; its process tree is gone when this returns."""
+    task, agent, thread_before = question.task, question.agent, question.thread_before
+    own = environment.clean(task.inherited, named=agent.variables)
+    parser = OutputParser(
+        agent,
+        before=thread_before.told,
+        on_spent=task.on_spent,
+        codex_home=codex_home(own),
+        live=task.live,
+    )
+    with config_file(task.spill, wanted=agent.takes_mcp_config) as mcp_config:
+        argv = agent.argv(
+            prompt=question.prompt,
+            model=question.model,
+            thread=thread_before.id,
+            role=question.role,
+            mcp_config=mcp_config,
+            mcp_args=codex_args(wanted=agent.takes_mcp_args),
+        )
+        command = task.command(
+            argv,
+            prompt=question.prompt,
+            feeds_prompt=not agent.takes_prompt_as_argument,
+            timeout_s=question.timeout_s,
+            variables=agent.variables,
+            on_output=parser.write,
+            shows_stdout=agent.output == "text",
+        )
+        answer = run_and_parse(question, command, parser, cancel)
+    thread = Thread(conversation="", id=parser.thread, told=parser.conversation_usage)
+    return answer.with_thread(question.next_thread(thread))
+
+
+def run_and_parse(
+    question: Question, command: Command, parser: OutputParser, cancel: threading.Event
+) -> Answer:
+    """Run the command and turn its result and parsed output into an answer."""
+    result = run(command, cancel)
+    text, unreadable = "", None
+    try:
+        text = parser.answer(result.stdout)
+    except AnswerUnreadable as error:
+        unreadable = _unreadable(question.who, parser, error, result)
+    bad = failure(result, who=question.who, timeout_s=command.timeout_s, message=parser.failure)
+    bad = _with_hint(bad, result) if bad is not None else unreadable
+    ended = result.cancelled or result.timed_out
+    if bad is not None and parser.busy is not None and not ended:
+        bad = bad.model_copy(update={"busy": parser.busy, "retryable": True})
+    return Answer(
+        question.name,
+        question.prompt,
+        result,
+        text=text,
+        failure=bad,
+        usage=parser.usage,
+        final=parser.final,
+        tools=parser.activity.calls,
+        tools_failed=parser.activity.tools_failed,
+    )
+
+
+def _unreadable(
+    who: str, parser: OutputParser, error: AnswerUnreadable, result: ProcessResult
+) -> Outcome:
+    """The failure of an agent that reported an error, or whose output cannot be parsed."""
+    if parser.failure is not None:
+        text = f"{who} failed: {cut(parser.failure, _MESSAGE_LIMIT)}"
+        return failed_outcome(ReasonCode.FAILED_STEP, text, result=result)
+    text = f"{who} gave no readable answer: {error}"
+    return failed_outcome(ReasonCode.INVALID_ANSWER, text, result=result)
+
+
+_HINTS = {
+    "program": "; install it on the worker's PATH, or set its command in agents.toml",
+    "permission": "; make it executable (chmod +x), or put its interpreter first in the command",
+    "room": ": leave {prompt} out of its command to get the prompt there",
+}
+
+
+def _with_hint(bad: Outcome, result: ProcessResult) -> Outcome:
+    """The failure, with a hint to fix it if the program could not start."""
+    if bad.reason is None or result.lacks is None or result.lacks not in _HINTS:
+        return bad
+    reason = bad.reason.model_copy(update={"text": bad.reason.text + _HINTS[result.lacks]})
+    return bad.model_copy(update={"reason": reason})

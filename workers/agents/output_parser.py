@@ -1,0 +1,178 @@
+"""Parses the output of an agent's program while it runs: answer, thread id, cost and tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from app.domain.outcomes import Busy, Usage
+from app.truncate import cut
+from workers.agents.activity import Notice
+from workers.agents.activity_log import ActivityLog
+from workers.agents.activity_reader import read_activity
+from workers.agents.codex_tools import CodexTools
+from workers.agents.usage import Meter
+from workers.processes.line_reader import LINE_BYTES, Lines
+from workers.processes.output import Captured
+from workers.registry.agent_entry import Agent
+from workers.registry.errors import AnswerUnreadable
+from workers.registry.json_path import find
+from workers.task.live_output import LiveOutput
+
+#: Bytes at the end of the output that are searched for a JSON object.
+SEARCHED_BYTES = 16 * 1024 * 1024
+#: Characters of one text that a session stores.
+TEXT_LIMIT = 64_000
+#: The same for a turn of a conversation that is replayed to a model in later turns.
+TURN_LIMIT = 1_000_000
+#: The longest retry-after that is honoured, in seconds.
+WAIT_LIMIT_S = 3600.0
+#: Characters of a thread id; a longer one is ignored.
+THREAD_LIMIT = 500
+
+
+class OutputParser:
+    """Parses the output of one run; malformed output is ignored, never an error."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        before: Usage | None,
+        on_spent: Callable[[Usage], None],
+        limit: int = TEXT_LIMIT,
+        codex_home: Path | None = None,
+        live: LiveOutput | None = None,
+    ) -> None:
+        self._agent = agent
+        self._limit = limit
+        self._meter = Meter(agent, before=before)
+        self._on_spent = on_spent
+        self._lines = Lines(self._take_line, skip=self._skip_line)
+        self._skipped = 0
+        self._codex = CodexTools(codex_home)
+        #: Its texts and tool calls; shown by `live`.
+        self.activity = ActivityLog(live)
+        self._answer: str | None = None
+        self._failed: str | None = None
+        self._is_busy = False
+        self._after_s: float | None = None
+        self.final = False
+        self.thread: str | None = None
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next chunk of output; only JSON lines are parsed before the end."""
+        if self._agent.output == "lines":
+            self._lines.write(chunk)
+
+    def answer(self, output: Captured) -> str:
+        """The answer of a finished run. Raises AnswerUnreadable."""
+        self._lines.close()
+        if self._agent.output == "json":
+            self._take(_object(output))
+        if self._failed is None and (fault := self._codex.find_fault()) is not None:
+            self._failed, self.final = fault, True
+        if self._failed is not None:
+            raise AnswerUnreadable(f"it reports an error: {cut(self._failed, 2_000)}")
+        if self._agent.output == "text":
+            return cut(output.text.strip(), self._limit)
+        if self._answer is None:
+            raise AnswerUnreadable(self._why_no_answer(output))
+        return cut(self._answer.strip(), self._limit)
+
+    @property
+    def failure(self) -> str | None:
+        """The error that the agent reported, if any."""
+        return self._failed
+
+    @property
+    def usage(self) -> Usage | None:
+        """Cost and tokens of this run so far."""
+        return self._meter.usage
+
+    @property
+    def conversation_usage(self) -> Usage | None:
+        """Cost and tokens of the whole conversation, for agents that report those."""
+        return self._meter.conversation_usage
+
+    @property
+    def busy(self) -> Busy | None:
+        """When to retry, if the agent reported that it is overloaded or rate limited."""
+        if not self._is_busy:
+            return None
+        return Busy(after_s=self._after_s, tries=self._agent.busy_tries)
+
+    def _take_line(self, line: bytes) -> None:
+        if line.lstrip()[:1] == b"{":
+            event = _parse_json(line.decode(errors="replace"))
+            self._take(event)
+            for activity in read_activity(self._agent.activity, event):
+                self.activity.take(activity)
+
+    def _skip_line(self, size: int) -> None:
+        self._skipped += 1
+        text = f"a line of {size / 1e6:.1f} MB was skipped; lines are read up to {LINE_BYTES} bytes"
+        self.activity.take(Notice("warning", text))
+
+    def _take(self, event: JsonValue) -> None:
+        if not isinstance(event, dict):
+            return
+        agent = self._agent
+        answer = _text(agent, "answer", event)
+        self._answer = self._answer if answer is None else answer
+        self._failed = _text(agent, "failed", event) or self._failed
+        self.final = self.final or any(find(path, event) is not None for path in agent.final)
+        self._take_busy(event)
+        self._codex.take(event)
+        thread = _text(agent, "thread", event)
+        if thread is not None and 0 < len(thread) <= THREAD_LIMIT:
+            self.thread = thread
+        if self._meter.take(event) and self._meter.usage is not None:
+            self._on_spent(self._meter.usage)
+
+    def _take_busy(self, event: JsonValue) -> None:
+        agent = self._agent
+        if not any(find(path, event) is not None for path in agent.busy):
+            return
+        self._is_busy = True
+        wait = find(agent.retry_after_s, event) if agent.retry_after_s is not None else None
+        if isinstance(wait, int | float) and wait >= 0:
+            self._after_s = min(float(wait), WAIT_LIMIT_S)
+
+    def _why_no_answer(self, output: Captured) -> str:
+        if not output.text.strip():
+            return "it printed nothing"
+        if self._agent.output == "json" and _object(output) is None:
+            return f"its output is not JSON: {cut(output.text.strip(), 500)!r}"
+        skipped = (
+            f", {self._skipped} of its lines being longer than 1 MiB," if self._skipped else ""
+        )
+        found = cut(output.text.strip(), 500)
+        return f"its output{skipped} has no field {self._agent.answer!r}: {found!r}"
+
+
+def _text(agent: Agent, field: str, event: JsonValue) -> str | None:
+    """The value at the agent's path for this field, as text; None if there is no value."""
+    path = getattr(agent, field)
+    value = find(path, event) if path is not None else None
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _object(output: Captured) -> JsonValue:
+    """The output, or else its last line, parsed as a JSON object."""
+    text = output.whole(SEARCHED_BYTES).strip()
+    whole = _parse_json(text)
+    return whole if isinstance(whole, dict) else _parse_json(text.rpartition("\n")[2])
+
+
+def _parse_json(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value

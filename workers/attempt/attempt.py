@@ -1,0 +1,392 @@
+"""Makes attempts at steps, from claim to settle, and continues with quick steps that follow."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from app.domain.addresses import iteration_of
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from app.domain.reasons import ReasonCode
+from app.domain.records import Hint, Reply
+from app.engine import Engine
+from app.errors import (
+    ReferenceUnresolved,
+    SessionUnknown,
+    SpecForeign,
+    StoreAway,
+)
+from app.logs import about
+from app.operations.attempts import Work
+from app.security import step_tokens
+from tasks import tracing
+from workers.attempt.actions import BodyTask, run_body
+from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
+from workers.attempt.output_writer import OutputWriter
+from workers.attempt.park import PARKING, park
+from workers.attempt.redact import secrets_of, secrets_of_task
+from workers.attempt.settle import Held, Settled, Settler, retry_while_away
+from workers.checkers.check import QuickCheck, quick_check
+from workers.folders.root_check import folder_failure
+from workers.folders.spill import attempt_folder
+from workers.folders.work_diff import Look, needs_snapshot, start_diff
+from workers.processes import environment
+from workers.processes.warm_pool import Call, Calls, Row, Warm
+from workers.registry.agents import AgentBook
+from workers.registry.tools import ToolCatalogue
+from workers.task.conversation import conversation_of
+
+log = logging.getLogger(__name__)
+
+#: The most steps and seconds that one process continues without a new message.
+STRETCH_STEPS = 50
+STRETCH_S = 1.0
+#: How many quick steps one worker process holds. A step that waits for the one before it is held,
+#: and handed back if that one is slow.
+TAKE = 4
+#: A check of a row starts within so many seconds of its grant, or not in the row: it is handed
+#: back a moment later, and must not run after that.
+BEGIN_S = WAIT_S * 0.8
+
+_FALSY = (None, False, "", 0, "false", "no", "0")
+
+
+class _Asked(NamedTuple):
+    """A quick check that was sent to a warm process in a row; a row is settled in one call."""
+
+    work: Work
+    body: QuickCheck
+
+
+#: The checks of a row, by address.
+_Abreast = Mapping[str, _Asked]
+
+
+class Attempts:
+    """Makes attempts for one worker process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        worker: str,
+        agents: Callable[[], AgentBook],
+        heart: Heartbeats,
+        draining: Callable[[], bool] = lambda: False,
+        closed: Callable[[], bool] = lambda: False,
+        paused: Callable[[], bool] = lambda: False,
+        outputs: OutputWriter | None = None,
+    ) -> None:
+        self._engine = engine
+        #: Publishes the output of bodies while they run; None publishes nothing.
+        self._outputs = outputs
+        #: Whether Redis holds an unknown store: then this worker claims no step.
+        self._closed = closed
+        #: Whether a body would find no room in the spill folder: then it claims no step either.
+        self._paused = paused
+        self._worker = worker
+        self._agents = agents
+        self._heart = heart
+        self._draining = draining
+        self._nonces = _nonces()
+        self._warm = Warm()
+        self._inherited = dict(environment.inherited())
+        self._shelf = ToolCatalogue(engine.settings.tools)
+        self._settler = Settler(engine, worker=worker, secrets=self._secrets)
+
+    def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
+        """Claim the step, run it and the quick steps after it; return the hints to publish.
+
+        None if the step could not be claimed.
+        """
+        sent = time.monotonic()
+        with about(session=ref.id, step=address):
+            if self._closed() or self._paused():
+                why = "Redis holds an unknown store" if self._closed() else "the disk is full"
+                log.info("hint dropped", extra={"why": why})
+                return None
+            answer = self._claim(ref, address)
+            if answer is None:
+                return None
+            if answer.word != "granted":
+                log.info("claim refused", extra={"why": answer.why})
+                return None
+        return self._stretch(ref, self._heart.keep(ref, answer.grants[0], sent=sent))
+
+    def close(self) -> None:
+        """End the warm processes."""
+        self._warm.close()
+
+    def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
+        """Publish hints to ready steps; if the store is unreachable, the sweep publishes them."""
+        try:
+            self._engine.transitions.publish(ref, hints)
+        except StoreAway as error:
+            log.warning("hints not sent", extra={"session": ref.id, "why": str(error)})
+
+    def _claim(self, ref: SessionRef, address: str) -> Reply | None:
+        nonce = next(self._nonces)
+        try:
+            return self._engine.attempts.claim(ref, address, nonce=nonce, worker=self._worker)
+        except (SessionUnknown, StoreAway) as error:
+            # The session was deleted, or the sweep will publish the hint again.
+            log.info("claim not made", extra={"why": str(error)})
+            return None
+
+    def _stretch(self, ref: SessionRef, first: Lease) -> list[Hint]:
+        begun, steps = time.monotonic(), 0
+        todo, hints = deque([first]), list[Hint]()
+        while todo:
+            leases = self._side_by_side(ref, todo)
+            steps += len(leases)
+            tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
+            room = 0 if tired or self._draining() or self._paused() else max(0, TAKE - len(todo))
+            take = room // len(leases)  # for each of them
+            for settled in self._carried_out(ref, leases, take):
+                hints += settled.answer.hints
+                todo.extend(self._kept(ref, settled))
+        return hints
+
+    def _side_by_side(self, ref: SessionRef, todo: deque[Lease]) -> list[Lease]:
+        """The next lease, with the quick checks after it that can run in a row with it."""
+        leases = [todo.popleft()]
+        if not todo or tracing.is_on() or not self._is_quick_check(ref, leases[0]):
+            return leases
+        while todo and self._is_quick_check(ref, todo[0]):
+            leases.append(todo.popleft())
+        return leases
+
+    def _is_quick_check(self, ref: SessionRef, lease: Lease) -> bool:
+        try:
+            step = self._engine.attempts.step(ref, lease.grant.address)
+        except Exception:  # noqa: BLE001 - running the step reports the error
+            return False
+        return step.quick and step.action is Action.CHECK and step.when is None
+
+    def _carried_out(
+        self, ref: SessionRef, leases: Sequence[Lease], take: int
+    ) -> Iterator[Settled]:
+        if len(leases) > 1:
+            yield from self._abreast(ref, leases, take)
+            return
+        came = self._in_turn(ref, leases[0], take)
+        if isinstance(came, Settled):
+            yield came
+
+    def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[Settled]:
+        """Run checks in a row, in fewer round trips: send all calls before reading a result.
+
+        Each check has its own lease, outcome and settle. A slow check delays no other: the finished
+        ones are settled before it is waited for.
+        """
+        held: list[Held] = []
+        try:
+            with self._warm.row() as row:
+                abreast = self._asked(ref, leases, row)
+                for lease in leases:
+                    self._heart.begin(lease)  # its call may run: the one before it has returned
+                    if held and not row.soon():
+                        yield from self._settler.settle_all(held)
+                        held.clear()
+                    came = self._in_turn(ref, lease, take, abreast)
+                    if isinstance(came, Held):
+                        held.append(came)
+                    elif came is not None:
+                        yield came
+            yield from self._settler.settle_all(held)
+        finally:
+            for lease in leases:
+                self._heart.drop(lease)
+
+    def _asked(self, ref: SessionRef, leases: Sequence[Lease], row: Row) -> _Abreast:
+        """Send the first calls that fit into one row; the others are called one by one."""
+        abreast: dict[str, _Asked] = {}
+        calls: list[Call] = []
+        for lease in leases:
+            try:
+                work = self._engine.attempts.work(ref, lease.grant)
+                body = quick_check(self._task(work, lease, row))
+            except Exception:  # noqa: BLE001 - running the step reports the error
+                break
+            if body is None or (calls and body.call.where != calls[0].where):
+                break
+            abreast[lease.grant.address] = _Asked(work, body)
+            calls.append(body.call)
+        row.send(calls, begin_by=min(lease.since for lease in leases) + BEGIN_S)
+        return abreast
+
+    def _kept(self, ref: SessionRef, settled: Settled) -> list[Lease]:
+        """The leases of the steps that a settle granted, with heartbeats from now on."""
+        grants = settled.answer.grants
+        return [self._heart.keep(ref, grant, sent=settled.sent) for grant in grants]
+
+    def _in_turn(
+        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None = None
+    ) -> Settled | Held | None:
+        """Run one granted step, unless it waited too long and was handed back."""
+        address, number = lease.grant.address, lease.grant.attempt
+        try:
+            if not self._heart.begin(lease):
+                return None
+            with (
+                about(session=ref.id, step=address, attempt=str(number)),
+                tracing.step(ref.id, address, attempt=number),
+            ):
+                if lease.ended.is_set():  # it was cancelled while it waited for the one before it
+                    return self._settler.hand_back(lease) if lease.ours else None
+                carry_out = partial(self._carry_out, ref, lease, take, abreast)
+                return self._settler.run_guarded(lease, carry_out)
+        finally:
+            if abreast is None:
+                self._heart.drop(lease)
+
+    def _carry_out(
+        self, ref: SessionRef, lease: Lease, take: int, abreast: _Abreast | None
+    ) -> Settled | Held | None:
+        """Run the body and settle it; None if this worker no longer owns the attempt."""
+        asked = abreast.get(lease.grant.address) if abreast is not None else None
+        try:
+            work = asked.work if asked is not None else self._work(ref, lease)
+        except ReferenceUnresolved as error:
+            return self._settler.fail_unresolved(lease, str(error))
+        except SpecForeign as error:
+            return self._settler.refuse(lease, str(error))
+        if work is None:
+            return None
+        moved = self._release_for_real_lock(work, lease)
+        if moved is not None:
+            return moved
+        _log_start(work)
+        look = self._look(work, lease) if abreast is None else None
+        outcome = self._outcome(work, lease, asked.body if asked is not None else None)
+        if outcome is None:
+            return None
+        lease.came_to = outcome.usage
+        if _was_ended(outcome, lease):
+            return self._settler.hand_back(lease, outcome.usage, look)
+        nonces = [next(self._nonces) for _ in range(take)]
+        if abreast is not None:
+            return Held(lease, work, outcome, nonces)
+        return self._settler.settle(Held(lease, work, outcome, nonces), look)
+
+    def _work(self, ref: SessionRef, lease: Lease) -> Work | None:
+        return retry_while_away(lambda: self._engine.attempts.work(ref, lease.grant), lease)
+
+    def _look(self, work: Work, lease: Lease) -> Look | None:
+        """Snapshot the working folder before the body runs, if the step needs that."""
+        if not needs_snapshot(work) or folder_failure(work, self._engine.settings) is not None:
+            return None
+        left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
+        return None if left is None else start_diff(work, left, Path(self._engine.settings.spill))
+
+    def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
+        """Hand the attempt back to wait for the lock of the folder that its path is a link to."""
+        folder = work.locks_another
+        if folder is None:
+            return None
+        sent = time.monotonic()
+        answer = retry_while_away(lambda: self._engine.attempts.move_lock(work, folder), lease)
+        if answer is None or answer.word == "kept":
+            return None
+        log.info("step waits for the lock of its real folder", extra={"folder": str(folder)})
+        return Settled(answer.model_copy(update={"hints": ()}), sent)
+
+    def _outcome(self, work: Work, lease: Lease, body: QuickCheck | None) -> Outcome | None:
+        """Run the body and return its outcome; None if the step is parked."""
+        if _is_skipped(work):
+            return Outcome(word="skipped")
+        if work.step.action in PARKING:
+            return retry_while_away(lambda: park(self._engine, work, self._secrets()), lease)
+        failure = folder_failure(work, self._engine.settings)
+        task = self._task(work, lease, self._warm) if body is None else body.task
+        try:
+            return failure or run_body(task, lease.ended, body and body.outcome)
+        finally:
+            if task.live is not None:
+                task.live.end()
+
+    def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
+        settings, grant = self._engine.settings, work.grant
+        conversation = conversation_of(work)
+        caller = step_tokens.Caller(
+            work.ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES
+        )
+        live = self._outputs.open(work.ref, grant) if self._outputs is not None else None
+        task = BodyTask(
+            session=work.ref.id,
+            address=grant.address,
+            action=work.step.action,
+            iteration=iteration_of(grant.address),
+            attempt=grant.attempt,
+            inputs=work.inputs,
+            cwd=work.cwd,
+            spill=attempt_folder(settings.spill, work.ref.id, grant.address, fence=grant.fence),
+            timeout_s=work.step.timeout_s,
+            url=settings.api_url,
+            mint=partial(step_tokens.mint, caller, secret=settings.secret),
+            inherited=self._inherited,
+            agents=self._agents(),
+            default_agent=settings.default_agent,
+            warm=warm,
+            shelf=self._shelf,
+            conversation=conversation.name,
+            thread=conversation.thread,
+            earlier=partial(self._engine.attempts.messages, work.ref),
+            failure=grant.failure,
+            ending=grant.ending,
+            messages=grant.messages,
+            mint_for_session=partial(self._mint_for_session, caller),
+            on_spent=lease.spent,
+            until=partial(lease.until, work.step.timeout_s),
+            live=live,
+        )
+        if live is not None:
+            live.secrets = partial(secrets_of_task, task)
+        return task
+
+    def _mint_for_session(self, caller: step_tokens.Caller) -> str:
+        holder = self._engine.callers.session_caller(caller)
+        return step_tokens.mint(holder, secret=self._engine.settings.secret)
+
+    def _secrets(self) -> frozenset[str]:
+        return secrets_of(self._agents(), self._inherited)
+
+
+def _nonces() -> Iterator[str]:
+    """Unique words: no other process uses them, and this one uses each once. Not secret."""
+    mine = secrets.token_hex(6)
+    return (f"{mine}-{number}" for number in count(1))
+
+
+def _log_start(work: Work) -> None:
+    if not work.step.quick:
+        log.info("step started", extra={"action": work.step.action.value})
+
+
+def _was_ended(outcome: Outcome, lease: Lease) -> bool:
+    """Whether the body was cancelled before it finished, so that its outcome does not count.
+
+    The outcome of a body that finished first is recorded even if it was asked to end.
+    """
+    reason = outcome.reason
+    if reason is None or reason.code is not ReasonCode.CANCELLED:
+        return False
+    lease.end("fenced")  # in case the launcher ended it before this process noticed
+    return True
+
+
+def _is_skipped(work: Work) -> bool:
+    """Whether the step's condition is false."""
+    if work.step.when is None:
+        return False
+    value = work.inputs.get("when")
+    return value in _FALSY or value == [] or value == {}

@@ -1,0 +1,110 @@
+"""Parks steps that wait without a worker: for a person, a time, a child session or a plan."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome, deleted_child, outcome_of_child
+from app.domain.plans import record_of
+from app.domain.program import Action
+from app.domain.reasons import Reason, ReasonCode
+from app.engine import Engine
+from app.errors import InvalidDocument, LeadhandError, ParentRests, StoreAway
+from app.operations.attempts import Work
+from app.redaction import without_secrets
+from app.security.command_permission import commands_from_outcomes
+from leadhand.flows.documents import AnyDocument
+from leadhand.models.plans import PlannedTask
+
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+_TASKS = TypeAdapter(tuple[PlannedTask, ...])
+#: The actions that wait without a worker.
+PARKING = frozenset({Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
+#: How often a parked step polls its child session, in case the child's report is lost.
+LOOK_MS = 60_000
+
+
+def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> Outcome | None:
+    """Park the step; return an outcome instead if there is nothing to wait for.
+
+    Secrets are removed from the question to a person: it is shown to many readers.
+    """
+    draft = _draft(work)
+    match work.step.action:
+        case Action.WAIT:
+            seconds = cast("float", work.inputs.get("seconds", 0))
+            engine.attempts.park(work, on="wait", wait_ms=round(float(seconds) * 1000))
+        case Action.HUMAN:
+            wait_ms = round(work.step.timeout_s * 1000)
+            question = without_secrets(work.inputs.get("question"), secrets)
+            default = work.inputs.get("default")
+            engine.attempts.park(
+                work, on="human", wait_ms=wait_ms, question=question, plan=draft, default=default
+            )
+        case Action.PLAN:
+            engine.attempts.park(work, on="plan", wait_ms=LOOK_MS, plan=draft)
+        case Action.CHILD:
+            return _child(engine, work)
+        case _:
+            raise AssertionError(work.step.action)
+    return None
+
+
+def _draft(work: Work) -> JsonValue:
+    """The draft of a plan that a step adopts, as an argument of the transition; None without."""
+    draft, settings = work.inputs.get("draft"), work.inputs.get("settings")
+    if not isinstance(draft, dict) or not isinstance(settings, dict):
+        return None
+    tasks = _TASKS.validate_python(draft["tasks"])
+    return {**settings, "tasks": [record_of(task) for task in tasks]}
+
+
+def _child(engine: Engine, work: Work) -> Outcome | None:
+    """Submit the child session, or find that of an earlier attempt, and wait for its end."""
+    grant = work.grant
+    try:
+        document = _DOCUMENT.validate_python(work.inputs["document"])
+        _refuse_fetched_commands(document, work.step.inputs["document"])
+        # Only who submits a session names a receiver: a program may come from somebody else's data.
+        document = document.model_copy(update={"webhook": None})
+        submitted = engine.submit.document(
+            document,
+            idempotency_key=f"{work.ref.id}:{grant.address}",
+            root=work.ref.root,
+            parent={
+                "session": work.ref.id,
+                "address": grant.address,
+                "fence": grant.fence,
+                "base": engine.store.keys.base(work.ref),
+            },
+        )
+    except StoreAway:
+        raise
+    except ParentRests:  # the session was stopped or ended first; a later attempt submits the child
+        engine.attempts.release(work.ref, grant, why="stop")
+        return None
+    except (ValidationError, LeadhandError, KeyError) as error:
+        text = f"the child session cannot be started: {error}"
+        reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+        return Outcome(word="failed", text=text, reason=reason, retryable=False)
+    child = SessionRef(submitted.session, work.ref.root)
+    answer = engine.attempts.park(work, on="child", wait_ms=LOOK_MS, child=child)
+    if answer.word != "ended":
+        return None
+    fields = engine.store.fields(child)
+    if "status" not in fields:
+        return deleted_child(child.id)
+    return outcome_of_child(child.id, fields)
+
+
+def _refuse_fetched_commands(document: AnyDocument, written: JsonValue) -> None:
+    """Raise InvalidDocument if the document has commands that come from an outcome.
+
+    Outcomes are not signed: a document from one may name agents, but bring no commands.
+    """
+    for field in commands_from_outcomes(document, written):
+        hint = "a document that comes from an outcome may only name agents; name one"
+        raise InvalidDocument(f"document.{field}", "${...}", hint)

@@ -1,0 +1,69 @@
+"""Redacts secrets from outcomes before they are stored, where every reader may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.domain.outcomes import Outcome, ToolCall
+from app.domain.reasons import Reason
+from app.redaction import without_keys, without_secrets
+from workers.registry.agents import AgentBook
+from workers.task.excerpt import redacted_start
+from workers.task.task import BodyTask
+
+#: Values shorter than this are not redacted: they occur in ordinary text.
+_SHORTEST = 8
+#: Characters of a tool call's input and of its result.
+_TOOL_LIMIT = 500
+
+
+def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
+    """The outcome with every secret of the task replaced, in all of its texts and values."""
+    secrets = secrets_of_task(task)
+    reason = outcome.reason
+    return outcome.model_copy(
+        update={
+            "text": without_keys(outcome.text, secrets),
+            "value": without_secrets(outcome.value, secrets),
+            "reason": None if reason is None else _reason(reason, secrets),
+            "raw": None if outcome.raw is None else without_keys(outcome.raw, secrets),
+            "tools": None if outcome.tools is None else _tools(outcome.tools, secrets),
+            "prompt": None if outcome.prompt is None else without_keys(outcome.prompt, secrets),
+        }
+    )
+
+
+def secrets_of_task(task: BodyTask) -> frozenset[str]:
+    """The values that no output or outcome of this task may show."""
+    return secrets_of(task.agents, task.inherited) | _long(set(task.handed_tokens))
+
+
+def secrets_of(agents: AgentBook, held: Mapping[str, str]) -> frozenset[str]:
+    """The values of the secret environment variables that this worker's agents get."""
+    return _long({held.get(name, "") for name in agents.secret_names})
+
+
+def _long(values: set[str]) -> frozenset[str]:
+    return frozenset(value for value in values if len(value) >= _SHORTEST)
+
+
+def _tools(calls: tuple[ToolCall, ...], secrets: frozenset[str]) -> tuple[ToolCall, ...]:
+    return tuple(
+        ToolCall(
+            name=without_keys(call.name, secrets),
+            input=redacted_start(call.input, _TOOL_LIMIT, secrets),
+            result=redacted_start(call.result, _TOOL_LIMIT, secrets),
+            failed=call.failed,
+        )
+        for call in calls
+    )
+
+
+def _reason(reason: Reason, secrets: frozenset[str]) -> Reason:
+    beneath = reason.beneath
+    return reason.model_copy(
+        update={
+            "text": without_keys(reason.text, secrets),
+            "beneath": None if beneath is None else _reason(beneath, secrets),
+        }
+    )

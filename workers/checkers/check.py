@@ -1,0 +1,94 @@
+"""Runs check steps: a command, an agent, a callable or a rubric judges the doer's work."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.outcomes import Outcome
+from workers.agents.ask import agent_named, ask
+from workers.checkers.checker_model import checker_model
+from workers.checkers.rubric_check import by_rubric
+from workers.checkers.verdicts import agent_verdict, command_verdict, function_verdict
+from workers.processes.process import run
+from workers.processes.warm_pool import Call
+from workers.prompts.build import checker_prompt
+from workers.prompts.inputs import CheckInputs
+from workers.task.functions import call, call_in_warm_process, prepare_call
+from workers.task.task import BodyTask
+
+
+def check(task: BodyTask, cancel: threading.Event) -> Outcome:
+    """Returns the checker's verdict: terminate if it cannot start, retry if it times out."""
+    given = CheckInputs.model_validate(task.inputs)
+    timeout_s = min(given.checker.timeout_s, task.timeout_s)
+    if given.checker.command is not None:
+        return _by_command(task, given.checker.command, timeout_s, cancel)
+    if given.checker.rubric is not None:
+        return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
+    if given.checker.callable is not None:
+        return _by_callable(task, given, given.checker.callable, timeout_s, cancel)
+    return _by_agent(task, given, timeout_s, cancel)
+
+
+def _by_command(task: BodyTask, line: str, timeout_s: float, cancel: threading.Event) -> Outcome:
+    result = run(task.command(line, timeout_s=timeout_s), cancel)
+    return command_verdict(result, timeout_s=timeout_s)
+
+
+def _by_agent(
+    task: BodyTask, given: CheckInputs, timeout_s: float, cancel: threading.Event
+) -> Outcome:
+    checker = given.checker
+    name = agent_named(task, checker.agent, given.doer.agent if given.doer else None)
+    answer = ask(
+        task,
+        name,
+        checker_prompt(given),
+        role="checker",
+        model=checker_model(task, given, name),
+        timeout_s=timeout_s,
+        cancel=cancel,
+    )
+    return answer.add_usage(agent_verdict(name, answer, timeout_s=timeout_s))
+
+
+class QuickCheck(NamedTuple):
+    """A check by a function that is declared quick; its call may be sent ahead."""
+
+    task: BodyTask
+    name: str
+    call: Call
+    timeout_s: float
+
+    def outcome(self, cancel: threading.Event) -> Outcome:
+        """Calls the function in the task's warm process and returns its verdict."""
+        assert self.task.warm is not None
+        called = call_in_warm_process(
+            self.task.warm, self.call, timeout_s=self.timeout_s, cancel=cancel
+        )
+        return function_verdict(self.name, called, timeout_s=self.timeout_s)
+
+
+def quick_check(task: BodyTask) -> QuickCheck | None:
+    """Returns the body of a quick check, None for any other check. Raises ValidationError."""
+    given = CheckInputs.model_validate(task.inputs)
+    name = given.checker.callable
+    if name is None or not given.checker.quick:
+        return None
+    timeout_s = min(given.checker.timeout_s, task.timeout_s)
+    return QuickCheck(task, name, prepare_call(task, name, _context(given)), timeout_s)
+
+
+def _context(given: CheckInputs) -> dict[str, JsonValue]:
+    return given.model_dump(mode="json", exclude={"checker", "doer", "doer_model", "tools_failed"})
+
+
+def _by_callable(
+    task: BodyTask, given: CheckInputs, name: str, timeout_s: float, cancel: threading.Event
+) -> Outcome:
+    quick = given.checker.quick
+    called = call(task, name, _context(given), timeout_s=timeout_s, cancel=cancel, quick=quick)
+    return function_verdict(name, called, timeout_s=timeout_s)

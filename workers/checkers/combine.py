@@ -1,0 +1,173 @@
+"""Runs judge steps: combines the verdicts of all checkers by the rule of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from app.domain.outcomes import Gate, Outcome, Verdict
+from app.domain.reasons import Reason, ReasonCode
+from app.truncate import cut
+from leadhand.models.documents import Rule
+from workers.task.inputs import NOT_JUDGED, Check, JudgeInputs
+from workers.task.task import BodyTask
+
+#: Characters of one checker's feedback in the ledger.
+CHECK_LIMIT = 8_000
+#: Characters of the combined feedback in the next iteration's prompt.
+FEEDBACK_LIMIT = 16_000
+
+
+class Judged(BaseModel):
+    """One checker's entry in the ledger; without a verdict if it gave none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    verdict: Verdict | None = None
+    feedback: str = ""
+    #: The checker's answer as it was given, where the feedback was parsed from it.
+    raw: str | None = None
+    exit_code: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    decided_by: str | None = None
+    reason: Reason | None = None
+    #: Of a rubric: its version, the results of its gates, and the digest of the folder.
+    rubric: str | None = None
+    gates: tuple[Gate, ...] | None = None
+    digest: str | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether its verdict is a retry only because it took too long."""
+        late = self.reason is not None and self.reason.code is ReasonCode.TIMEOUT
+        return late and self.verdict == "retry"
+
+    @property
+    def entry(self) -> JsonValue:
+        """Its JSON in the ledger; `verdict` is always present."""
+        dumped = self.model_dump(mode="json", exclude_none=True)
+        return {"name": self.name, "verdict": self.verdict, **dumped}
+
+
+class Judgement(BaseModel):
+    """The verdict of an iteration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Verdict
+    feedback: str
+    reason: Reason | None
+    checks: tuple[Judged, ...]
+
+
+def judge(task: BodyTask) -> Outcome:
+    """Returns the iteration's verdict, with every check in the outcome's value."""
+    given = JudgeInputs.model_validate(task.inputs)
+    judgement = combine(given.rule, given.checks)
+    return Outcome(
+        word="succeeded",
+        verdict=judgement.verdict,
+        text=judgement.feedback,
+        value={"checks": [check.entry for check in judgement.checks]},
+        reason=judgement.reason,
+    )
+
+
+def combine(rule: Rule, checks: Sequence[Check]) -> Judgement:
+    """Combines all checks: terminate wins, a lost check does not accept."""
+    judged = tuple(_judged(check) for check in checks)
+    verdict, reason = _decide(_needed(rule, len(judged)), judged)
+    return Judgement(
+        verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
+    )
+
+
+def _needed(rule: Rule, count: int) -> int:
+    """How many checks must accept, at most all of them."""
+    if rule == "all":
+        return count
+    return min(1 if rule == "any" else rule, count)
+
+
+def _decide(needed: int, judged: Sequence[Judged]) -> tuple[Verdict, Reason | None]:
+    for check in judged:
+        if check.verdict == "terminate":
+            text = f"checker {check.name!r} said terminate"
+            return "terminate", Reason(code=ReasonCode.TERMINATED, text=text, beneath=check.reason)
+    if sum(check.verdict == "accept" for check in judged) >= needed:
+        return "accept", None
+    lost = [check for check in judged if check.verdict is None]
+    if len(judged) - len(lost) < needed:
+        names = ", ".join(repr(check.name) for check in lost)
+        text = f"no word from {names}, and without it the rule cannot be met"
+        return "terminate", Reason(code=ReasonCode.CHECKER_DOWN, text=text, beneath=lost[0].reason)
+    return "retry", None
+
+
+def _judged(check: Check) -> Judged:
+    outcome = check.outcome
+    if outcome is None:
+        return Judged(name=check.name, feedback="The checker was lost.", reason=_LOST)
+    verdict = _verdict(outcome)
+    text = outcome.text or (outcome.reason.text if outcome.reason else "")
+    judged = Judged(
+        name=check.name,
+        verdict=verdict,
+        feedback=cut(
+            text or ("The checker gave no verdict." if verdict is None else ""), CHECK_LIMIT
+        ),
+        raw=None if outcome.raw is None else cut(outcome.raw, CHECK_LIMIT),
+        exit_code=outcome.exit_code,
+        started_ms=outcome.started_ms,
+        ended_ms=outcome.ended_ms,
+        decided_by=outcome.decided_by,
+        reason=outcome.reason,
+    )
+    return _with_ruling(judged, outcome)
+
+
+def _with_ruling(judged: Judged, outcome: Outcome) -> Judged:
+    """Adds the version, gates and digest of a rubric."""
+    ruling = outcome.ruling
+    if ruling is None:
+        return judged
+    fields = {"rubric": ruling.rubric, "gates": ruling.gates, "digest": ruling.digest}
+    return judged.model_copy(update=fields)
+
+
+def _verdict(outcome: Outcome) -> Verdict | None:
+    """Returns the checker's verdict, retry for a timeout, None for one that was lost."""
+    if outcome.verdict is not None:
+        return outcome.verdict
+    timed_out = outcome.reason is not None and outcome.reason.code is ReasonCode.TIMEOUT
+    return "retry" if timed_out else None
+
+
+def _feedback(verdict: Verdict, judged: Sequence[Judged]) -> str:
+    """Joins the feedback of the refusing checks, or of the accepting ones on accept."""
+    if len(judged) == 1:
+        first = _not_judged(judged)
+        return first + cut(judged[0].feedback, FEEDBACK_LIMIT - len(first))
+    shown = [check for check in judged if (check.verdict == "accept") == (verdict == "accept")]
+    shown = [check for check in shown if check.feedback or verdict != "accept"]
+    if not shown:
+        return ""
+    first = _not_judged(shown)
+    share = (FEEDBACK_LIMIT - len(first)) // len(shown)
+    return first + "\n\n".join(cut(_section(check), share - 2) for check in shown)
+
+
+def _not_judged(checks: Sequence[Judged]) -> str:
+    """Says so if every one of these timed out: that is no feedback on the work."""
+    return f"{NOT_JUDGED}\n\n" if all(check.timed_out for check in checks) else ""
+
+
+def _section(check: Judged) -> str:
+    how = "timed out: no verdict on the work" if check.timed_out else check.verdict or "lost"
+    return f"## {check.name} ({how})\n\n{check.feedback}".rstrip()
+
+
+_LOST = Reason(code=ReasonCode.LOST, text="every attempt at the checker was lost")

@@ -1,0 +1,187 @@
+"""Parses rubrics, Markdown files of gates and criteria, and computes their verdict (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from app.domain.outcomes import Gate, Verdict
+from app.errors import LeadhandError
+from app.truncate import cut
+
+#: Characters of a failed gate's output in the feedback.
+GATE_LIMIT = 500
+#: The output of a gate that took too long.
+TIMED_OUT = "it timed out"
+_HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_FENCE = re.compile(r"^ {0,3}(```(?=`*[^`]*$)|~~~)")
+_RULE = re.compile(r"^ {0,3}([-*_])(\s*\1){2,}\s*$")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])\s")
+_GATE = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_SECTIONS = {
+    "gates": "gates", "gate": "gates", "hard gates": "gates", "criteria": "criteria",
+    "acceptance criteria": "criteria", "nice to have": "nice", "nice-to-have": "nice",
+    "notes": "notes",
+}  # fmt: skip
+_KNOWN = "## Gates, ## Criteria, ## Nice to Have, ## Notes"
+
+
+class Rubric(NamedTuple):
+    """Gates to run and criteria for an agent to judge by."""
+
+    title: str
+    #: Commands that must all end with exit code 0.
+    gates: tuple[str, ...]
+    #: For an agent to judge by.
+    criteria: str
+    #: For an agent to comment on; it never blocks.
+    nice: str
+    notes: str
+    #: The version of the file: 8 hex characters of its SHA-256.
+    hash: str
+
+    @property
+    def asks_an_agent(self) -> bool:
+        return bool(self.criteria or self.nice)
+
+
+class RubricUnclear(LeadhandError):
+    """A part of a rubric belongs to no section; to ignore it could accept bad work."""
+
+    def __init__(self, what: str, way_out: str, line: int | None = None) -> None:
+        super().__init__(what, way_out, line)
+        self.what = what
+        self.way_out = way_out
+        self.line = line
+
+    def __str__(self) -> str:
+        where = "it" if self.line is None else f"line {self.line}"
+        return f"{where} {self.what}; {self.way_out}"
+
+
+class Sentence(NamedTuple):
+    """The verdict of a rubric, with feedback."""
+
+    verdict: Verdict
+    feedback: str
+
+
+def parse_rubric(text: str) -> Rubric:
+    r"""Splits a rubric by its headings, of any level and case.
+
+    Raises RubricUnclear for a line that belongs to no section.
+
+    >>> rubric = parse_rubric("# Slugs\n## Gates\n- `make` must pass\n## Criteria\nNo hacks.")
+    >>> rubric.title, rubric.gates, rubric.criteria, len(rubric.hash)
+    ('Slugs', ('make',), 'No hacks.', 8)
+    """
+    sections = _Sections()
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        sections.take(number, line)
+    if sections.fence:
+        raise RubricUnclear("opens a fence and nothing closes it", "close it", sections.fenced_at)
+    if text.strip() and not sections.begun:
+        raise RubricUnclear("has no section", f"write the headings that it needs: {_KNOWN}")
+    texts = {name: "\n".join(lines).strip() for name, lines in sections.texts.items()}
+    return Rubric(
+        title=sections.title,
+        gates=tuple(dict.fromkeys(sections.gates)),
+        hash=hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8],
+        **texts,
+    )
+
+
+class _Sections:
+    """Collects the lines of each section."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.gates: list[str] = []
+        # Lines before the first section describe the rubric.
+        self.texts: dict[str, list[str]] = {"criteria": [], "nice": [], "notes": []}
+        self.begun = ""
+        self._level = 6
+        self.fence = ""
+        self.fenced_at = 0
+        self._explains = False
+
+    def take(self, number: int, line: str) -> None:
+        heading = None if self.fence else _HEADING.match(line)
+        name = heading.group(2) if heading else ""
+        if heading is not None and _section(name) is not None:
+            self.begun, self._level = _section(name) or "", len(heading.group(1))
+        elif heading is not None and not self.title and not self.begun:
+            self.title = name
+        elif heading is not None and (self.begun == "gates" or len(heading[1]) <= self._level):
+            what = f"is a heading of no section, {cut(line.strip(), 80)!r}"
+            raise RubricUnclear(what, f"give it a name that is known: {_KNOWN}", number)
+        elif not self.fence and _section(line.strip(" \t#*_")) is not None:
+            what = f"reads like a heading, {line.strip()!r}, and is none"
+            raise RubricUnclear(what, f"write it as these are: {_KNOWN}", number)
+        elif self.begun == "gates":
+            self._take_gate(number, line)
+        else:
+            self._take_text(number, line)
+
+    def _take_gate(self, number: int, line: str) -> None:
+        gate = _GATE.match(line)
+        if gate is not None:
+            self.gates.append(gate.group(2).strip())
+        goes_on = gate is not None or self._goes_on(line)
+        if line.strip() and not _RULE.match(line) and not goes_on:
+            way_out = "write each gate as a list item that begins with its command: - `make test`"
+            raise RubricUnclear(f"is no gate, {cut(line.strip(), 80)!r}", way_out, number)
+        self._explains = goes_on
+
+    def _goes_on(self, line: str) -> bool:
+        """Whether the line continues the description of the gate above it."""
+        return self._explains and line.startswith((" ", "\t")) and not _ITEM.match(line)
+
+    def _take_text(self, number: int, line: str) -> None:
+        fence = _FENCE.match(line)
+        if fence is not None:
+            self.fenced_at = self.fenced_at if self.fence else number
+            self.fence = {"": fence.group(1), fence.group(1): ""}.get(self.fence, self.fence)
+        self.texts[self.begun or "notes"].append(line)
+
+
+def _section(name: str) -> str | None:
+    return _SECTIONS.get(name.strip().strip("*_").rstrip(":").lower())
+
+
+def sentence(rubric: Rubric, gates: Sequence[Gate], agent: Sentence | None) -> Sentence:
+    """Terminate wins, then a failed gate is a retry, then the criteria decide.
+
+    Nice to have is part of the feedback and blocks nothing.
+    """
+    failed = [gate for gate in gates if not gate.passed]
+    parts = [_feedback_of(gate) for gate in failed]
+    if agent is not None and agent.feedback:
+        parts.append(agent.feedback)
+    feedback = "\n\n".join(parts)
+    if agent is not None and agent.verdict == "terminate":
+        return Sentence("terminate", feedback)
+    unmet = bool(rubric.criteria) and (agent is None or agent.verdict != "accept")
+    return Sentence("retry" if failed or unmet else "accept", feedback)
+
+
+def _feedback_of(gate: Gate) -> str:
+    """A failed gate for the doer; a timeout is not feedback on the work."""
+    if gate.said == TIMED_OUT:
+        return f"Gate `{gate.gate}` timed out: this is no verdict on the work."
+    return f"Gate `{gate.gate}` failed: {cut(gate.said, GATE_LIMIT)}".rstrip()
+
+
+def criteria_of(rubric: Rubric, gates: Sequence[Gate]) -> str:
+    """Write the criteria section of a checking agent's prompt, with the results of the gates."""
+    went = "\n".join(f"- `{gate.gate}`: {'passed' if gate.passed else 'failed'}" for gate in gates)
+    parts = (
+        ("", rubric.title and f"{rubric.title}"),
+        ("Must be met", rubric.criteria),
+        ("Nice to have: speak of it, and never refuse the work for it", rubric.nice),
+        ("Notes", rubric.notes),
+        ("Commands that were run already", went),
+    )
+    return "\n\n".join(f"## {head}\n\n{text}" if head else text for head, text in parts if text)

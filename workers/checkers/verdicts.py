@@ -1,0 +1,133 @@
+"""Converts the end of a checker into a verdict with feedback and the rule that decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from app.domain.outcomes import Outcome, Verdict
+from app.domain.reasons import Reason, ReasonCode
+from app.truncate import cut
+from leadhand.models.verdicts import DecidedBy, parse_verdict, verdict_word
+from workers.agents.answer import Answer
+from workers.agents.output_parser import TEXT_LIMIT
+from workers.processes.exit_outcome import (
+    add_process_facts,
+    describe_end,
+    failed_outcome,
+    why_not_started,
+)
+from workers.processes.process import ProcessResult
+from workers.task.functions import CallResult
+
+_Rule = Literal["exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised"]
+
+_BY_BOOL: Mapping[bool, Verdict] = {True: "accept", False: "retry"}
+
+
+def command_verdict(result: ProcessResult, *, timeout_s: float) -> Outcome:
+    """Returns accept for exit code 0, retry for any other."""
+    early = _early_end(result, who="Checker command", timeout_s=timeout_s)
+    if early is not None:
+        return early
+    if result.exit_code == 0:
+        return _verdict("accept", result.stdout.text.strip(), "exit_code", result)
+    output = [text for text in (result.stdout.text.strip(), result.stderr.text.strip()) if text]
+    feedback = "\n".join(output) or f"Command {describe_end(result)}"
+    return _verdict("retry", feedback, "exit_code", result)
+
+
+def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:
+    """Parses the verdict of an agent's answer; a busy agent gives none."""
+    who = f"Checker agent {name!r}"
+    early = _early_end(answer.result, who=who, timeout_s=timeout_s)
+    if early is not None:
+        return early
+    if answer.failure is not None and answer.failure.busy is not None:
+        return answer.failure
+    if answer.failure is not None:
+        why = answer.failure.reason.text if answer.failure.reason else "it failed"
+        return _verdict("retry", f"The checker failed: {why}", "failed", answer.result)
+    if not answer.text:
+        return _verdict("retry", f"{who} produced no output", "empty", answer.result)
+    return _parsed(answer.text, answer.result)
+
+
+def function_verdict(name: str, called: CallResult, *, timeout_s: float) -> Outcome:
+    """Reads the verdict that a function returned; one that raised is a retry."""
+    who = f"Checker {name!r}"
+    early = _early_end(called.result, who=who, timeout_s=timeout_s)
+    if early is not None:
+        return early
+    if called.missing is not None:
+        return not_started(f"{who} could not start: {called.missing}", called.result)
+    if called.raised is not None:
+        return _verdict("retry", called.raised, "raised", called.result)
+    if called.unfinished:
+        return _verdict("retry", f"{who} {describe_end(called.result)}", "failed", called.result)
+    return _returned(who, called)
+
+
+def not_started(text: str, result: ProcessResult | None = None) -> Outcome:
+    """Returns terminate: a checker that cannot start cannot start in the next iteration either."""
+    return _verdict("terminate", text, "not_started", result, ReasonCode.FAILED_STEP)
+
+
+def with_raw(outcome: Outcome, text: str) -> Outcome:
+    """Keeps the answer that an outcome was parsed from beside it, unless they are the same."""
+    is_same = text.strip() == outcome.text
+    return outcome.model_copy(update={"raw": None if is_same else cut(text, TEXT_LIMIT)})
+
+
+def _returned(who: str, called: CallResult) -> Outcome:
+    """Reads a bool, a text to parse, a pair of verdict and feedback, or a dict of both."""
+    value = called.value
+    word, feedback = value, called.result.stdout.text.strip()
+    if isinstance(value, str):
+        return _parsed(value, called.result)
+    if isinstance(value, list) and len(value) == 2:
+        word, feedback = value[0], str(value[1] or "")
+    if isinstance(value, dict):
+        word, feedback = value.get("verdict"), str(value.get("feedback") or "")
+    verdict = _BY_BOOL[word] if isinstance(word, bool) else verdict_word(word)
+    if verdict is None:
+        text = f"{who} returned no verdict but {cut(repr(value), 500)}"
+        return _verdict("retry", text, "returned", called.result)
+    return _verdict(verdict, feedback, "returned", called.result)
+
+
+def _early_end(result: ProcessResult, *, who: str, timeout_s: float) -> Outcome | None:
+    """Returns the outcome of a checker that did not end by itself; None for one that did."""
+    why = why_not_started(result)
+    if why is not None:
+        return not_started(f"{who} could not start: {why}", result)
+    if result.cancelled:
+        return failed_outcome(ReasonCode.CANCELLED, f"{who} was cancelled", result=result)
+    if result.timed_out:
+        text = f"{who} timed out after {timeout_s:g} seconds"
+        return _verdict("retry", text, "timeout", result, ReasonCode.TIMEOUT)
+    return None
+
+
+def _parsed(text: str, result: ProcessResult) -> Outcome:
+    """Parses the verdict of a text."""
+    parsed = parse_verdict(text)
+    outcome = _verdict(parsed.verdict, parsed.feedback, parsed.decided_by, result)
+    return with_raw(outcome, text)
+
+
+def _verdict(
+    verdict: Verdict,
+    feedback: str,
+    rule: _Rule | DecidedBy,
+    result: ProcessResult | None,
+    code: ReasonCode | None = None,
+) -> Outcome:
+    outcome = Outcome(
+        word="succeeded",
+        verdict=verdict,
+        text=cut(feedback, TEXT_LIMIT),
+        decided_by=rule,
+        reason=None if code is None else Reason(code=code, text=feedback),
+    )
+    return outcome if result is None else add_process_facts(outcome, result)

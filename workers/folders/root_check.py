@@ -1,0 +1,41 @@
+"""Checks a step's working folder against the worker's roots, and the owner of the spill folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.domain.outcomes import Outcome
+from app.domain.reasons import Reason, ReasonCode
+from app.operations.attempts import Work
+from app.settings import Settings
+from workers.processes.own_folders import claim_folder
+
+
+def folder_failure(work: Work, settings: Settings) -> Outcome | None:
+    """The failure of a step that may not run in its working folder; None if it may.
+
+    The folder must be beneath a root of this worker. A step's own folder must exist beneath the
+    session's, with links resolved. The spill folder must belong to this user.
+    """
+    try:
+        claim_folder(settings.spill)
+    except OSError as error:
+        return _no_folder(str(error))
+    roots, own = settings.roots, work.inputs.get("working_folder")
+    if work.cwd is None or not (roots or own):
+        return None
+    folder = work.cwd.resolve()
+    if own and not folder.is_relative_to(Path(str(work.facts.cwd)).resolve()):
+        return _no_folder(f"{own!r} is outside of the session's working folder; name one inside it")
+    if own and not folder.is_dir():
+        return _no_folder(f"{own!r} is not a folder in {work.facts.cwd!r}; create it there first")
+    if not roots or any(folder.is_relative_to(root.resolve()) for root in roots):
+        return None
+    place = settings.place
+    return _no_folder(f"{str(work.cwd)!r} is not beneath a root of place {place!r}")
+
+
+def _no_folder(text: str) -> Outcome:
+    """A failure that is not retried."""
+    reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
+    return Outcome(word="failed", text=text, reason=reason, retryable=False)

@@ -1,0 +1,81 @@
+"""Compares the working folder before and after a doer: its digest and the diff of the doer's work.
+
+The first step after a stop compares too, whatever its action: otherwise the work of a script or a
+checker would be reported as a change from outside. Its diff is not stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from app.operations.attempts import FolderState, Work
+from app.redaction import without_keys
+from workers.folders.worktree import Worktree
+
+log = logging.getLogger(__name__)
+
+
+class Look:
+    """The snapshot before one attempt, and the diff and digest after it."""
+
+    def __init__(
+        self, tree: Worktree, address: str, left: FolderState, *, keeps: bool = True
+    ) -> None:
+        self._tree = tree
+        self._keeps = keeps
+        self._address = address
+        self._before = left.digest
+        self.changed = False
+        #: The packed diff of the attempt; None without one, or without git.
+        self.patch: str | None = None
+        if left.digest is None or left.compare or not tree.knows(left.digest):
+            found = tree.snapshot()
+            self.changed = (
+                left.compare and None not in (found, left.digest) and found != left.digest
+            )
+            if not tree.knows(left.digest):
+                self._before = found
+
+    def digest(self) -> str | None:
+        """The folder's digest now."""
+        return self._tree.snapshot()
+
+    def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
+        """The outcome with the folder's digest and a link to the diff; sets `patch`.
+
+        The secrets, and text that looks like a key, are removed from the diff.
+        """
+        after = self.digest()
+        if after is None:
+            log.info("no digest of the folder")
+            return outcome
+        text = self._tree.patch(self._before, after) if self._keeps else None
+        if not text:
+            return outcome.model_copy(update={"digest": after})
+        self.patch = pack_diff(str(self._before), after, without_keys(text, secrets))
+        return outcome.model_copy(update={"digest": after, "diff": self._address})
+
+
+def start_diff(work: Work, left: FolderState, spill: Path) -> Look:
+    """Snapshot the step's working folder before its body runs."""
+    assert work.cwd is not None
+    tree = Worktree(work.cwd, spill / work.ref.id / "work")
+    return Look(tree, work.grant.address, left, keeps=work.step.action is Action.AGENT)
+
+
+def needs_snapshot(work: Work) -> bool:
+    """Whether the step is an agent's, or the first after a stop, and has a working folder."""
+    return work.cwd is not None and (work.step.action is Action.AGENT or work.grant.compare)
+
+
+def pack_diff(before: str, after: str, text: str) -> str:
+    """The diff as compressed text, as Redis stores it."""
+    whole = json.dumps({"before": before, "after": after, "patch": text}).encode()
+    return base64.b64encode(gzip.compress(whole, mtime=0)).decode()

@@ -1,0 +1,274 @@
+"""Snapshots a working folder: its digest, and the diff between two snapshots.
+
+In a git repository a snapshot has the tracked files and the untracked ones that are not ignored.
+Nothing in the user's repository is written: the index and the new objects are in a private folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from workers.processes import environment
+from workers.processes.own_folders import claim_session_folder
+
+#: The timeout of a snapshot or diff, in seconds.
+SNAPSHOT_S = 10.0
+#: Seconds without snapshots after one timed out.
+REST_S = 600.0
+#: The most bytes of a diff.
+PATCH_BYTES = 200_000
+#: The most files and bytes that are read in a folder without git.
+FILES, READ_BYTES = 20_000, 512 * 1024 * 1024
+#: Folders that are not part of a snapshot.
+_NOT_WORK = frozenset({".leadhand", ".git"})
+#: Git settings without hooks, daemons, housekeeping and line-ending conversion.
+_PLAIN = (
+    "core.fsmonitor=false", "core.untrackedCache=false", "core.hooksPath=/dev/null", "gc.auto=0",
+    "core.autocrlf=false", "core.safecrlf=false", "advice.addEmbeddedRepo=false",
+)  # fmt: skip
+
+
+class Worktree:
+    """Snapshots of one session's working folder; index and objects are in the folder `shelf`."""
+
+    def __init__(self, folder: Path, shelf: Path) -> None:
+        self._folder = folder
+        self._shelf = shelf
+        self._slow = shelf / "slow"
+        self._deadline = 0.0
+        self._env: dict[str, str] | None = None
+        self._unfiltered: tuple[str, ...] = ()
+
+    def snapshot(self) -> str | None:
+        """The folder's digest, ``git:TREE`` or ``files:HASH``; None if that takes too long.
+
+        After a timeout the next try is REST_S later: a snapshot delays its step.
+        """
+        if self._is_resting():
+            return None
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            prefix = self._open_repository()
+            found = self._files_digest() if prefix is None else self._git_digest(prefix)
+        except subprocess.TimeoutExpired:
+            found = None
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return None
+        if found is None:
+            self._rest()
+        return found
+
+    def _is_resting(self) -> bool:
+        try:
+            return abs(time.time() - self._slow.stat().st_mtime) < REST_S
+        except OSError:
+            return False
+
+    def _rest(self) -> None:
+        """Pause snapshots for REST_S and delete the temporary objects of the one that timed out."""
+        with suppress(OSError):
+            claim_session_folder(self._shelf)
+            self._slow.touch()
+            for begun in self._shelf.glob("objects/*/tmp_*"):
+                begun.unlink(missing_ok=True)
+
+    def knows(self, digest: str | None) -> bool:
+        """Whether the snapshot with this digest exists here, so that it can be compared."""
+        tree = _tree(digest)
+        if tree is None:
+            return False
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            if self._open_repository() is None:
+                return False
+            self._git("cat-file", "-e", f"{tree}^{{tree}}")
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return True
+
+    def patch(self, before: str | None, after: str | None) -> str | None:
+        """The diff between two snapshots, truncated; None without git or on an error."""
+        old, new = _tree(before), _tree(after)
+        if old is None or new is None:
+            return None
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        options = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
+        try:
+            return self._truncated_output("diff-tree", *options, old, new)
+        except (OSError, subprocess.SubprocessError):
+            return None
+
+    def _git_digest(self, prefix: str) -> str:
+        index = self._shelf / "index"
+        (self._shelf / "index.lock").unlink(missing_ok=True)  # its holder was killed
+        if not index.exists():
+            theirs = self._folder / self._git("rev-parse", "--git-path", "index", own=False)
+            if theirs.is_file():
+                shutil.copyfile(theirs, index)
+        self._forget_repositories()
+        self._git("add", "-A", "--", ".", ":(exclude,glob)**/.leadhand/**")
+        options = ("--prefix", prefix) if prefix and self._git("ls-files", "--", ".") else ()
+        return f"git:{self._git('write-tree', *options)}"
+
+    def _forget_repositories(self) -> None:
+        """Remove nested repositories from the index, so that `add` records their commit only.
+
+        For a nested repository in the index, git would check for changes inside it with another
+        git process, which runs the filters of that repository's own configuration.
+        """
+        listed = self._run_git("ls-files", "--stage", "-z").split(b"\0")
+        links = [os.fsdecode(line.partition(b"\t")[2]) for line in listed if _is_link(line)]
+        for at in range(0, len(links), 500):
+            self._git("update-index", "--force-remove", "--", *links[at : at + 500])
+
+    def _open_repository(self) -> str | None:
+        """Prepare the private folder; return the folder's prefix in its repository, if any."""
+        try:
+            lines = self._git("rev-parse", "--show-prefix", "--git-path", "objects", own=False)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        prefix, _, objects = lines.rpartition("\n")
+        if self._env is None:
+            claim_session_folder(self._shelf)
+            info = self._shelf / "objects" / "info"
+            info.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (info / "alternates").write_text(f"{(self._folder / objects).resolve()}\n")
+            self._unfiltered = self._filters()
+            self._env = {
+                "GIT_INDEX_FILE": str(self._shelf / "index"),
+                "GIT_OBJECT_DIRECTORY": str(self._shelf / "objects"),
+            }
+        return prefix.strip("\n")
+
+    def _filters(self) -> tuple[str, ...]:
+        """Settings that disable the repository's filters: each is a program of its choice."""
+        try:
+            named = self._git("config", "--name-only", "--get-regexp", r"^filter\.", own=False)
+        except subprocess.CalledProcessError:  # there is none
+            return ()
+        drivers = {name.rpartition(".")[0] for name in named.splitlines()}
+        return tuple(
+            f"{driver}.{part}"
+            for driver in sorted(drivers)
+            for part in ("clean=", "smudge=", "process=", "required=false")
+        )
+
+    def _git(self, *arguments: str, own: bool = True) -> str:
+        return self._run_git(*arguments, own=own).decode(errors="replace").strip("\n")
+
+    def _truncated_output(self, *arguments: str) -> str:
+        """The first PATCH_BYTES of git's output."""
+        taken = self._run_git(*arguments, most=PATCH_BYTES + 1)
+        if len(taken) <= PATCH_BYTES:
+            return taken.decode(errors="replace")
+        # Half a line may hold half a secret, which redaction would not recognise.
+        text = taken[: taken.rfind(b"\n", 0, PATCH_BYTES) + 1].decode(errors="replace")
+        return f"{text}[... the rest is left out ...]\n"
+
+    def _run_git(self, *arguments: str, own: bool = True, most: int = -1) -> bytes:
+        """Run git and return at most so many bytes of its output; kill its group on timeout."""
+        command = _command(self._unfiltered, *arguments)
+        with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
+            command,
+            cwd=self._folder,
+            env=self._environment(own=own),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        ) as process:
+            taken = _read(process, most, max(0.1, self._deadline - time.monotonic()))
+        if process.returncode and len(taken) != most:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        return taken
+
+    def _environment(self, *, own: bool) -> dict[str, str]:
+        """The environment of git, without the worker's secrets: a repository may name programs."""
+        plain = {**environment.clean(environment.inherited()), "LC_ALL": "C"}
+        plain |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+        # Missing objects are not fetched: a remote may name a program too.
+        plain |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+        return plain | (self._env or {}) if own else plain
+
+    def _files_digest(self) -> str | None:
+        mixed, files, left = hashlib.sha256(), 0, READ_BYTES
+        for path in _walk(self._folder):
+            status = path.lstat()
+            files, left = files + 1, left - status.st_size
+            if files > FILES or left < 0 or time.monotonic() > self._deadline:
+                return None
+            mixed.update(f"{path.relative_to(self._folder)}\0".encode(errors="surrogateescape"))
+            mixed.update(_content(path, status.st_mode))
+        return f"files:{mixed.hexdigest()}"
+
+
+def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> bytes:
+    """Read at most so many bytes from the leader of a process group, then kill the group."""
+    assert process.stdout is not None
+    late = threading.Event()
+
+    def end() -> None:
+        with suppress(ProcessLookupError, PermissionError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def time_out() -> None:
+        late.set()
+        end()
+
+    timer = threading.Timer(seconds, time_out)
+    timer.start()
+    try:
+        taken = process.stdout.read(most)
+        if len(taken) != most:  # wait for its end without reaping it, so that its pid stays its own
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        timer.cancel()
+        timer.join()
+        end()
+    if late.is_set():
+        raise subprocess.TimeoutExpired(process.args, seconds)
+    return taken
+
+
+def _command(more: tuple[str, ...], *arguments: str) -> list[str]:
+    settings = [part for setting in (*_PLAIN, *more) for part in ("-c", setting)]
+    return ["git", *settings, *arguments]
+
+
+def _tree(digest: str | None) -> str | None:
+    kind, _, tree = (digest or "").partition(":")
+    return tree if kind == "git" else None
+
+
+def _is_link(line: bytes) -> bool:
+    """Whether an entry of the index is another repository's commit."""
+    return line.startswith(b"160000 ")
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file and link below the folder, in a stable order."""
+    for above, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if name not in _NOT_WORK)
+        links = [name for name in names if Path(above, name).is_symlink()]
+        yield from (Path(above, name) for name in sorted([*files, *links]))
+
+
+def _content(path: Path, mode: int) -> bytes:
+    """A file's hash and executable bit, or a link's target."""
+    if stat.S_ISLNK(mode):
+        return b"l" + os.fsencode(path.readlink())
+    if not stat.S_ISREG(mode):
+        return b"o"
+    with path.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").digest()
+    return (b"x" if mode & stat.S_IXUSR else b"f") + content

@@ -1,0 +1,30 @@
+"""Builds the environment of a body: common variables, without Leadhand's own credentials."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+#: Variables that every body gets.
+PLAIN = frozenset({"PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "VIRTUAL_ENV"})
+#: The prefix of variables that only Leadhand sets; an agent's entry cannot pass them on.
+OURS = "LEADHAND_"
+#: The token that outlives the attempt; a body gets it if its agent's entry names the variable.
+SESSION_TOKEN = "LEADHAND_SESSION_TOKEN"  # noqa: S105 - its name
+
+
+def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that a body inherits: PLAIN, the locale, and those that an agent's entry names.
+
+    >>> clean({"PATH": "/bin", "LC_ALL": "C", "AWS_KEY": "x", "LEADHAND_SECRET": "y"})
+    {'PATH': '/bin', 'LC_ALL': 'C'}
+    """
+    passed = {name for name in named if not name.startswith(OURS)} | PLAIN
+    return {
+        name: value for name, value in inherited.items() if name in passed or name.startswith("LC_")
+    }
+
+
+def inherited() -> Mapping[str, str]:
+    """The worker's own environment, from which a body's is made; no setting is read here."""
+    return os.environ  # noqa: TID251

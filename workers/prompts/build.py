@@ -1,0 +1,196 @@
+"""Builds the prompts of doers, checkers and decisions: their sections in order, and the wording."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.domain.clock import iso
+from app.domain.messages import Message
+from app.domain.retries import AGAIN
+from app.truncate import cut
+from workers.prompts.inputs import CheckInputs, DoerInputs, PastIteration, Prior
+from workers.prompts.tool_failures import all_tools_failed
+
+#: Characters of each text that a prompt quotes.
+QUOTE_LIMIT = 8_000
+#: Characters of the doer's output that a checker's prompt quotes.
+WORK_LIMIT = 32_000
+#: Characters of an earlier iteration's feedback that a checker's prompt quotes.
+PAST_LIMIT = 200
+
+
+def doer_prompt(inputs: DoerInputs) -> str:
+    """The prompt of a doer: task, prior phases, file scope, verification, previous attempt."""
+    return _join([inputs.task.strip(), *_doer_sections(inputs)])
+
+
+def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
+    """The feedback, for a doer whose conversation already has its earlier work.
+
+    It also has the task, unless that has changed since: then the prompt begins with the new one.
+    """
+    feedback = inputs.previous.feedback if inputs.previous is not None else ""
+    task = (f"{_NEW_TASK}\n\n{inputs.task.strip()}", *_scope(inputs)) if has_new_task else ()
+    return _join([*task, *_previous(inputs), _titled("## Checker Feedback", feedback)])
+
+
+def attempt_prompt(prompt: str, ending: str | None) -> str:
+    """A doer's prompt with the exit code and last lines of its previous attempt, if it failed."""
+    if not ending:
+        return prompt
+    return _join([prompt.rstrip(), f"{_HALF_DONE}\n\n{cut(ending, QUOTE_LIMIT)}"])
+
+
+def prompt_with_messages(prompt: str, messages: Sequence[Message]) -> str:
+    """A prompt that begins with the messages of the inbox that the turn gets."""
+    if not messages:
+        return prompt
+    return _join([f"# Messages\n\n{_SINCE}", *map(_message, messages), prompt.rstrip()])
+
+
+def checker_prompt(inputs: CheckInputs) -> str:
+    """The prompt of a checker: role, criteria, task, the doer's output, history, verdict format."""
+    sections = [
+        f"# Role\n\n{_ROLE}",
+        f"# Criteria\n\n{inputs.checker.prompt or ''}",
+        f"# Task\n\n{cut(inputs.task.strip(), QUOTE_LIMIT)}" if inputs.task.strip() else "",
+        _titled("# Phase", inputs.phase or ""),
+        _doer_output(inputs),
+        f"# Iteration\n\n{inputs.iteration}",
+        _past(inputs.history),
+        f"# Verdict\n\n{_VERDICT}",
+    ]
+    return _join(sections)
+
+
+def retry_prompt(prompt: str, failure: str | None) -> str:
+    """The prompt of a retry: the same prompt with the error of the previous attempt."""
+    if not failure:
+        return prompt
+    return _join([prompt.rstrip(), f"{AGAIN} {failure}"])
+
+
+def decision_prompt(question: str) -> str:
+    """The prompt of a yes-or-no question, answered in a JSON format that can be parsed strictly."""
+    return f"{_DECIDE}\nQuestion: {question.strip()}\n"
+
+
+_NEW_TASK = (
+    "# Changed Task\n\nThe task has changed since your last turn. This is the whole task now, with"
+    " its file scope and verification:"
+)
+_DECIDE = (
+    'Answer with JSON only: {"answer": "yes"} or {"answer": "no"}. No other text, no other key.'
+)
+_ROLE = (
+    "You are the checker. Another agent, the doer, has worked on a task in this folder."
+    " Judge the result by the criteria; look at the files, run what helps, change nothing."
+)
+_VERDICT = """Say briefly what you found; the doer reads it. Then end with a line of one word:
+
+ACCEPT - the criteria are met
+RETRY - they are not, and another try may meet them
+TERMINATE - they cannot be met, and another try would be in vain"""
+
+
+_STILL = (
+    "Nothing has changed: the last {times} iterations left the same work, and it was rejected in"
+    " the same way each time. One more such iteration ends the loop. Try another way, or say"
+    " plainly what blocks you."
+)
+
+
+_SINCE = "Messages since your last turn:"
+
+
+_HALF_DONE = (
+    "# Failed Attempt\n\nThe previous attempt at this ended early. Its unfinished work is in this"
+    " folder: look at it first, and continue from there. It ended like this:"
+)
+
+
+def _message(message: Message) -> str:
+    """One message: its kind, sender and time, then its text and data."""
+    mark = ", which reports a failure" if message.escalates else ""
+    head = f"## Message {message.id}: {message.kind} from {message.from_}{mark}"
+    data = json.dumps(message.data, ensure_ascii=False) if message.data is not None else ""
+    return _join([f"{head}, {iso(message.at_ms)}", message.text.strip(), data]).rstrip()
+
+
+def _doer_output(inputs: CheckInputs) -> str:
+    text = f"# Doer Output\n\n{cut(inputs.work.strip(), WORK_LIMIT) or '(none)'}"
+    if not inputs.tools_failed:
+        return text
+    return f"{text}\n\nThe doer used tools and {all_tools_failed(inputs.tools_failed)}."
+
+
+def _doer_sections(inputs: DoerInputs) -> Iterator[str]:
+    yield _titled("# Phase", inputs.phase or "")
+    results = [_prior(prior) for prior in inputs.prior if prior.text.strip()]
+    if results:
+        yield "# Prior Phase Results\n\n" + "\n\n---\n\n".join(results)
+    yield from _scope(inputs)
+    previous = inputs.previous
+    if previous is not None and (previous.work.strip() or previous.feedback.strip()):
+        yield from _previous(inputs)
+        yield _titled("## Previous Summary", previous.work)
+        yield _titled("## Checker Feedback", previous.feedback)
+
+
+def _scope(inputs: DoerInputs) -> Iterator[str]:
+    """Which files the work may touch, and what verifies it."""
+    if inputs.file_scope:
+        yield "# File Scope\n\n" + _list(f"`{path}`" for path in inputs.file_scope)
+    if inputs.verify:
+        yield "# Verification\n\n" + _list(inputs.verify)
+
+
+def _previous(inputs: DoerInputs) -> Iterator[str]:
+    """How the previous iteration ended."""
+    before = f"Iteration {inputs.iteration - 1}{_limit(inputs)}"
+    if inputs.previous is not None and inputs.previous.not_judged:
+        yield (
+            f"# Previous Attempt\n\n{before} was not judged, because its check timed out. Keep what"
+            " was good, finish what is missing, and let the check end sooner if the work slows it."
+        )
+    else:
+        yield (
+            f"# Previous Attempt\n\n{before} was not accepted. Fix what the checker names, and"
+            " keep what was good."
+        )
+    if inputs.previous is not None and inputs.previous.tools_failed:
+        failed = all_tools_failed(inputs.previous.tools_failed)
+        yield f"The doer of the previous iteration used tools and {failed}."
+    if 0 < inputs.no_progress <= inputs.unchanged:
+        yield f"## No Progress\n\n{_STILL.format(times=inputs.unchanged)}"
+
+
+def _prior(prior: Prior) -> str:
+    label = "" if prior.verdict in (None, "accept") else f" ({prior.verdict})"
+    return f"**{prior.name}**{label}: {cut(prior.text.strip(), QUOTE_LIMIT)}"
+
+
+def _past(history: Iterable[PastIteration]) -> str:
+    lines = [
+        f"Iteration {past.iteration}: {past.verdict or 'none'}:"
+        f" {past.feedback.strip()[:PAST_LIMIT] or '(no feedback)'}"
+        for past in history
+    ]
+    return f"# Prior Iterations\n\n{_list(lines)}" if lines else ""
+
+
+def _limit(inputs: DoerInputs) -> str:
+    return f" of {inputs.max_iterations}" if inputs.max_iterations is not None else ""
+
+
+def _titled(title: str, text: str) -> str:
+    return f"{title}\n\n{cut(text.strip(), QUOTE_LIMIT)}" if text.strip() else ""
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _join(sections: Iterable[str]) -> str:
+    return "\n\n".join(section for section in sections if section) + "\n"

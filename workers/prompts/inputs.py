@@ -1,0 +1,123 @@
+"""The inputs of doers and checkers, from which their prompts are made.
+
+`app.compiler` writes them into the program, as literals and references such as
+`${previous.judge.text}`; `app.operations.inputs` resolves the references when the step starts.
+`workers.prompts.build` turns them into text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, model_validator
+
+from app.domain.outcomes import Gate
+from leadhand.models.documents import Checker, Doer
+from workers.task.inputs import NOT_JUDGED, Inputs, Text, as_text
+
+
+def _none_if_all_none(value: object) -> object:
+    """None for an object whose fields are all None, as references resolve in the first iteration.
+
+    >>> _none_if_all_none({"work": None, "feedback": None}) is None
+    True
+    """
+    is_empty = isinstance(value, dict) and all(item is None for item in value.values())
+    return None if is_empty else value
+
+
+#: A number of an outcome; None for anything else that a doer returned under its name.
+_Count = Annotated[
+    int | None, BeforeValidator(lambda value: value if isinstance(value, int) else None)
+]
+
+
+class Previous(Inputs):
+    """The previous iteration, which the judge rejected: the doer's text and the feedback."""
+
+    work: Text = ""
+    feedback: Text = ""
+    #: The number of the doer's tool calls, if all of them failed.
+    tools_failed: _Count = None
+
+    @property
+    def not_judged(self) -> bool:
+        """Whether all checkers that did not accept the work timed out."""
+        return self.feedback.startswith(NOT_JUDGED)
+
+
+class Prior(Inputs):
+    """The result of an earlier phase."""
+
+    name: str
+    verdict: str | None = None
+    text: Text = ""
+
+
+class DoerInputs(Inputs):
+    """The inputs of an agent step."""
+
+    task: Text
+    doer: Doer | None = None
+    model: str | None = None
+    phase: str | None = None
+    iteration: int = 1
+    max_iterations: int | None = None
+    #: How many iterations in a row had the same result; `no_progress` is the limit of the loop.
+    unchanged: Annotated[int, BeforeValidator(lambda value: value or 0)] = 0
+    no_progress: int = 0
+    file_scope: tuple[str, ...] = ()
+    verify: tuple[str, ...] = ()
+    previous: Annotated[Previous | None, BeforeValidator(_none_if_all_none)] = None
+    prior: tuple[Prior, ...] = ()
+    #: Whether it continues the conversation of the previous iteration.
+    continues: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_lines(cls, value: object) -> object:
+        """Join a task that contains references: the compiler writes it as `lines`."""
+        if not isinstance(value, dict) or not isinstance(value.get("lines"), list):
+            return value
+        return {**value, "task": "\n".join(str(as_text(line)) for line in value["lines"])}
+
+
+class PastIteration(Inputs):
+    """The verdict and feedback of an earlier iteration."""
+
+    iteration: int
+    verdict: str | None = None
+    feedback: Text = ""
+
+
+class CheckedBefore(Inputs):
+    """A check of the previous iteration: the folder's digest and the gates of its rubric."""
+
+    name: str
+    digest: str | None = None
+    gates: Annotated[tuple[Gate, ...], BeforeValidator(lambda value: value or ())] = ()
+
+
+class JudgedBefore(Inputs):
+    """All checks of the previous iteration."""
+
+    checks: tuple[CheckedBefore, ...] = ()
+
+
+class CheckInputs(Inputs):
+    """The inputs of a check step."""
+
+    checker: Checker
+    task: Text = ""
+    work: Text = ""
+    #: The number of the doer's tool calls, if all of them failed.
+    tools_failed: _Count = None
+    iteration: int = 1
+    doer: Doer | None = None
+    phase: str | None = None
+    #: The doer's model, for an agent that the checker names without a model and that takes one.
+    doer_model: str | None = None
+    history: Annotated[tuple[PastIteration, ...], BeforeValidator(lambda value: value or ())] = ()
+    #: For a rubric: the folder's digest after the doer, and the checks of the previous iteration.
+    digest: str | None = None
+    judged: JudgedBefore | None = None

@@ -1,0 +1,192 @@
+"""Loads the agents of a worker: those of agents.toml and the built-in ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from leadhand.models.patterns import form_of
+from leadhand.models.suggestions import nearest
+from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
+from leadhand.models.validation_messages import plain_message
+from workers.registry.agent_entry import (
+    ActivityPaths,
+    Agent,
+    ChatModel,
+    Entry,
+    Name,
+    Prices,
+    UsagePaths,
+)
+from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.errors import AgentsFileInvalid, AgentUnknown
+
+_HEADER = re.compile(r"""^[ \t]*\[agents\.(?:["']([^"'\n]+)["']|([\w-]+))[\].]""", re.MULTILINE)
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agents: dict[Name, Agent] = {}
+
+
+class AgentBook(BaseModel):
+    """All agents of a worker by name, and the errors in the files that define them."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    agents: dict[str, Agent] = dict(BUILTIN_AGENTS)
+    #: The error of each invalid entry, by name. It replaces an earlier entry of this name.
+    broken: dict[str, AgentsFileInvalid] = {}
+    #: The errors of files that cannot be parsed.
+    unread: tuple[AgentsFileInvalid, ...] = ()
+    #: The last valid versions of entries that are now invalid; running sessions keep using them.
+    kept: dict[str, Agent] = {}
+
+    @classmethod
+    def load(cls, files: Sequence[Path], before: AgentBook | None = None) -> AgentBook:
+        """Read the files; an entry replaces one of the same name in an earlier file.
+
+        A missing file has no entries. An error affects its entry only, or its file.
+        """
+        agents, unread = dict(BUILTIN_AGENTS), list[AgentsFileInvalid]()
+        broken: dict[str, AgentsFileInvalid] = {}
+        for file in files:
+            found = _read(file)
+            agents = {n: a for n, a in {**agents, **found.agents}.items() if n not in found.broken}
+            broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.agents}
+            unread += found.faults
+        known = {} if before is None else {**before.kept, **before.agents}
+        lost = known.keys() - agents.keys() if unread else known.keys() & broken.keys()
+        kept = {name: known[name] for name in lost}
+        return cls(agents=agents, broken=broken, unread=tuple(unread), kept=kept)
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        """Variables that hold secrets: those that agents need, and those with a secret's name."""
+        agents = [*self.agents.values(), *self.kept.values()]
+        named = {name for agent in agents for name in agent.env if _SECRET.search(name)}
+        return frozenset(named | {name for agent in agents for name in agent.needed})
+
+    @property
+    def faults(self) -> tuple[AgentsFileInvalid, ...]:
+        """All errors in the agents files."""
+        return tuple(dict.fromkeys((*self.unread, *self.broken.values())))
+
+    def agent(self, name: str) -> Agent:
+        """The agent of that name. Raises AgentsFileInvalid, AgentUnknown."""
+        found = self.agents.get(name) or self.kept.get(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            fault = self.broken[name]  # without its value, which may be a secret
+            raise AgentsFileInvalid(fault.file, fault.key, None, fault.hint, fault.line)
+        unread = tuple(fault.public for fault in self.unread)
+        raise AgentUnknown(name, tuple(sorted(self.agents)), unread)
+
+
+class _Entries(NamedTuple):
+    """The entries of one file, and its errors."""
+
+    agents: Mapping[str, Agent]
+    broken: Mapping[str, AgentsFileInvalid]
+    faults: Sequence[AgentsFileInvalid]
+
+
+def _read(file: Path) -> _Entries:
+    try:
+        text, raw = read_toml(file)
+    except TomlUnreadable as error:
+        fault = AgentsFileInvalid(str(file), "", None, error.why, error.line)
+        # Names that the file seems to define must not fall back to an entry of another file.
+        names = {quoted or bare for quoted, bare in _HEADER.findall(error.text)}
+        return _Entries({}, dict.fromkeys(names, fault), [fault])
+    entries = raw.get("agents", {})
+    named = entries if isinstance(entries, dict) else {}
+    rest = {**raw, "agents": {} if named else entries}
+    faults = [_fault(error, file, text) for error in _errors(rest)]
+    agents, broken = dict[str, Agent](), dict[str, AgentsFileInvalid]()
+    for name, entry in named.items():
+        try:
+            agents |= _File.model_validate({"agents": {name: entry}}).agents
+        except ValidationError as error:
+            broken[name] = _fault(error.errors(include_url=False)[0], file, text)
+    return _Entries(agents, broken, faults)
+
+
+def _errors(raw: Mapping[str, object]) -> Sequence[ErrorDetails]:
+    try:
+        _File.model_validate(raw)
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return ()
+
+
+_HINTS: Mapping[str, str] = {
+    "model_type": 'write a table: model = {name = "..."}',
+    "model_attributes_type": 'write a table: model = {name = "..."}',
+    "tuple_type": 'write a list: ["program", "argument"]',
+    "too_short": 'write a program and its arguments: ["program", "argument"]',
+}
+_PATH = "write FIELD.FIELD, or [FIELD=VALUE].FIELD for lines that have that value there"
+_PATTERNS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "answer",
+            "failed",
+            "busy",
+            "final",
+            "thread",
+            *UsagePaths.model_fields,
+            *ActivityPaths.model_fields,
+        ),
+        _PATH,
+    ),
+    "callable": 'write "module:function"',
+    "base_url": 'write where the model is, such as "https://models.example/v1"',
+    "key_env": "write the name of a variable; the key itself is in the worker's environment",
+}
+_TABLES: Mapping[str, type[Entry]] = {
+    "model": ChatModel,
+    "usage": UsagePaths,
+    "running": UsagePaths,
+    "activity": ActivityPaths,
+    "prices": Prices,
+}
+
+
+def _fault(first: ErrorDetails, file: Path, text: str) -> AgentsFileInvalid:
+    place = [str(part) for part in first["loc"] if part != "[key]"]
+    value = first["input"]
+    # A table's value is too long to show.
+    shown = None if first["type"] == "missing" or isinstance(value, dict) else value
+    line = line_of(text, place)
+    return AgentsFileInvalid(str(file), ".".join(place), shown, _hint(first, place), line)
+
+
+def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
+    kind = first["type"]
+    if kind.startswith("model_") and len(place) == 2:
+        return f"write a table: [{'.'.join(place)}]"
+    if kind == "extra_forbidden" and len(place) == 1:
+        return "write it as [agents.NAME]"
+    if kind == "extra_forbidden":
+        keys = _TABLES.get(place[2], Agent).model_fields if len(place) > 3 else Agent.model_fields
+        near = nearest(place[-1], keys)
+        meant = f"; did you mean {near!r}?" if near is not None else ""
+        return f"is not a key here; use {', '.join(keys)}{meant}"
+    if kind == "string_pattern_mismatch":
+        known = [_PATTERNS[key] for key in place[2:] if key in _PATTERNS]
+        form = form_of(first["ctx"]["pattern"])
+        general = f"write {form}" if form is not None else str(first["msg"])
+        return known[0] if known else general
+    if kind == "missing":
+        return f"is missing in [{'.'.join(place[:-1])}]; write it too"
+    return _HINTS.get(kind, plain_message(first["msg"].removeprefix("Value error, ")))

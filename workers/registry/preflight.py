@@ -1,0 +1,82 @@
+"""Checks whether each agent can run on this host: its program, variables and packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+from app.fleet.programs import why_no_program
+from app.redaction import redact_command
+from app.truncate import cut
+from leadhand.models.views import AgentHere, AgentsFault
+from workers.processes import environment
+from workers.registry.agent_entry import Agent
+from workers.registry.agents import AgentBook
+from workers.registry.errors import AgentsFileInvalid
+
+#: Characters of a command that the inventory shows.
+_SHOWN = 200
+
+
+def why_unusable(agent: Agent) -> str | None:
+    """Why the agent cannot run on this host, with the fix; None if no reason is known."""
+    return _program_missing(agent) or missing_here(agent)
+
+
+def agents_here(book: AgentBook) -> tuple[AgentHere, ...]:
+    """The agents of this host by name, including those with an invalid entry."""
+    here = [_here(name, agent) for name, agent in book.agents.items()]
+    here += [_broken(name, fault) for name, fault in book.broken.items()]
+    return tuple(sorted(here, key=lambda one: one.name))
+
+
+def faults_of(book: AgentBook) -> tuple[AgentsFault, ...]:
+    """The errors in the agents files of this host, for the inventory."""
+    faults = [AgentsFault(text=fault.public) for fault in book.unread]
+    for name, fault in sorted(book.broken.items()):
+        if fault not in book.unread:
+            faults.append(AgentsFault(text=fault.public, agent=cut(name, _SHOWN)))
+    return tuple(faults)
+
+
+def _broken(name: str, fault: AgentsFileInvalid) -> AgentHere:
+    return AgentHere(name=cut(name, _SHOWN), kind="command", command="", why_not=fault.public)
+
+
+def _here(name: str, agent: Agent) -> AgentHere:
+    return AgentHere(
+        name=name,
+        kind=agent.kind,
+        command=cut(redact_command(agent.shown), _SHOWN),
+        takes_model=agent.takes_model,
+        remembers=agent.remembers,
+        keeps_to_folder=agent.keeps_to_folder,
+        knows_cost=agent.knows_cost,
+        why_not=why_unusable(agent),
+    )
+
+
+def missing_here(agent: Agent) -> str | None:
+    """The variable or package that the agent needs and is missing; None if none is."""
+    held = environment.inherited()
+    for name in agent.needed:
+        if not held.get(name):
+            return f"the variable {name} is not set; set it in the worker's environment"
+    if agent.model is not None and importlib.util.find_spec("openai") is None:
+        return "the openai package is not installed; install leadhand[openai]"
+    return None
+
+
+def _program_missing(agent: Agent) -> str | None:
+    """Why the program cannot be run; a relative path may be one in the working folder."""
+    program = agent.command[0] if agent.command else ""
+    if program.startswith("/"):
+        fault = why_no_program(Path(program))
+        return f"the program {program!r}: {fault}" if fault else None
+    if not program or "/" in program:
+        return None
+    if shutil.which(program, path=environment.inherited().get("PATH")) is not None:
+        return None
+    hint = "install it on the worker's PATH, or set its command in agents.toml"
+    return f"the program {program!r} is not found; {hint}"

@@ -1,0 +1,36 @@
+"""Reloads a worker's agents when their files change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from leadhand.file_stamp import Stamp, stamp_of
+from workers.registry.agents import AgentBook
+
+log = logging.getLogger(__name__)
+
+
+class AgentFiles:
+    """The agents files of a worker, parsed again after a change.
+
+    Running sessions keep the last valid version of an entry that has become invalid.
+    """
+
+    def __init__(self, files: Sequence[Path], *, logs_faults: bool = False) -> None:
+        self._files = tuple(files)
+        self._logs_faults = logs_faults
+        self._seen: list[Stamp] | None = None
+        self._book: AgentBook | None = None
+
+    def current(self) -> AgentBook:
+        """The agents that the files define now."""
+        seen = [
+            stamp_of(file) for file in self._files
+        ]  # taken before the files are read, so that a change during the read is noticed
+        if self._book is None or seen != self._seen:
+            self._book, self._seen = AgentBook.load(self._files, self._book), seen
+            for fault in self._book.faults if self._logs_faults else ():
+                log.warning("agents file has a fault", extra={"fault": fault.public})
+        return self._book

@@ -1,0 +1,115 @@
+"""Lists a worker's tools: the functions in the Python files of its tool folders.
+
+The files are parsed and never imported: their code runs only in a process of its own, when a step
+uses a tool.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from app.truncate import cut
+from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.functions.modules import TAKEN
+from leadhand.models.views import ToolHere, ToolParameter
+
+#: Characters of a tool's description, and of one annotation, that the inventory shows.
+_DESCRIPTION = 200
+_ANNOTATION = 80
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class ToolCatalogue:
+    """The tools in the tool folders; a file is parsed again after it has changed."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self.folders = tuple(folder.absolute() for folder in folders)
+        self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
+
+    def tools(self) -> tuple[ToolHere, ...]:
+        """All tools by name; if two folders have a file of one name, that of the first folder."""
+        files: dict[str, Path] = {}
+        for folder in self.folders:
+            files |= {file.stem: file for file in _files(folder) if file.stem not in files}
+        self._read = {file: self._known(file) for file in files.values()}
+        found = (tool for _, tools in self._read.values() for tool in tools)
+        return tuple(sorted(found, key=lambda tool: tool.name))
+
+    def tool(self, name: str) -> ToolHere | None:
+        """The tool of that name, or the error of its file; None if there is neither."""
+        module = name.partition(":")[0]
+        here = {tool.name: tool for tool in self.tools()}
+        return here.get(name) or here.get(module)
+
+    def _known(self, file: Path) -> tuple[Stamp, tuple[ToolHere, ...]]:
+        seen, known = stamp_of(file), self._read.get(file)
+        return known if known is not None and known[0] == seen else (seen, _tools_in(file))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        files = sorted(folder.glob("*.py"))
+    except OSError:
+        return
+    yield from (file for file in files if file.stem.isidentifier() and file.stem[0] != "_")
+
+
+def _tools_in(file: Path) -> tuple[ToolHere, ...]:
+    if file.stem in TAKEN:
+        why = f"{file} has the name of a module that Python or Leadhand imports itself"
+        return _unusable(file, f"{why}; rename it")
+    try:
+        return _functions_in(file)
+    except OSError as error:
+        return _unusable(file, f"{file} cannot be read: {error.strerror}")
+    except (RecursionError, MemoryError):  # Python's own parser gives up in these two ways
+        return _unusable(file, f"{file} is nested too deep, or too large, to be read; simplify it")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{file}, line {line}" if line else str(file)
+        text = getattr(error, "msg", None) or str(error)
+        return _unusable(file, f"{where} is not valid Python: {text}; fix it")
+
+
+def _unusable(file: Path, why_not: str) -> tuple[ToolHere, ...]:
+    return (ToolHere(name=file.stem, why_not=why_not),)
+
+
+def _functions_in(file: Path) -> tuple[ToolHere, ...]:
+    if file.exists() and not file.is_file():  # reading a pipe would block for ever
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    tree = ast.parse(file.read_bytes())
+    found = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    return tuple(_tool(file, one) for name, one in found.items() if name[0] != "_")
+
+
+def _tool(file: Path, function: _Function) -> ToolHere:
+    about = inspect.cleandoc(ast.get_docstring(function) or "").partition("\n\n")[0]
+    about = about.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
+    return ToolHere(
+        name=f"{file.stem}:{function.name}",
+        about=cut(" ".join(about.split()), _DESCRIPTION),
+        parameters=list(_parameters(function.args)),
+        takes_any=function.args.kwarg is not None,
+    )
+
+
+def _parameters(given: ast.arguments) -> Iterator[ToolParameter]:
+    places = [*given.posonlyargs, *given.args]
+    first_optional = len(places) - len(given.defaults)
+    for number, one in enumerate(places):
+        yield _parameter(one, required=number < first_optional)
+    for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        yield _parameter(one, required=default is None)
+
+
+def _parameter(one: ast.arg, *, required: bool) -> ToolParameter:
+    text = ast.unparse(one.annotation) if one.annotation is not None else None
+    return ToolParameter(
+        name=one.arg, annotation=text and cut(text, _ANNOTATION), required=required
+    )

@@ -1,0 +1,141 @@
+"""Calls a user's Python function, `module:function`, in a process of its own or a warm one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from workers.processes import environment
+from workers.processes.output import Captured
+from workers.processes.process import ProcessResult, run
+from workers.processes.warm_pool import Call, CallReply, Calls, Where
+from workers.task.task import BodyTask
+
+_RETURNED = "returned.json"
+#: Bytes of JSON that a function may return.
+_RETURNED_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """The result of a call: the value that it returned, or why there is none."""
+
+    result: ProcessResult
+    value: JsonValue = None
+    #: The traceback of what it raised.
+    raised: str | None = None
+    #: Why the function was not found.
+    missing: str | None = None
+    #: Why a tool does not accept the arguments.
+    refused: str | None = None
+    #: Whether the process ended before the function did.
+    unfinished: bool = False
+
+
+def call(
+    task: BodyTask,
+    name: str,
+    context: Mapping[str, JsonValue],
+    *,
+    timeout_s: float,
+    cancel: threading.Event,
+    variables: Iterable[str] = (),
+    quick: bool = False,
+    tools: Sequence[Path] = (),
+) -> CallResult:
+    """Call the function with the context; modules are searched in the working folder first.
+
+    A quick function runs in a warm process of its folder. If tool folders are given, the function
+    is a tool: its module is searched there and it gets the context alone.
+    """
+    shelf = os.pathsep.join(map(str, tools))
+    if quick and task.warm is not None:
+        ours = prepare_call(task, name, context, shelf)
+        return call_in_warm_process(task.warm, ours, timeout_s=timeout_s, cancel=cancel)
+    arguments = _arguments(task, context, shelf)
+    returned = task.spill / _RETURNED
+    with contextlib.suppress(FileNotFoundError):
+        returned.unlink()
+    line: tuple[str, ...] = (
+        sys.executable,
+        "-P",
+        "-m",
+        "leadhand.functions.call",
+        name,
+        str(returned),
+    )
+    line = (*line, shelf) if shelf else line
+    command = task.command(
+        line, prompt=json.dumps(arguments), timeout_s=timeout_s, variables=variables
+    )
+    result = run(command, cancel)
+    try:
+        with returned.open(encoding="utf-8") as file:
+            word, value = json.loads(file.read(_RETURNED_BYTES))
+    except (OSError, ValueError):
+        return CallResult(result, unfinished=True)
+    return _call_result(result, word, value)
+
+
+def prepare_call(
+    task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
+) -> Call:
+    """The call of a quick function, ready to be sent to a warm process."""
+    env = task.command(name).env
+    ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
+    shared = {key: value for key, value in env.items() if key not in ours}
+    where = Where(task.folder, shared, shelf)
+    return Call(name, _arguments(task, context, shelf), ours, where, task.until)
+
+
+def _arguments(
+    task: BodyTask, context: Mapping[str, JsonValue], shelf: str
+) -> dict[str, JsonValue]:
+    """The context plus session, step and folder; a tool gets the context alone."""
+    about = {"session": task.session, "step": task.address, "cwd": str(task.folder)}
+    return dict(context) if shelf else {**context, **about}
+
+
+def _call_result(result: ProcessResult, word: str, value: JsonValue) -> CallResult:
+    if word == "missing":
+        return CallResult(result, missing=str(value))
+    if word == "refused":
+        return CallResult(result, refused=str(value))
+    if word == "raised":
+        return CallResult(result, raised=str(value))
+    return CallResult(result, value=value)
+
+
+def call_in_warm_process(
+    warm: Calls, ours: Call, *, timeout_s: float, cancel: threading.Event
+) -> CallResult:
+    """Send a prepared call to a warm process and wait for its result."""
+    began = time.time_ns() // 1_000_000
+    why: str | None = None
+    try:
+        answer = warm.call(ours, timeout_s=timeout_s, cancel=cancel)
+    except OSError as error:
+        answer, why = CallReply(end="gone"), str(error)
+    result = ProcessResult(
+        exit_code=0 if answer.end is None else None,
+        signal=None,
+        stdout=Captured(answer.printed, len(answer.printed)),
+        stderr=Captured(),
+        started_ms=began,
+        ended_ms=time.time_ns() // 1_000_000,
+        timed_out=answer.end == "timed_out",
+        cancelled=answer.end == "cancelled",
+        not_started=why,
+    )
+    if answer.end is not None:
+        return CallResult(result, unfinished=True)
+    return _call_result(result, answer.word, answer.value)

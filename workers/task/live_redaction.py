@@ -1,0 +1,174 @@
+"""Redacts a stream of output line by line, so that people can watch it while a body runs.
+
+A secret must not slip through because two reads or two publications cut it in two. So text is
+published in whole lines; the rest of a line waits. A line that is too long or too old is cut where
+no credential can be cut: at least the length of the longest secret before its end, and only where
+both halves redacted apart equal the whole redacted at once.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Set as AbstractSet
+
+from app.prefixed_keys import KEY_BEGINS as _KEY_BEGINS
+from app.prefixed_keys import KEY_ENDS as _KEY_ENDS
+from app.prefixed_keys import ends_with_key_line, prefix_pattern
+from app.redaction import without_keys
+from app.secret_forms import LINE_PREFIX, MARK
+
+#: Characters of an unfinished line that wait for its end, and for how long they wait.
+LINE_CHARACTERS = 4 * 1024
+LINE_AGE_S = 1.0
+#: Characters at the end of an unfinished line that are never published; longer secrets widen it.
+OVERLAP = 128
+#: A shorter line of a secret is no secret by itself.
+SHORTEST = 8
+#: Places in a line at which a cut is tried; each try redacts the whole line.
+CUTS = 4
+#: Characters of one line that are searched for a place to cut; a longer one is left out.
+LINE_LIMIT = 16 * 1024
+
+#: A line within a private key in PEM: base64, a header such as `Proc-Type: 4,ENCRYPTED`, or empty.
+_KEY_LINE = re.compile(
+    rf"{LINE_PREFIX}\s*(?:(?:[A-Za-z0-9+/=]|\\{{1,4}}[rn])*|[A-Za-z][A-Za-z-]{{0,30}}:\s.{{0,200}})\s*"
+)
+#: The end of a key's first line, whose beginning was dropped.
+_KEY_BEGUN = re.compile(r"PRIVATE KEY(?: BLOCK)?-----\s*$")
+_ESCAPED_BREAK = re.compile(r"\\{1,4}[rn]")
+
+
+class LineRedactor:
+    """Turns the bytes of one output into redacted text, in whole lines where possible."""
+
+    def __init__(self, secrets: AbstractSet[str] = frozenset()) -> None:
+        # Output comes line by line, so each line of a secret is one.
+        lines = {line for secret in secrets for line in secret.splitlines()}
+        self._secrets = secrets | {line for line in lines if len(line) >= SHORTEST}
+        self._overlap = max([OVERLAP, *map(len, secrets)])
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._text = ""
+        self._since = 0.0
+        self._in_key = False
+        #: What is before the lines of the key; None if it is unknown, or nothing.
+        self._key_prefix: re.Pattern[str] | None = None
+        self._skips_line = False
+        self._skipped = 0
+
+    def feed(self, chunk: bytes, *, now: float, final: bool = False) -> str:
+        """Take what was read next; return what may be published now.
+
+        `now` is in seconds on any clock that does not step back. `final` ends the last line.
+        """
+        if not self._text:
+            self._since = now
+        self._text += self._decoder.decode(chunk, final)
+        if self._skips_line:
+            self._skip_line()
+        published = self._whole_lines(final=final)
+        if published:
+            self._since = now
+        if len(self._text) > LINE_CHARACTERS or now - self._since > LINE_AGE_S:
+            published += self._part_of_line()
+            self._since = now
+        return published
+
+    def lose(self, *, key_open: bool | None) -> int:
+        """Note that bytes were dropped here: the rest of the line they ended in is left out too.
+
+        `key_open`: whether a private key began in them (True), ended (False), or neither (None).
+        Returns how many characters that waited are dropped with them.
+        """
+        waited = len(self._text)
+        self._text = ""
+        self._decoder.reset()
+        self._skips_line = True
+        if key_open is not None:
+            self._in_key, self._key_prefix = key_open, None
+        return waited
+
+    def take_skipped(self) -> int:
+        """How many characters were left out since the last call, beside those of `lose`."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
+
+    def _skip_line(self) -> None:
+        skipped, end, rest = self._text.partition("\n")
+        self._text = rest
+        self._skipped += len(skipped) + len(end)
+        self._skips_line = not end
+        if _KEY_BEGUN.search(skipped):
+            self._in_key, self._key_prefix = True, None
+        elif _KEY_ENDS.search(skipped):
+            self._in_key = False
+
+    def _whole_lines(self, *, final: bool) -> str:
+        end = len(self._text) if final else self._text.rfind("\n") + 1
+        if end == 0:
+            return ""
+        lines, self._text = self._text[:end], self._text[end:]
+        return self._without_keys_in_pem(lines)
+
+    def _without_keys_in_pem(self, lines: str) -> str:
+        """The lines without private keys, including one that continues in the next lines."""
+        if self._in_key:
+            lines = self._after_key(lines)
+        clean = ""
+        while not self._in_key and (begin := _KEY_BEGINS.search(lines)) is not None:
+            end = lines.find("\n", begin.end()) + 1 or len(lines)
+            if _ESCAPED_BREAK.search(lines, begin.end(), end):  # the whole key is in this line
+                clean += without_keys(lines[:end], self._secrets)
+                lines = lines[end:]
+                continue
+            clean += without_keys(lines[: begin.start()], self._secrets) + MARK
+            self._in_key = True
+            before = lines[lines.rfind("\n", 0, begin.start()) + 1 : begin.start()]
+            self._key_prefix = prefix_pattern(before)
+            lines = self._after_key(lines[begin.end() :])
+        return clean + without_keys(lines, self._secrets)
+
+    def _after_key(self, lines: str) -> str:
+        """The text after the key that these lines continue; empty if it does not end here."""
+        end = _KEY_ENDS.search(lines)
+        if end is not None:
+            self._in_key = False
+            rest = lines[end.end() :]
+            return f"\n{rest}" if end[0].endswith("\n") else rest
+        split = lines.splitlines(keepends=True)
+        for number, line in enumerate(split):
+            if not self._is_key_line(line):
+                self._in_key = False
+                return "\n" + "".join(split[number:])
+        return ""
+
+    def _is_key_line(self, line: str) -> bool:
+        prefix = self._key_prefix.match(line) if self._key_prefix is not None else None
+        rest = line if prefix is None else line[prefix.end() :]
+        return _KEY_LINE.fullmatch(rest) is not None or ends_with_key_line(line)
+
+    def _part_of_line(self) -> str:
+        """The beginning of an unfinished line, cut where no secret can be."""
+        if self._in_key or _KEY_BEGINS.search(self._text):
+            return self._overlong()
+        whole = without_keys(self._text, self._secrets)
+        cut = len(self._text) - self._overlap
+        for _ in range(CUTS):
+            if cut <= 0:
+                break
+            head, tail = self._text[:cut], self._text[cut:]
+            published = without_keys(head, self._secrets)
+            if published + without_keys(tail, self._secrets) == whole:
+                self._text = tail
+                return published
+            cut -= self._overlap
+        return self._overlong()
+
+    def _overlong(self) -> str:
+        """Leave out a line that cannot be cut and is too long to wait for its end."""
+        if len(self._text) <= LINE_LIMIT:
+            return ""
+        left_out = len(self._text)
+        self._text = ""
+        self._skips_line = True
+        return f"[{left_out} characters of one line left out]\n"

@@ -1,0 +1,148 @@
+"""The values that a step's body gets: one attempt with its inputs, folder, limits and agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import JsonValue
+
+from app.domain.messages import Message
+from app.domain.outcomes import Thread, Usage
+from app.domain.program import Action
+from workers.processes import environment
+from workers.processes.own_folders import claim_session_folder
+from workers.processes.process import Command, unlimited
+from workers.processes.warm_pool import Calls
+from workers.registry.agents import AgentBook
+from workers.registry.tools import ToolCatalogue
+from workers.task.live_output import LiveOutput
+
+
+@dataclass(frozen=True)
+class BodyTask:
+    """One attempt at a step, as its body sees it."""
+
+    session: str
+    address: str
+    action: Action
+    iteration: int
+    attempt: int
+    #: With all references resolved.
+    inputs: dict[str, JsonValue]
+    cwd: Path | None
+    #: This attempt's own folder for prompts and output.
+    spill: Path
+    timeout_s: float
+    #: The API's URL, and the function that mints the body's step token.
+    url: str
+    mint: Callable[[], str]
+    agents: AgentBook
+    default_agent: str | None
+    #: The error of the previous attempt, in one line without secrets.
+    failure: str | None = None
+    #: For a doer: how the previous attempt ended, with its exit code and last lines.
+    ending: str | None = None
+    #: The messages of the session's inbox that this attempt gets.
+    messages: tuple[Message, ...] = ()
+    #: Mints the token that lives as long as the session, for agents that ask for it.
+    mint_for_session: Callable[[], str] = field(default=str)
+    #: The conversation of this turn, and the thread to resume if the conversation has one.
+    conversation: str | None = None
+    thread: Thread | None = None
+    #: Returns a conversation's messages up to a turn, as roles and texts.
+    earlier: Callable[[str], Sequence[tuple[str, str]]] = field(default=lambda _: ())
+    #: Called with the agent's usage so far, while it works.
+    on_spent: Callable[[Usage], None] = field(default=lambda _: None)
+
+    #: Collects the body's output for live display.
+    live: LiveOutput | None = None
+    #: Returns when the attempt's lease expires, on the monotonic clock.
+    until: Callable[[], float] = field(default=unlimited)
+    #: The worker's environment; the body's is a part of it.
+    inherited: Mapping[str, str] = field(default_factory=environment.inherited)
+    #: The warm processes for quick functions; without them each gets a process of its own.
+    warm: Calls | None = None
+    #: The tools of this worker.
+    shelf: ToolCatalogue = field(default_factory=ToolCatalogue)
+
+    def command(
+        self,
+        line: str | tuple[str, ...],
+        *,
+        prompt: str | None = None,
+        feeds_prompt: bool = True,
+        timeout_s: float | None = None,
+        variables: Iterable[str] = (),
+        on_output: Callable[[bytes], None] | None = None,
+        shows_stdout: bool = True,
+    ) -> Command:
+        """A command in the step's folder and environment, limited by its timeout and lease.
+
+        Its output is shown while it runs; its standard output only with `shows_stdout`.
+        """
+        return Command(
+            line=line,
+            cwd=self.folder,
+            env=self._environment(variables),
+            spill=self.spill,
+            timeout_s=self.timeout_s if timeout_s is None else min(timeout_s, self.timeout_s),
+            prompt=prompt,
+            feeds_prompt=feeds_prompt,
+            on_output=on_output,
+            on_read=self._on_read(shows_stdout=shows_stdout),
+            until=self.until,
+        )
+
+    def _on_read(
+        self, *, shows_stdout: bool
+    ) -> Callable[[Literal["stdout", "stderr"], bytes], None] | None:
+        live = self.live
+        if live is None or shows_stdout:
+            return None if live is None else live.write
+        return lambda stream, chunk: live.write(stream, chunk) if stream == "stderr" else None
+
+    @cached_property
+    def token(self) -> str:
+        """The step token, minted on first use: most tools need none."""
+        return self.mint()
+
+    @cached_property
+    def session_token(self) -> str:
+        """The session-long token, minted on first use."""
+        return self.mint_for_session()
+
+    @property
+    def handed_tokens(self) -> frozenset[str]:
+        """The tokens that a program got."""
+        return frozenset(str(vars(self).get(name, "")) for name in ("token", "session_token"))
+
+    @property
+    def folder(self) -> Path:
+        """The working folder; without one, a folder of the attempt or of the conversations.
+
+        Some agents find a conversation only in the folder where it began, so all conversations of
+        a session share one folder.
+        """
+        if self.cwd is not None:
+            return self.cwd
+        own = self.spill if self.conversation is None else self.spill.parent / "talk"
+        claim_session_folder(own)
+        return own
+
+    def _environment(self, variables: Iterable[str]) -> dict[str, str]:
+        variables = frozenset(variables)
+        outlives = environment.SESSION_TOKEN in variables
+        return {
+            **environment.clean(self.inherited, named=variables),
+            "LEADHAND_URL": self.url,
+            "LEADHAND_SESSION": self.session,
+            "LEADHAND_STEP": self.address,
+            "LEADHAND_ITERATION": str(self.iteration),
+            "LEADHAND_KEY": f"{self.session}:{self.address}",
+            "LEADHAND_TOKEN": self.token,
+            **({environment.SESSION_TOKEN: self.session_token} if outlives else {}),
+        }

@@ -1,0 +1,75 @@
+"""Built-in tools of compiled flows: forget a conversation, require a check, count subflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from app.domain.outcomes import Outcome, Thread
+from app.domain.reasons import ReasonCode
+from app.truncate import cut
+from workers.agents.output_parser import TEXT_LIMIT
+from workers.processes.exit_outcome import failed_outcome
+
+#: How the count names a child session's status; any other status counts as failed.
+_COUNTS = {"completed": "succeeded", "stopped": "stopped", "aborted": "stopped",
+           "exited": "stopped"}  # fmt: skip
+
+
+def forget(arguments: dict[str, JsonValue]) -> Outcome:
+    """Reset the conversation in `arguments["conversation"]`: its next turn has no history."""
+    thread = Thread(conversation=str(arguments["conversation"]), id=None)
+    return Outcome(word="succeeded", text="forgotten", thread=thread)
+
+
+def require(arguments: dict[str, JsonValue]) -> Outcome:
+    """Succeed if the check accepted; otherwise fail with its feedback."""
+    text = cut(str(arguments.get("text") or ""), TEXT_LIMIT)
+    if arguments.get("verdict") == "accept":
+        return Outcome(word="succeeded", text=text)
+    why = f"the check did not accept: {text}" if text else "the check did not accept"
+    return failed_outcome(ReasonCode.FAILED_STEP, why).model_copy(update={"text": text})
+
+
+def tally(arguments: dict[str, JsonValue]) -> Outcome:
+    """Count how the subflows of a step ended; a failed subflow does not fail the step.
+
+    Each subflow that did not succeed gets a line of its own.
+
+    >>> kq = {"session": "1a2b3c4d", "name": "kq", "status": "aborted", "why": "enough"}
+    >>> print(tally({"ended": [{"status": "completed"}, kq, None]}).text)
+    1 succeeded, 1 failed, 1 stopped
+    kq (session 1a2b3c4d) is aborted: enough
+    """
+    ended = arguments["ended"]
+    assert isinstance(ended, list)
+    words = [_word(one) for one in ended]
+    counts: dict[str, JsonValue] = {w: words.count(w) for w in ("succeeded", "failed", "stopped")}
+    text = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [
+        text,
+        *(_line_of(o) for o, w in zip(ended, words, strict=True) if w != "succeeded" and o),
+    ]
+    whole = cut("\n".join(lines), TEXT_LIMIT)
+    return Outcome(word="succeeded", text=whole, value=counts | {"text": text})
+
+
+def _line_of(one: JsonValue) -> str:
+    """One line about a child session that did not succeed: its flow, status and reason."""
+    assert isinstance(one, dict)
+    why = f": {one['why']}" if one.get("why") else ""
+    name = one.get("name") or "a flow"
+    return f"{name} (session {one.get('session')}) is {one.get('status')}{why}"
+
+
+def _word(one: JsonValue) -> str:
+    status = one.get("status") if isinstance(one, dict) else None
+    return _COUNTS.get(str(status), "failed")
+
+
+STEPS: Mapping[str, Callable[[dict[str, JsonValue]], Outcome]] = {
+    "flow.forget": forget,
+    "flow.require": require,
+    "flow.tally": tally,
+}

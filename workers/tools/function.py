@@ -1,0 +1,69 @@
+"""Runs a tool that is a user's Python function, in a process other than the worker's."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from pydantic import JsonValue
+
+from app.domain.outcomes import Outcome
+from app.domain.reasons import ReasonCode
+from app.truncate import cut
+from workers.agents.output_parser import TEXT_LIMIT
+from workers.processes.exit_outcome import add_process_facts, failed_outcome, failure
+from workers.task.functions import CallResult, call
+from workers.task.inputs import ToolInputs
+from workers.task.task import BodyTask
+
+
+def outcome_of(value: JsonValue, *, printed: str = "") -> Outcome:
+    """The outcome of a tool that returned this value; its text is for people and prompts."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = printed if value is None else text
+    return Outcome(word="succeeded", value=value, text=cut(text, TEXT_LIMIT))
+
+
+def use_function(task: BodyTask, inputs: ToolInputs, cancel: threading.Event) -> Outcome:
+    """Call the tool's function; it fails if it raises or returns ``{"success": false}``."""
+    called = call(
+        task,
+        inputs.tool,
+        inputs.arguments,
+        timeout_s=task.timeout_s,
+        cancel=cancel,
+        quick=inputs.quick,
+        tools=task.shelf.folders,
+    )
+    who = f"tool {inputs.tool!r}"
+    bad = failure(called.result, who=who, timeout_s=task.timeout_s) or _call_failure(who, called)
+    if bad is not None:
+        return bad
+    return add_process_facts(
+        outcome_of(called.value, printed=called.result.stdout.text.strip()), called.result
+    )
+
+
+def _call_failure(who: str, called: CallResult) -> Outcome | None:
+    value = called.value
+    if called.missing is not None:
+        text = f"{who} could not start: {called.missing}"
+    elif called.refused is not None:
+        text = f"{who}: {called.refused}"
+    elif called.raised is not None:
+        text = f"{who} raised: {called.raised}"
+    elif called.unfinished:
+        text = f"{who} ended its process before it returned"
+    elif isinstance(value, dict) and value.get("success") is False:
+        text = f"{who} reported a failure: {_why(value)}"
+        outcome = failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
+        return outcome.model_copy(update={"value": value})
+    else:
+        return None
+    return failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
+
+
+def _why(value: dict[str, JsonValue]) -> str:
+    """The error message in the dict, or the whole dict as JSON."""
+    message = value.get("error") or value.get("message")
+    return cut(str(message) if message else json.dumps(value, ensure_ascii=False), TEXT_LIMIT)
