@@ -105,11 +105,11 @@ locks:
 	$(PY) scripts/lock.py --check
 
 test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage; then one further Redis server
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not faults" --cov --cov-report=term:skip-covered --cov-fail-under=90
 	$(PY) -m tests.servers --only-further --at-most 1 -q -n $(WORKERS) --dist worksteal
 
 test-again: setup-dev ## the tests that failed in the last run, once more and one by one
-	$(PY) -m pytest -v --tb=short --last-failed --last-failed-no-failures none -m "not slow"
+	$(PY) -m pytest -v --tb=short --last-failed --last-failed-no-failures none -m "not slow and not faults"
 
 test-servers: setup-dev ## the tests marked server, on each Redis server that is installed
 	$(PY) -m tests.servers -q -n $(WORKERS) --dist worksteal

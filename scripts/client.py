@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import subprocess
 import sys
@@ -73,6 +74,7 @@ def generate(source: Path) -> str:
     return _format(HEADER.format(source=source.name) + text)
 
 
+@functools.cache  # ruff starts twice for each text
 def _format(text: str) -> str:
     """Return the text with its imports sorted, and formatted."""
     for command in (("check", "--select", "I", "--fix"), ("format",)):

@@ -64,6 +64,7 @@ def leadhand(project: Path, environment: dict[str, str]) -> Leadhand:
     return leadhand
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_the_example_runs_to_its_end_and_sums_up(leadhand: Leadhand) -> None:
     done = leadhand("workflow", str(EXAMPLES / "tdd.py"))

@@ -98,7 +98,16 @@ def reader(project: Project, tmp_path: Path) -> Iterator[Reader]:
     reader.close()
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+#: The pages of each run; the others take half a minute each.
+QUICK = {"README.md", "docs/agents.md", "docs/python.md"}
+
+
+def page_parameter(page: Path) -> pytest.ParameterSet:
+    name = str(page.relative_to(ROOT))
+    return pytest.param(page, id=name, marks=() if name in QUICK else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", map(page_parameter, RUN))
 def test_page_does_what_it_says(page: Path, reader: Reader) -> None:
     for block in blocks(page):
         if block.is_executed or "file" in block.directives:

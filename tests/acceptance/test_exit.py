@@ -48,6 +48,7 @@ def test_exit_from_a_doer_runs_no_checker(project: Project):
     assert not (project.folder / "checked").exists()
 
 
+@pytest.mark.slow
 def test_the_token_of_an_ended_body_opens_nothing_any_more(project: Project):
     note = "echo $LEADHAND_TOKEN > token; until test -e go; do sleep 0.05; done"
     session = project.detached("--doer", note, "--checker", "true")

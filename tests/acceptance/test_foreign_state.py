@@ -162,6 +162,7 @@ def make_old(project: Project) -> None:
     (home / "id").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_old_state_folder_is_imported_stopped_and_its_sessions_resume(scene: Scene) -> None:
     old = scene.origin

@@ -87,6 +87,7 @@ def test_lines_are_shown_before_the_step_ends_and_can_be_read_afterwards(project
     assert ADDRESS in kept.split(", "), missing.err
 
 
+@pytest.mark.slow
 def test_a_secret_of_an_agent_is_never_shown(make_project: MakeProject) -> None:
     project = make_project(MY_KEY="correct-horse-battery")
     project.write(
@@ -108,6 +109,7 @@ def test_a_secret_of_an_agent_is_never_shown(make_project: MakeProject) -> None:
     assert "battery" not in watcher.text()
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_after_the_api_and_redis_were_killed(make_project: MakeProject) -> None:
     alone = make_project(LEADHAND_LEASE_S="30")  # so that the attempt outlives the outage
     session, watcher = begin(alone)
@@ -124,6 +126,7 @@ def test_a_stream_goes_on_after_the_api_and_redis_were_killed(make_project: Make
     assert not missing or "dropped]" in watcher.text() or "no longer kept]" in watcher.text()
 
 
+@pytest.mark.slow
 def test_the_output_of_a_lost_attempt_is_not_shown_as_the_next_ones(alone: Project) -> None:
     session, watcher = begin(alone)
     with alone.api() as client:

@@ -189,6 +189,7 @@ def test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it(world) -> Non
 TALK = ("The word is heron.", "Keep it.", "Which was the word?", "Do you know a word?")
 
 
+@pytest.mark.slow
 def test_conversations_go_on_across_steps_workers_and_a_restart(world) -> None:
     refused = set[str]()
 
@@ -377,6 +378,7 @@ def _claudes(folder: Path) -> list[psutil.Process]:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
 
 
+@pytest.mark.slow
 def test_the_examples_run_with_real_agents(world) -> None:
     """As `leadhand flow run NAME --agent claude` does, each by one of them."""
     asked_for = Counter[str]()

@@ -77,6 +77,7 @@ def test_the_seeds_example_runs_unchanged_beside_hostile_modules(project: Projec
     assert "Rename it." in phases[2]["history"][0]["feedback"]
 
 
+@pytest.mark.slow
 def test_every_command_works_beside_hostile_modules(project: Project):
     session = project.detached("--checker", "true")
     for command in ("wait", "show", "logs", "watch"):

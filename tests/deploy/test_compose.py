@@ -82,6 +82,7 @@ def test_what_the_page_submits_by_curl_is_done(fleet: Topology) -> None:
     assert (result["verdict"], result["result_text"]) == ("accept", "hello")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_fleet_bears_a_killed_worker_and_hands_back_what_a_drained_one_runs(
     fleet: Topology,

@@ -90,6 +90,7 @@ def refused(fleet: Topology, path: str) -> httpx2.Response:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_fleet_goes_on_while_it_is_upgraded_and_taken_back(fleet: Topology, newer: str) -> None:
     held = fleet.work / "held"

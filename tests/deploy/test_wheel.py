@@ -74,6 +74,7 @@ def test_the_sdist_builds_the_same_wheel(dist: Path, wheel: Path, tmp_path: Path
     assert contents(again) == contents(wheel)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_an_installed_wheel_serves_beside_foreign_packages(
     wheel: Path, tmp_path: Path, store_url: str

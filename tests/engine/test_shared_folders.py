@@ -246,13 +246,23 @@ class Walk:
         self.work.audit_locks()
 
 
-SEEDS = range(12)
+#: The walks of each run, which notice the planted faults, and those of the slow test.
+WALKS, MANY = (9, 0, 1, 2), range(3, 40)
 
 
 @pytest.mark.no_cover
 @pytest.mark.timeout(120)
 def test_a_folder_is_one_tree_s_whatever_happens(bench: Bench) -> None:
-    for seed in SEEDS:
+    for seed in WALKS:
+        bench.restart()
+        walked(bench, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+@pytest.mark.timeout(600)
+def test_a_folder_is_one_tree_s_in_many_more_walks(bench: Bench) -> None:
+    for seed in MANY:
         bench.restart()
         walked(bench, seed)
 

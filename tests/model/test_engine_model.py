@@ -158,7 +158,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 @pytest.mark.no_cover
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("examples", few_or_all(40, 120))
+@pytest.mark.parametrize("examples", few_or_all(25, 120))
 def test_the_scripts_do_what_the_model_does(bench: Bench, examples: int) -> None:
     machine: Any = type("Machine", (EngineMachine,), {"bench": bench})
     run_state_machine_as_test(machine, settings=looking(examples))

@@ -23,7 +23,8 @@ from app.sweep import sweep
 from tests.engine.driving import Bench
 from tests.silent_engine import NobodyThere
 
-SEEDS = range(6)
+#: Walks in each run, and in the slow tests.
+WALKS, MANY = 2, 12
 ACTS = 40
 RETENTION_S = 60
 PROGRAM = Program(body=(Step(id="only", action=Action.TOOL),))
@@ -205,31 +206,53 @@ def _at(ms: int) -> datetime:
 
 @pytest.mark.timeout(120)
 def test_lists_and_index_match_a_plain_list(bench: Bench) -> None:
-    for seed in SEEDS:
-        bench.restart()
-        beside = Beside(bench, seed)
-        for _ in range(ACTS):
-            beside.act(rolling=False)
-            assert beside.lines() == beside.expected_lines(), seed
-            beside.check()
-        beside.sweep(beside.now)
-        assert beside.audit() == [], seed
+    for seed in range(WALKS):
+        _walk(bench, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_lists_and_index_match_a_plain_list_in_many_more_walks(bench: Bench) -> None:
+    for seed in range(WALKS, MANY):
+        _walk(bench, seed)
+
+
+def _walk(bench: Bench, seed: int) -> None:
+    bench.restart()
+    beside = Beside(bench, seed)
+    for _ in range(ACTS):
+        beside.act(rolling=False)
+        assert beside.lines() == beside.expected_lines(), seed
+        beside.check()
+    beside.sweep(beside.now)
+    assert beside.audit() == [], seed
 
 
 @pytest.mark.timeout(120)
 def test_lists_match_a_plain_list_while_an_older_version_creates_and_deletes(bench: Bench) -> None:
-    for seed in SEEDS:
-        bench.restart()
-        beside = Beside(bench, seed)
-        for _ in range(ACTS):
-            beside.act(rolling=True)
-            beside.check()
-        beside.sweep(beside.now)
-        assert beside.lines() >= beside.expected_lines(), seed
-        assert {finding.split(":")[0] for finding in beside.audit()} <= {"index_stray"}, seed
-        while beside.now.audit.run(repair=True).next is not None:
-            pass
-        assert beside.lines() == beside.expected_lines(), seed
+    for seed in range(WALKS):
+        _walk_beside_an_older_version(bench, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_lists_match_a_plain_list_beside_an_older_version_in_many_more_walks(bench: Bench) -> None:
+    for seed in range(WALKS, MANY):
+        _walk_beside_an_older_version(bench, seed)
+
+
+def _walk_beside_an_older_version(bench: Bench, seed: int) -> None:
+    bench.restart()
+    beside = Beside(bench, seed)
+    for _ in range(ACTS):
+        beside.act(rolling=True)
+        beside.check()
+    beside.sweep(beside.now)
+    assert beside.lines() >= beside.expected_lines(), seed
+    assert {finding.split(":")[0] for finding in beside.audit()} <= {"index_stray"}, seed
+    while beside.now.audit.run(repair=True).next is not None:
+        pass
+    assert beside.lines() == beside.expected_lines(), seed
 
 
 def test_sessions_of_an_older_version_are_indexed_in_batches(bench: Bench) -> None:

@@ -143,6 +143,7 @@ def connect(url: str, *, receive_buffer: int | None = None) -> socket.socket:
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_clients_that_read_no_response_delay_no_call(tmp_path, store_url, broker_url):
     """Each asks for more than the kernel's buffers take, so that the rest has to wait."""
@@ -195,6 +196,7 @@ def exchange(url: str, *pieces: bytes) -> bytes:
         return received
 
 
+@pytest.mark.slow
 def test_requests_that_arrive_in_one_piece_or_byte_by_byte_are_answered_in_order(url):
     first = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
     chunked = (

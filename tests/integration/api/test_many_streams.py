@@ -44,6 +44,7 @@ def whole_record(client: Client, session: str) -> list[str]:
     return [event.id for event in page.items]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_two_hundred_streams_at_once_and_none_misses_an_event(
     tmp_path: Path, store_url, broker_url, redis_client

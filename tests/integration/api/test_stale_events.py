@@ -136,6 +136,7 @@ def test_worker_that_drops_half_sent_requests_counts_its_connections(api):
     wait_until(lambda: api.state() == {"process": api.worker, "connections": 1})
 
 
+@pytest.mark.slow
 def test_worker_that_drops_unread_responses_ends_no_other_request(api):
     readers = [api.connect() for _ in range(CONNECTIONS - 2)]
     for reader in readers:

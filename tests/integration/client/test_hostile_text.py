@@ -65,6 +65,7 @@ def leadhand(url: str, *arguments: str) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_no_command_writes_control_characters_from_outside(tmp_path, store_url, broker_url):
     with running(tmp_path, store_url, LEADHAND_BROKER_URL=broker_url) as url:

@@ -155,6 +155,7 @@ def test_the_client_makes_tokens_and_hears_of_its_quota(url):
             admin.revoke_token(made.id)
 
 
+@pytest.mark.slow
 def test_a_token_of_another_process_is_revoked_within_seconds(url, tmp_path, module_store_url):
     broker_url = module_store_url.removesuffix("/0") + "/1"
     folder = tmp_path / "second"

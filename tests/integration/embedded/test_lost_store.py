@@ -134,6 +134,7 @@ def test_emptied_store_under_running_processes_is_refused_until_it_is_accepted(s
         assert site.runs == 2
 
 
+@pytest.mark.slow
 def test_emptied_store_is_noticed_by_processes_that_start_later(site: Site) -> None:
     with site.api() as url:
         assert is_ready(url)
@@ -147,6 +148,7 @@ def test_emptied_store_is_noticed_by_processes_that_start_later(site: Site) -> N
         assert client.accept_store(new=True).state == "known"
 
 
+@pytest.mark.slow
 def test_replica_that_was_promoted_empty_is_refused(site: Site) -> None:
     with site.api() as url:
         worker = site.fleet.worker("one")
@@ -160,6 +162,7 @@ def test_replica_that_was_promoted_empty_is_refused(site: Site) -> None:
         assert worker.poll() is None
 
 
+@pytest.mark.slow
 def test_older_backup_runs_no_step_until_it_is_accepted(site: Site) -> None:
     data = site.folder / "state" / ".leadhand" / "redis" / "appendonlydir"
     with site.api() as url, client_of(url) as client:
@@ -185,6 +188,7 @@ def test_older_backup_runs_no_step_until_it_is_accepted(site: Site) -> None:
         assert site.runs == 2
 
 
+@pytest.mark.slow
 def test_worker_that_starts_at_an_unknown_store_waits_and_takes_over_what_is_accepted(
     site: Site,
 ) -> None:
@@ -203,6 +207,7 @@ def test_worker_that_starts_at_an_unknown_store_waits_and_takes_over_what_is_acc
         assert client.wait(site.submit(client), 30).status == "completed"
 
 
+@pytest.mark.slow
 def test_worker_that_remembers_yet_another_store_follows_replaces(site: Site) -> None:
     with site.api() as url, client_of(url) as client, redis.Redis.from_url(site.server.url) as db:
         first = site.fleet.worker("one")
@@ -377,6 +382,7 @@ def test_accepting_another_store_needs_new(store_url: str, redis_client: redis.R
     assert engine.guard.accept(new=True).state == "known"
 
 
+@pytest.mark.slow
 def test_state_folder_that_cannot_be_written_is_refused_in_one_line(
     tmp_path: Path, store_url: str
 ) -> None:
@@ -406,6 +412,7 @@ def test_default_state_folder_that_cannot_be_written_is_a_warning(
     assert "LEADHAND_STATE_DIR" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)  # seven commands, each of which starts Python
 def test_embedded_store_that_was_deleted_is_reported_by_commands_until_it_is_accepted(
     tmp_path: Path,

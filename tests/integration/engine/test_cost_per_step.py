@@ -13,7 +13,10 @@ from benchmarks.stretch import stretch
 pytestmark = pytest.mark.no_cover
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow if c == "1000 items" else ()) for c in CASES],
+)
 def test_the_last_steps_cost_no_more_than_the_first(case: str, store_url: str) -> None:
     cost = measure(store_url, CASES[case], sample=40)
     assert cost.steps >= 800
@@ -21,6 +24,7 @@ def test_the_last_steps_cost_no_more_than_the_first(case: str, store_url: str) -
     assert cost.last.bytes <= cost.first.bytes * 1.06
 
 
+@pytest.mark.slow
 def test_a_finished_tool_step_keeps_less_than_two_kilobytes(store_url: str) -> None:
     cost = measure(store_url, CASES["1000 items"], sample=40)
     assert cost.memory_per_step < 2000

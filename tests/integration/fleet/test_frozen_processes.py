@@ -110,7 +110,16 @@ def finish(fleet: Fleet, session: str) -> None:
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("who", ["pool process", "parent", "whole worker", "launcher"])
+@pytest.mark.parametrize(
+    "who",
+    [
+        *(
+            pytest.param(who, marks=pytest.mark.slow)
+            for who in ("pool process", "parent", "whole worker")
+        ),
+        "launcher",
+    ],
+)
 def test_no_body_ticks_after_an_acknowledged_stop(fleet: Fleet, who: str) -> None:
     worker = fleet.worker("one")
     ticks = Ticks(fleet)
@@ -157,6 +166,7 @@ def test_no_quick_function_ticks_after_an_acknowledged_stop(fleet: Fleet) -> Non
     finish(fleet, session)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_worker_thawed_after_its_launcher_killed_the_body_records_no_failure(fleet: Fleet) -> None:
     """The launcher kills the body a little before the lease ends at the store."""

@@ -117,6 +117,7 @@ def test_own_redis_takes_the_secret_that_its_services_have_now(store_url: str) -
     check_secret(store, Settings(secret="two"))
 
 
+@pytest.mark.slow
 def test_sessions_and_tokens_of_the_other_secret_are_accepted_while_it_is_rotated(
     fleet: Fleet, tmp_path: Path, store_url: str, broker_url: str
 ) -> None:
@@ -147,12 +148,14 @@ def test_second_worker_of_a_name_refuses_to_start(fleet: Fleet) -> None:
     assert done.status == "completed", "the first one works on"
 
 
+@pytest.mark.slow
 def test_worker_that_was_killed_gives_its_name_to_the_next_one_of_its_host(fleet: Fleet) -> None:
     fleet.kill(fleet.worker("one"))
     again = fleet.begin("one")
     wait_until(lambda: fleet.engine.fleet.inventories()[0].pid == again.pid, timeout=20)
 
 
+@pytest.mark.slow
 def test_name_of_a_worker_of_another_host_is_free_once_its_inventory_is_old(
     fleet: Fleet, redis_client: redis.Redis
 ) -> None:
@@ -163,6 +166,7 @@ def test_name_of_a_worker_of_another_host_is_free_once_its_inventory_is_old(
     assert 0 < int(str(redis_client.pttl("lh:name:one"))) <= 45_000
 
 
+@pytest.mark.slow
 def test_worker_whose_name_was_taken_meanwhile_drains_and_ends(
     fleet: Fleet, redis_client: redis.Redis
 ) -> None:

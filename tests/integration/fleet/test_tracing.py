@@ -109,6 +109,7 @@ def _answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_one_trace_from_the_request_through_every_step(
     fleet: Fleet, api: str, collector: Collector
 ) -> None:
