@@ -107,7 +107,7 @@ def page_parameter(page: Path) -> pytest.ParameterSet:
     return pytest.param(page, id=name, marks=() if name in QUICK else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("page", map(page_parameter, RUN))
+@pytest.mark.parametrize("page", [page_parameter(page) for page in RUN])
 def test_page_does_what_it_says(page: Path, reader: Reader) -> None:
     for block in blocks(page):
         if block.is_executed or "file" in block.directives:
