@@ -2,6 +2,8 @@
 # Needs python3 (3.11 or newer) with venv, and make. Everything else goes into .venv.
 
 PYTHON ?= python3
+# Tests start a thousand processes; each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Of the tests: many wait for processes, so that one more than two cores is not too many.
 WORKERS ?= 3
 BENCH ?=
