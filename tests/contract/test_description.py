@@ -129,7 +129,7 @@ def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask):
     LoopDocument.model_validate(loop)
 
 
-@pytest.fixture(params=few_or_all(3, 7))
+@pytest.fixture(params=few_or_all(1, 7))
 def effort(request: pytest.FixtureRequest) -> list[str]:
     """The same few requests each time, unless `make fuzz` asks for others."""
     seed = request.config.getoption("--api-seed", default=None)
