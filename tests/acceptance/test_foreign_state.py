@@ -87,7 +87,9 @@ def assert_refused(ended: Ended, sentence: str) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("whose", ["the same user", "another user"])
+@pytest.mark.parametrize(
+    "whose", ["the same user", pytest.param("another user", marks=pytest.mark.slow)]
+)
 def test_a_clone_of_a_committed_state_folder_runs_nothing(
     scene: Scene, projects: list[Project], tmp_path: Path, whose: str
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_clone_of_a_committed_state_folder_runs_nothing(
     require_refusals(clone, scene, why)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_a_copied_folder_runs_nothing_in_the_original(
     scene: Scene, projects: list[Project], tmp_path: Path
@@ -141,6 +144,7 @@ def test_a_state_folder_of_another_user_is_refused(scene: Scene) -> None:
     assert scene.runs == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_a_moved_folder_keeps_its_sessions(
     scene: Scene, projects: list[Project], tmp_path: Path
@@ -181,6 +185,7 @@ def test_an_old_state_folder_is_imported_stopped_and_its_sessions_resume(scene: 
     assert "nothing was imported" in old.leadhand("import").out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_copy_is_imported_stopped(scene: Scene, projects: list[Project], tmp_path: Path) -> None:
     shutil.copytree(scene.origin.folder, tmp_path / "copy", symlinks=True)
@@ -192,6 +197,7 @@ def test_a_copy_is_imported_stopped(scene: Scene, projects: list[Project], tmp_p
     assert scene.runs == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_killed_import_lets_nothing_run_until_it_is_finished(scene: Scene) -> None:
     old = scene.origin
@@ -207,6 +213,7 @@ def test_a_killed_import_lets_nothing_run_until_it_is_finished(scene: Scene) -> 
     assert scene.runs == 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(150)
 def test_an_import_contacts_no_receiver_and_keeps_no_token(
     projects: list[Project], tmp_path: Path

@@ -76,6 +76,7 @@ def test_a_session_outlives_the_whole_killed_stack(alone: Project):
     require_whole(alone, session, lost=1)
 
 
+@pytest.mark.slow
 def test_any_command_brings_a_killed_stack_back(alone: Project):
     session = begin(alone)
     supervisor, *family = alone.tree()
@@ -100,6 +101,7 @@ def test_a_killed_command_leaves_its_session_to_the_next_one(alone: Project):
     assert len(alone.lines("starts")) == 1
 
 
+@pytest.mark.slow
 def test_a_spawn_that_waits_outlives_the_servers_that_it_talks_to(alone: Project):
     alone.write("doer.py", WAITS)
     command = alone.begin(

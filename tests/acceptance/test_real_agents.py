@@ -243,6 +243,7 @@ def _last_words(agent: str) -> list[Step]:
     ]
 
 
+@pytest.mark.slow
 def test_agents_decide_when_a_loop_ends(world) -> None:
     asked_for = Counter[str]()
 
@@ -316,6 +317,7 @@ def test_a_cost_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     wait_until(lambda: not _claudes(world.folder), timeout=20)
 
 
+@pytest.mark.slow
 def test_a_token_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     world.scripted(lambda asked: Use("sleep 0.1", 200_000, 10))
     world.fleet.worker("one")
@@ -327,6 +329,7 @@ def test_a_token_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     wait_until(lambda: not _claudes(world.folder), timeout=20)
 
 
+@pytest.mark.slow
 def test_which_agents_find_a_conversation_from_another_folder_is_as_their_entries_say(
     world,
 ) -> None:

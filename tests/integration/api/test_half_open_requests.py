@@ -212,6 +212,7 @@ def test_requests_that_arrive_in_one_piece_or_byte_by_byte_are_answered_in_order
         assert statuses == [b"200", b"422", b"200"], received
 
 
+@pytest.mark.slow
 def test_an_expected_body_is_asked_for_once(url):
     head = KINDS["an expected body"].replace(b"1000", b"2\r\nConnection: close")
     with connect(url) as connection:
@@ -222,6 +223,7 @@ def test_an_expected_body_is_asked_for_once(url):
     assert received.startswith(b"HTTP/1.1 422 "), received
 
 
+@pytest.mark.slow
 def test_a_head_that_never_ends_is_refused(url):
     received = exchange(url, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20_000)
     assert received.startswith(b"HTTP/1.1 431 "), received

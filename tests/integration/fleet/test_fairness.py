@@ -43,6 +43,7 @@ def signed(fleet: Fleet) -> list[str]:
     return (fleet.folder / "list").read_text().split()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_small_session_is_not_behind_large_ones(fleet: Fleet) -> None:
     large = [quick(fleet, "large", 500) for _ in range(3)]

@@ -42,6 +42,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
     fleet.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_at_most_two_of_an_agent_run_over_four_workers(fleet: Fleet) -> None:
     counts = fleet.script("counts.py", COUNTS)
