@@ -18,7 +18,7 @@ from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
 from tests.model.interpreter import Run, Said
-from tests.model.test_rewinding import Says, Session, nested, plain, says
+from tests.model.sequences import Says, Session, nested, plain, says
 
 
 def as_flow(body: tuple[Step | Loop, ...]) -> tuple[Step | Loop, ...]:
