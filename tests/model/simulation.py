@@ -1,77 +1,34 @@
-"""The engine and its model side by side: whatever is done to the one is done to the other."""
+"""Random actions of workers, sweepers and users on one session, in the engine and in its model."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from pydantic import ValidationError
 
 from app.domain.addresses import block_of, path_of, turn_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Thread
-from app.domain.program import Action, Program, Step
-from app.domain.records import Grant, Reply
+from app.domain.program import Action, Step
+from app.domain.records import Grant
 from app.errors import PositionRefused
 from app.history.snapshot import Snapshot
 from app.resume.compatibility import can_switch_in_place
 from app.resume.plan import rewind_to
-from app.store.script_library import Verb
-from tests.engine.driving import LEASE_MS, Bench, Drive, assert_nothing_left, held, usage
-from tests.model.model import Back, Model, StepRun, Turn
+from tests.engine.driving import LEASE_MS, assert_nothing_left, held, usage
+from tests.model.calls import Calls
+from tests.model.comparison import Call
 from tests.model.random_programs import Choose, altered
 
-HINT_MAX_MS = 48_000
-COUNTERS = (
-    "steps", "iterations", "attempts_failed", "attempts_lost", "phase_retries", "stops",
-    "cost_micros", "tokens_in", "tokens_out",
-)  # fmt: skip
 #: Beyond what any of the programs here uses.
 PLENTY = {"steps": 100_000, "iterations": 100_000, "cost_micros": 10**9, "tokens": 10**9,
           "wall_ms": 10**9, "stage_stops": 10**6, "stops": 10**6}  # fmt: skip
 
 
-class Call(NamedTuple):
-    """One call of a script as a worker made it: it may come again, at any age."""
-
-    verb: str
-    arguments: dict[str, Any]
-
-
-class Simulation:
+class Simulation(Calls):
     """One session; every public method does something to it and compares what came of it."""
-
-    def __init__(
-        self,
-        bench: Bench,
-        program: Program,
-        *,
-        window: int,
-        place: str = "",
-        budget: Mapping[str, int] | None = None,
-    ) -> None:
-        bench.restart()
-        self.bench = bench
-        self.drive: Drive = bench.start(program, window=window, place=place, budget=budget)
-        self.model = Model(program, bench.clock.now, budget or {})
-        self.window, self.place = window, place
-        self.hinted_before: set[str] = set()
-        self.hints: list[str] = self.drive.hinted
-        self.grants: list[Grant] = []
-        self.calls: list[Call] = []
-        self.fences: list[tuple[str, int]] = []
-        self._told: Counter[tuple[str, str]] = Counter()
-        self._written: Counter[tuple[str, int, str, int]] = Counter()
-        self._event = "-"
-        self.grace_until, self.run_ids = 0, 1
-        self.went_back = 0
-        #: Children that have ended, of which their parent is yet to hear.
-        self.unheard: set[str] = set()
-        bench.due(run_id="run 1")
-        self.check()
 
     # What workers do
 
@@ -405,294 +362,6 @@ class Simulation:
         else:
             self.tick(1)
 
-    # Both sides
-
-    def call(self, verb: str, **arguments: Any) -> Reply:
-        """The same call on either side; the words must be the same, and all that can be seen."""
-        self.calls.append(Call(verb, arguments))
-        answer = self._ask(verb, arguments)
-        word = self._foretell(verb, arguments, answer)
-        assert answer.word == word, f"{verb} {arguments}: {answer.word}, not {word}"
-        self.check()
-        return answer
-
-    def _ask(self, verb: str, arguments: dict[str, Any]) -> Reply:
-        drive = self.drive
-        match verb:
-            case "claim":
-                answer = drive.claim(arguments["address"], nonce=arguments["nonce"])
-            case "control":
-                more = {k: v for k, v in arguments.items() if k != "steer"}
-                answer = drive.control(arguments["steer"], **more)
-            case "poke":
-                answer = drive.poke(arguments["address"])
-            case _:
-                text = json.dumps({"word": arguments.get("word"), **_left_in(arguments)})
-                outcome = text if verb in ("settle", "answer") else ""
-                given = {k: v for k, v in arguments.items() if v is not None and k != "said"}
-                said = [json.dumps({"text": text}) for text in arguments.get("said", ())]
-                answer = drive.run(cast("Verb", verb), given, outcome=outcome, said=said)
-        if verb == "park" and answer.word == "parked":
-            self.fences.append((arguments["address"], int(answer.fence or 0)))
-        known = {(g.address, g.fence) for g in self.grants}
-        self.grants += [g for g in answer.grants if (g.address, g.fence) not in known]
-        return answer
-
-    def _foretell(self, verb: str, arguments: dict[str, Any], answer: Reply) -> str:
-        model = self.model
-        model.released.clear()
-        unknown = ("take", "worker", "child_base", "ledger", "refused_by")
-        given = {k: v for k, v in arguments.items() if k not in unknown}
-        match verb:
-            case "claim":
-                return self._foretell_claim(given["address"], given["nonce"], answer)
-            case "beat":
-                return model.beat(**given)
-            case "release" | "expire":
-                given.pop("lease_ms", None)
-                return str(getattr(model, verb)(**given))
-            case "park":
-                return model.park(
-                    given["address"], given["fence"], given["nonce"], given["on"], given["until_ms"]
-                )
-            case "answer":
-                return model.answer(given["address"], given["fence"], given["word"])
-            case "poke" | "control":
-                return self._foretell_steering(verb, given)
-            case _:
-                given.pop("lease_ms")
-                word = model.settle(**given)
-                self._compare_next(word, arguments, answer)
-                return word
-
-    def _foretell_steering(self, verb: str, given: dict[str, Any]) -> str:
-        if verb == "poke":
-            return self.model.poke(given["child"])
-        by = (given["by"], given["fence"]) if "by" in given else None
-        return self.model.control(
-            given["steer"], given["nonce"], by=by, allowance=given.get("max_iterations"),
-            budget=given.get("budget"), back=_back(given), adopts=given.get("adopts"),
-        )  # fmt: skip
-
-    def _foretell_claim(self, address: str, nonce: str, answer: Reply) -> str:
-        """Only one speaks in a conversation, and goes on where the last one ended."""
-        if answer.why == "lock":
-            assert self.model.talking(self.model.steps[address]) or self._in_line(address)
-            return "refused"
-        word = self.model.claim(address, nonce, LEASE_MS)
-        for grant in answer.grants:
-            talk = self.model.steps[grant.address].node.conversation or ""
-            kept = self.model.threads.get(talk)
-            assert grant.thread == (kept and Thread.model_validate_json(kept)), grant.address
-        return word
-
-    def _compare_next(self, word: str, arguments: dict[str, Any], answer: Reply) -> None:
-        """Quick steps that were released went to the settler, as many as he would take."""
-        step = self.model.steps.get(arguments["address"])
-        granted = {g.address: (g.fence, g.nonce) for g in answer.grants}
-        if step is None or word == "superseded":
-            assert not granted
-        elif word == "repeated":
-            stands = {
-                a: (fence, nonce)
-                for a, (fence, nonce) in step.granted.items()
-                if self.model.steps[a].state == "running"
-                and (self.model.steps[a].fence, self.model.steps[a].nonce) == (fence, nonce)
-            }
-            assert granted == stands
-        else:
-            quick = {
-                s.address for s in self.model.released
-                if s is not step and s.state == "ready" and self._quick(s)
-            } if self.model.status == "active" else set()  # fmt: skip
-            for address in set(granted) - quick:  # from the line for a slot of the window
-                other = self.model.steps[address]
-                assert other is not step
-                assert other.state == "ready"
-                assert self._quick(other)
-                assert (other.due or 0) <= self.bench.clock.now
-                assert self._queue(other) == self._queue(step)
-                assert address not in self.hinted_before
-            assert len(granted) >= min(len(quick), len(arguments["take"]))
-            assert len(granted) <= len(arguments["take"])
-            for address, (_, nonce) in granted.items():
-                self.model.grant(self.model.steps[address], nonce, LEASE_MS)
-            step.granted = granted
-
-    def _in_line(self, address: str) -> bool:
-        """Somebody else waits for the same conversation, and was called before."""
-        talk = self.model.steps[address].node.conversation
-        others = [s for s in self.model.steps.values() if s.node.conversation == talk]
-        return any(s.address != address and s.state == "ready" for s in others)
-
-    # What must hold
-
-    def check(self) -> None:
-        """Whatever can be seen of the session is as the model has it."""
-        seen = self._read()
-        self._check_session(seen)
-        self._check_steps(seen)
-        self._check_turns(seen)
-        self._check_told(seen)
-        self._check_sets(seen)
-        self._check_ready(seen)
-        self.hinted_before = {entry.split("<", 1)[1] for entry in seen["hinted"]}
-
-    def _read(self) -> dict[str, Any]:
-        key, store = self.drive.key, self.bench.store
-        pipe = self.bench.redis.pipeline(transaction=False)
-        pipe.hgetall(key("session")).hgetall(key("steps")).hgetall(key("turns"))
-        pipe.hgetall(key("threads")).lrange(key("transcript"), 0, -1)
-        sets = ("live", "running", "parked", "open", "hinted", "waiting")
-        for part in sets:
-            pipe.zrange(key(part), 0, -1)
-        pipe.zrange(store.keys.everywhere("leases"), 0, -1, withscores=True)
-        pipe.zrange(store.keys.everywhere("ready"), 0, -1, withscores=True)
-        pipe.lrange(key("ledger"), 0, -1)
-        pipe.xrange(key("events"), self._event)
-        pipe.zrange(store.keys.everywhere("errands"), 0, -1)
-        pipe.hkeys(store.keys.everywhere("called"))
-        names = (
-            "session", "steps", "turns", "threads", "transcript", *sets,
-            "leases", "ready", "ledger", "events", "errands", "called",
-        )  # fmt: skip
-        seen = dict(zip(names, pipe.execute(), strict=True))
-        for part in ("steps", "turns"):
-            seen[part] = {address: json.loads(text) for address, text in seen[part].items()}
-        return seen | {part: set(seen[part]) for part in sets}
-
-    def _check_session(self, seen: dict[str, Any]) -> None:
-        assert seen["session"]["status"] == self.model.status
-        assert seen["threads"] == self.model.threads
-        assert [json.loads(line)["text"] for line in seen["transcript"]] == self.model.said
-        counted = {name: int(seen["session"].get(name, 0)) for name in COUNTERS}
-        assert counted == {name: self.model.counters[name] for name in COUNTERS}
-
-    def _check_steps(self, seen: dict[str, Any]) -> None:
-        names = (
-            "state",
-            "fence",
-            "attempt",
-            "lost",
-            "failed",
-            "lease",
-            "deadline",
-            "due",
-            "verdict",
-        )
-        empty = {"fence": 0, "attempt": 0, "lost": 0, "failed": 0}
-        for address, record in seen["steps"].items():
-            step = self.model.steps.get(address)
-            assert step is not None, f"{address} should be pending"
-            expected = {name: getattr(step, name) for name in names}
-            assert {name: record.get(name, empty.get(name)) for name in names} == expected, address
-        assert seen["steps"].keys() == self.model.steps.keys()
-
-    def _check_turns(self, seen: dict[str, Any]) -> None:
-        for id_, record in seen["turns"].items():
-            turn = self.model.turns.get(id_)
-            assert turn is not None, f"{id_} should not have opened"
-            stored = (record["state"], record.get("iteration", 0), record.get("verdict"))
-            assert stored == (turn.state, turn.iteration, turn.verdict), id_
-            assert record.get("same", 0) == turn.same, id_
-        assert seen["turns"].keys() == self.model.turns.keys()
-
-        owed = {errand.split("|")[1] for errand in seen["errands"] if errand.startswith("abort|")}
-        ours = owed & self.model.children.keys()
-        assert {name for name in ours if self.model.children[name].at_work} == {
-            name for name in self.model.aborted if self.model.children[name].at_work
-        }
-
-    def _check_told(self, seen: dict[str, Any]) -> None:
-        for id_, fields in seen["events"]:
-            self._event = f"({id_}"
-            if fields["t"] == "step.blocked":  # of lines for locks the model knows nothing
-                assert self.model.steps[fields["a"]].node.conversation is not None
-                continue
-            self._told[fields["t"], fields["a"]] += 1
-        assert self._told == self.model.events
-        self._written.clear()
-        for line in map(json.loads, seen["ledger"]):
-            cost = round(line.get("cost_usd", 0) * 1_000_000)
-            name = f"{line['loop']}~{line['run']}"
-            self._written[name, line["iteration"], line["verdict"], cost] += 1
-        plain = Counter[tuple[str, int, str, int]]()
-        for (id_, iteration, verdict, cost), times in self.model.ledger.items():
-            loop, run = self.model.turns[id_], id_.rpartition("~")[2]
-            plain[f"{_path(loop)}~{run}", iteration, verdict, cost] += times
-        assert self._written == plain
-
-    def _check_sets(self, seen: dict[str, Any]) -> None:
-        states = {a: step.state for a, step in self.model.steps.items()}
-        assert seen["live"] == {a for a, s in states.items() if s in ("ready", "running", "parked")}
-        assert seen["running"] == {a for a, s in states.items() if s == "running"}
-        assert seen["parked"] == {a for a, s in states.items() if s == "parked"}
-        assert seen["open"] == {id_ for id_, t in self.model.turns.items() if t.state != "closed"}
-        assert dict(seen["leases"]) == {self._member(a): s for a, s in self._leases().items()}
-
-    def _check_ready(self, seen: dict[str, Any]) -> None:
-        """Whatever is ready has a time at which it is hinted, or stands behind a full window."""
-        if self.model.status != "active":
-            assert not seen["ready"]
-            assert not seen["hinted"]
-            return
-        scores = {member.split("|", 2)[2]: score for member, score in seen["ready"]}
-        ready = [self.model.steps[address] for address in self.ready()]
-        assert scores.keys() <= {step.address for step in ready}
-        assert seen["hinted"] <= {f"{self._queue(s)}<{s.address}" for s in ready}
-        line = {entry.split("<", 2)[2] for entry in seen["waiting"]}
-        out = Counter(entry.split("<", 1)[0] for entry in seen["hinted"])
-        # A step that was called for a lock waits for no window.
-        called = {entry.split("<", 1)[1].split("|", 2)[2] for entry in seen["called"]}
-        kept = [entry.split("<", 1) for entry in seen["hinted"]]
-        within = Counter(queue for queue, address in kept if address not in called)
-        assert max(within.values(), default=0) <= self.window
-        for step in ready:
-            if (step.due or 0) > self.bench.clock.now:
-                assert scores[step.address] == step.due
-            elif step.address in scores:
-                assert scores[step.address] <= self.bench.clock.now + HINT_MAX_MS
-            else:
-                assert step.address in line, f"{step.address} is forgotten"
-                assert out[self._queue(step)] >= self.window, f"{step.address} waits for nothing"
-        assert {entry.split("<", 1)[1] for entry in seen["hinted"]} <= scores.keys()
-        if not ready:
-            held_now = any(s.state in ("running", "parked") for s in self.model.steps.values())
-            told_later = self.unheard or any(c.at_work for c in self.model.children.values())
-            assert held_now or told_later, "stuck"
-
-    def ready(self) -> list[str]:
-        return [a for a, step in self.model.steps.items() if step.state == "ready"]
-
-    def _leases(self) -> dict[str, int]:
-        """When each attempt and each parked step is looked at, and the session for its time."""
-        clock = {} if self.model.until is None else {"": self.model.until}
-        return clock | {
-            address: step.look_at if step.state == "parked" else int(step.lease or 0)
-            for address, step in self.model.steps.items()
-            if step.state in ("running", "parked")
-        }
-
-    def _member(self, address: str) -> str:
-        return self.drive.ref.member + address
-
-    def _holds(self, grant: Grant) -> bool:
-        step = self.model.steps[grant.address]
-        return step.state == "running" and (step.fence, step.nonce) == (grant.fence, grant.nonce)
-
-    def _went_on(self, call: Call) -> bool:
-        step = self.model.steps.get(call.arguments["address"])
-        return step is not None and bool(step.granted)
-
-    def _queue(self, step: StepRun) -> str:
-        of_action = {Action.AGENT: "agents", Action.CHECK: "checks"}
-        queue = step.node.queue or of_action.get(step.node.action, "tools")
-        return f"{queue}@{self.place}" if self.place else queue
-
-    def _quick(self, step: StepRun) -> bool:
-        quick = (Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD)
-        return (step.node.quick or step.node.action in quick) and not step.node.conversation
-
     def _widths(self, address: str, choose: Choose) -> dict[str, list[str]]:
         """What the step writes for each for_each right after it."""
         step = self.model.steps[address]
@@ -707,22 +376,6 @@ class Simulation:
         return {name: [str(item) for item in range(choose((0, 1, 3)))] for name in wanting}
 
 
-def _back(given: Mapping[str, Any]) -> Back | None:
-    if given.get("levels") is None:
-        return None
-    anew = frozenset(join["name"] for join in given["again"] if join["name"])
-    return Back(anew, given["levels"], given["threads"])
-
-
-def _left_in(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What an outcome says of its conversation."""
-    thread = arguments.get("thread")
-    if thread is None or arguments.get("word") != "succeeded":
-        return {}
-    kept = thread.get("kept") or Thread(conversation="a|x").model_dump_json()
-    return {"thread": json.loads(kept)}
-
-
 def random_usage(choose: Choose) -> dict[str, int]:
     """What an attempt used: mostly nothing."""
     used: dict[str, int] = choose(
@@ -733,14 +386,3 @@ def random_usage(choose: Choose) -> dict[str, int]:
 
 def _first(options: Sequence[Any]) -> Any:
     return options[0]
-
-
-def _path(turn: Turn) -> str:
-    names: Iterable[str] = (t.node.id for t in _chain(turn) if t.node is not None)
-    return "/".join(reversed(list(names)))
-
-
-def _chain(turn: Turn) -> Iterable[Turn]:
-    yield turn
-    if turn.block is not None:
-        yield from turn.block.turns()
