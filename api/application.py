@@ -15,7 +15,6 @@ from api import (
     health,
     inbox,
     limits,
-    openapi_routes,
     plans,
     problems,
     request_log,
@@ -24,6 +23,7 @@ from api import (
     tokens,
 )
 from api.fanout import Fanout
+from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
 from app.engine import Engine
 from app.errors import SessionUnknown

@@ -56,7 +56,12 @@ class Engine:
         self.transitions = Transitions(store, carrier, self.registry)
         self.catalog = Catalog(settings.flows)
         self.tokens = Tokens(store.tokens(), secret=settings.secret, other=settings.secret_other)
-        # The read side
+        self._add_queries(store, carrier)
+        self._add_session_operations(store, settings)
+        self._add_follow_ups(store, settings, carrier)
+
+    def _add_queries(self, store: Store, carrier: Carrier) -> None:
+        """Add the services that only read."""
         self.fleet = Fleet(store, depths=carrier.depths, troubles=self.troubles)
         self.queries = Queries(
             store, self.registry.program, self.catalog, self.fleet, self.troubles
@@ -73,7 +78,9 @@ class Engine:
         )
         self.receipts = Receipts(store)
         self.trees = Trees(store, self.registry.program)
-        # The write side
+
+    def _add_session_operations(self, store: Store, settings: Settings) -> None:
+        """Add the services that create sessions, control them and run their steps."""
         self.submit = Submissions(
             store,
             settings,
@@ -93,6 +100,9 @@ class Engine:
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.attempts = Attempts(store, settings, self.registry, self.transitions)
         self.answers = Answers(store, self.registry, self.transitions, self.queries)
+
+    def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:
+        """Add the services that follow: reports, plans, deletion, outbox, expiry and audit."""
         self.plan_facts = PlanFacts(store, self.transitions)
         self.reports = ChildReports(
             store, self.registry, self.control, self.answers, self.plan_facts

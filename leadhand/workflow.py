@@ -153,11 +153,15 @@ class Workflow:
             doer_attempts=doer_attempts,
             conversation=conversation,
         )
+        self._append(phase)
+        return phase
+
+    def _append(self, phase: Phase) -> None:
+        """Add a phase if the workflow is valid with it. Raises ValueError otherwise."""
         documents = (*self._documents, phase.document())
         self._document(documents)
         self._documents = documents
         self.phases.append(phase)
-        return phase
 
     def document(self) -> WorkflowDocument:
         """The workflow as the document that the API accepts. Raises ValueError if it is invalid."""

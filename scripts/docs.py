@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from api import create_app
-from api.openapi import build_document
+from api.openapi.document import build_document
 from app.domain import states
 from app.settings import Settings
 from leadhand.cli import cli

@@ -6,7 +6,8 @@ from typing import Literal, get_args
 
 from app.errors import InvalidDocument
 from app.operations.registry import Registry
-from app.operations.submit import Asker, Submissions, Submitted, hash_document, hash_run
+from app.operations.request_hashes import hash_document, hash_run
+from app.operations.submit import Asker, Submissions, Submitted
 from app.security.api_tokens import Owner, Tokens
 from app.security.step_tokens import Caller
 from app.settings import Settings

@@ -18,22 +18,20 @@ from app.domain import routing
 from app.domain.budgets import limits_of
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
-from app.domain.records import NewSession, Reply
-from app.domain.tree_limits import TreeLimitReached
+from app.domain.records import NewSession
 from app.errors import (
     IdempotencyConflict,
     InvalidDocument,
-    LabelTaken,
-    ParentRests,
-    QuotaPassed,
 )
 from app.fleet.admission import Where, admit, faults_here
+from app.operations.create_errors import create_error, quota_error
 from app.operations.registry import Registry
+from app.operations.request_hashes import hash_document, hash_run
 from app.operations.store_guard import StoreGuard
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.redaction import without_keys
-from app.security.api_tokens import DAY_MS, Owner
+from app.security.api_tokens import Owner
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
@@ -341,9 +339,9 @@ class Submissions:
                     self._guard.check()
                     continue
                 case "quota" if owner is not None:
-                    raise _quota_error(owner, str(answer.why), answer.now)
+                    raise quota_error(owner, str(answer.why), answer.now)
                 case _:
-                    raise _refusal(answer, about, parent)
+                    raise create_error(answer, about.label, parent)
         raise RuntimeError("no free session id was found")
 
     def _fields(
@@ -379,20 +377,6 @@ class Submissions:
             return asker.free
         above = SessionRef(str(asker.parent["session"]), ref.root)
         return self._registry.may_bring_commands(above)
-
-
-def hash_document(document: AnyDocument) -> str:
-    """The hash that belongs to the Idempotency-Key of a document.
-
-    Of what the caller wrote: defaults that a later version adds must not change it.
-    """
-    return hashlib.sha256(document.model_dump_json(exclude_unset=True).encode()).hexdigest()
-
-
-def hash_run(name: str, run: FlowRun) -> str:
-    """The hash that belongs to the Idempotency-Key of a flow's run."""
-    request = f"flow {name} {run.model_dump_json(exclude_unset=True)}"
-    return hashlib.sha256(request.encode()).hexdigest()
 
 
 def _priority(document: AnyDocument, asker: Asker) -> int:
@@ -433,21 +417,3 @@ def _owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | No
         "bytes": quotas.bytes_per_day,
         "size": size,
     }
-
-
-def _refusal(
-    answer: Reply, about: About, parent: Mapping[str, JsonValue] | None
-) -> LabelTaken | ParentRests | TreeLimitReached:
-    if answer.word == "tree_limit" and parent is not None:
-        return TreeLimitReached(str(answer.why), answer.limit or 0, str(parent["session"]))
-    if answer.word == "label_taken":
-        return LabelTaken(about.label, str(answer.session))
-    return ParentRests(str(parent))
-
-
-def _quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
-    quotas = owner.quotas
-    if what == "sessions":
-        return QuotaPassed(what, quotas.max_sessions or 0)
-    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
-    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

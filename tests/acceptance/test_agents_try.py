@@ -12,7 +12,7 @@ import pytest
 from tests import real_agents
 from tests.acceptance.conftest import MakeProject
 from tests.acceptance.project import Ended, Project
-from tests.acceptance.test_real_agents import CODEX, MISSING, is_of_ours
+from tests.acceptance.real_agents.test_real_agents import CODEX, MISSING, is_of_ours
 from tests.model_server import Asked, ModelServer, Reply, Say, Use, model_server
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240), pytest.mark.slow]

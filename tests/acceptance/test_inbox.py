@@ -6,6 +6,7 @@ import pytest
 
 from app.domain.ids import SessionRef
 from tests import real_agents
+from tests.acceptance.real_agents.test_real_agents import WHO, World, world  # noqa: F401
 from tests.acceptance.test_continued_conversations import (
     AGENTS,
     TASK,
@@ -14,7 +15,6 @@ from tests.acceptance.test_continued_conversations import (
     ended,
     loop,
 )
-from tests.acceptance.test_real_agents import WHO, World, world  # noqa: F401
 from tests.model_server import Asked, Hang, Reply, Say
 from tests.waiting import wait_until
 

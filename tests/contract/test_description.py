@@ -17,7 +17,7 @@ import pytest
 
 from api import create_app
 from api.application import Api
-from api.openapi import build_document
+from api.openapi.document import build_document
 from app.settings import Settings
 from leadhand.models.documents import LoopDocument
 from leadhand.models.problems import Problem

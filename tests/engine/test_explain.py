@@ -30,7 +30,7 @@ from leadhand.cli.commands.explain import explanation
 from leadhand.models.documents import Budget
 from leadhand.models.views import ExplainView, Wait
 from leadhand.models.views import ExplainView as Told
-from tests.engine.test_children import family
+from tests.engine.children.test_children import family
 from tests.engine.world import LOOP, World
 
 DO = "loop~1[1]/do"

@@ -13,7 +13,7 @@ from app.domain.ids import SessionRef
 from app.errors import SessionUnknown, StoreFull
 from app.store.store import Store, connect
 from tests.engine.driving import Bench, program, step
-from tests.engine.test_children import family
+from tests.engine.children.test_children import family
 from tests.engine.world import World
 
 KEPT_MS = 40 * 24 * 3600 * 1000

@@ -12,7 +12,7 @@ from app.domain.program import Action, Program, Step
 from app.operations.submit import About
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
-from tests.engine.test_children import DOCUMENT
+from tests.engine.children.test_children import DOCUMENT
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from workers.attempt.park import park

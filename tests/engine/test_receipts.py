@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.test_children import family
+from tests.engine.children.test_children import family
 from tests.engine.world import World
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests import real_agents
 from tests.acceptance.project import BIN, Project
-from tests.acceptance.test_real_agents import is_of_ours
-from tests.acceptance.test_real_agents import pytestmark as with_real_agents
+from tests.acceptance.real_agents.test_real_agents import is_of_ours
+from tests.acceptance.real_agents.test_real_agents import pytestmark as with_real_agents
 from tests.model_server import Asked, ModelServer, Reply, Say, Use, model_server
 
 pytestmark = [*with_real_agents, pytest.mark.slow]

@@ -378,7 +378,7 @@ def _claudes(folder: Path) -> list[psutil.Process]:
     return found
 
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples/flows"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples/flows"
 
 
 @pytest.mark.slow

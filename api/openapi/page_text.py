@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from api.openapi import Schema
+from api.openapi.document import Schema
 
 _FOUND_UNDER = "#/components/schemas/"
 _CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)

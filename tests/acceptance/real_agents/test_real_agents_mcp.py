@@ -10,7 +10,7 @@ import pytest
 
 from tests import real_agents
 from tests.acceptance.project import BIN, Project
-from tests.acceptance.test_real_agents import CODEX, is_of_ours, pytestmark
+from tests.acceptance.real_agents.test_real_agents import CODEX, is_of_ours, pytestmark
 from tests.model_server import Asked, Call, ModelServer, Reply, Say, model_server
 
 __all__ = ["pytestmark"]

@@ -11,7 +11,7 @@ import pytest
 
 from app.domain.outcomes import Outcome
 from tests import real_agents
-from tests.acceptance.test_real_agents import World, agent_step, pytestmark, world
+from tests.acceptance.real_agents.test_real_agents import World, agent_step, pytestmark, world
 from tests.model_server import Say, Use
 
 __all__ = ["pytestmark", "world"]

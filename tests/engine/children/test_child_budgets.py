@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic import JsonValue
+from tests.engine.children.test_children import DOCUMENT, PARENT, family
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
@@ -11,7 +12,6 @@ from app.domain.program import Action, Loop, Program, Step
 from app.domain.records import Grant
 from app.operations.submit import About
 from leadhand.models.documents import Budget
-from tests.engine.test_children import DOCUMENT, PARENT, family
 from tests.engine.world import World
 from tests.flows import llm
 from workers.attempt.park import park

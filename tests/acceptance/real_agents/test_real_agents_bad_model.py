@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests import real_agents
-from tests.acceptance.test_real_agents import agent_step, world
-from tests.acceptance.test_real_agents import pytestmark as with_real_agents
+from tests.acceptance.real_agents.test_real_agents import agent_step, world
+from tests.acceptance.real_agents.test_real_agents import pytestmark as with_real_agents
 from tests.model_server import Drip, Drop, Hang, Reply, Say
 from tests.waiting import wait_until
 

@@ -9,8 +9,8 @@ from functools import cache
 
 from flask import Blueprint, Flask, Response, current_app, render_template
 
-from api.openapi import Schema, build_document, status_phrase
-from api.page_text import example_body, groups_of, render_markdown
+from api.openapi.document import Schema, build_document, status_phrase
+from api.openapi.page_text import example_body, groups_of, render_markdown
 
 _FOUND_UNDER = "#/components/schemas/"
 

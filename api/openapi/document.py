@@ -13,8 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import DefsRef, GenerateJsonSchema
 from werkzeug.routing import Rule
 
+from api.openapi.schemas import WORD_SETS, with_comments, with_validators
 from api.operations import JSON, OPERATIONS, ApiResponse, Operation
-from api.schemas import WORD_SETS, with_comments, with_validators
 from api.scopes import PUBLIC, scope_of
 from leadhand.models.problems import MEDIA_TYPE, Problem
 

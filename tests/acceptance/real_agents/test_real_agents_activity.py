@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from tests import real_agents
-from tests.acceptance.test_real_agents import WHO, agent_step, is_of_ours, pytestmark, world
+from tests.acceptance.real_agents.test_real_agents import (
+    WHO,
+    agent_step,
+    is_of_ours,
+    pytestmark,
+    world,
+)
 from tests.fleet import RUNS
 from tests.model_server import Asked, Refuse, Reply, Say, Use
 from tests.waiting import wait_until

@@ -1,0 +1,3 @@
+"""The OpenAPI document of the API, and the page that shows it."""
+
+from __future__ import annotations
