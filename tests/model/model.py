@@ -185,7 +185,7 @@ class Model(Resuming):
         if self.status not in MAY[verb]:
             return "refused"
         if verb == "resume":
-            if self._is_spent(budget, back):
+            if self._is_spent(budget, back, adopts):
                 return "refused"
             self.budget |= budget or {}
             if adopts is not None:

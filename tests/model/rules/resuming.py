@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from app.domain.program import Loop, OnFail, Step
+from app.domain.program import Loop, OnFail, Program, Step
 from tests.model.rules.progress import Progress
 from tests.model.rules.tree import ENDING, Back, Block, StepRun, Turn
 
@@ -13,10 +13,12 @@ from tests.model.rules.tree import ENDING, Back, Block, StepRun, Turn
 class Resuming(Progress):
     """How a session is controlled, and resumed from an earlier point."""
 
-    def _is_spent(self, raised: Mapping[str, int] | None, back: Back | None) -> bool:
-        """Whether a session at rest has nothing left to go on with."""
+    def _is_spent(
+        self, raised: Mapping[str, int] | None, back: Back | None, adopts: Program | None
+    ) -> bool:
+        """Whether a budget of a session at rest is used up, by the program that it resumes with."""
         self.used["wall_ms"] = self.budget.get("wall_ms", 0) - self.left
-        self.used["stage_stops"] = self._most_stops(back)
+        self.used["stage_stops"] = self._most_stops(back, adopts)
         limits = {**self.budget, **(raised or {})}
         return any(self.used[name] >= limit for name, limit in limits.items())
 
@@ -162,21 +164,22 @@ class Resuming(Progress):
         return f"{address}~{run}" in self.turns | self.steps or (run == 1 and address in self.steps)
 
     def _fine(self, node: Step | Loop, run: StepRun | Turn | None) -> bool:
+        """Whether a failed session keeps the run of a node: what needs it may start."""
         if isinstance(run, Turn):
             passed = isinstance(node, Loop) and node.on_fail is OnFail.CONTINUE
             good = ("accept", "skipped")
             return run.verdict in good or (passed and run.verdict != "cancelled")
-        if run is None or run.verdict in ENDING.get(run.node.action, ()):
+        if run is None or isinstance(node, Loop) or run.verdict in ENDING.get(node.action, ()):
             return False
         return run.state in ("succeeded", "skipped") or (
-            run.state == "failed" and not self._critical(run.node)
+            run.state == "failed" and not self._critical(node)
         )
 
-    def _most_stops(self, back: Back | None) -> int:
-        """How often that one was stopped which was stopped most, of those that would run anew."""
+    def _most_stops(self, back: Back | None, adopts: Program | None) -> int:
+        """The highest count of stops among the outermost nodes that would run again."""
         block = self.root.inner
         assert block is not None
-        failed = self.status == "failed"
-        fresh = {n.id for n in block.body if failed and not self._fine(n, block.begun.get(n.id))}
+        failed, body = self.status == "failed", (block if adopts is None else adopts).body
+        fresh = {n.id for n in body if failed and not self._fine(n, block.begun.get(n.id))}
         anew = fresh if back is None else back.anew
         return max((self.stops[name] for name in anew), default=0)
