@@ -217,6 +217,7 @@ def _is_missing(oldest: Event, *, after: str) -> bool:
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:
+    """The routes of event streams and event pages."""
     events = Events(engine.queries, engine.outputs, fanout, streams=streams)
     routes = Blueprint("events", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("/<session>/events", "of_session", events.of_session)

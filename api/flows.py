@@ -53,6 +53,7 @@ class Flows:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes of the flow catalog."""
     flows = Flows(engine)
     routes = Blueprint("flows", __name__, url_prefix="/v1/flows")
     routes.add_url_rule("", "listed", flows.list_all)

@@ -16,6 +16,7 @@ class Health(BaseModel):
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes that report whether the process is alive and ready."""
     routes = Blueprint("health", __name__)
 
     def alive() -> Response:

@@ -62,6 +62,7 @@ class Inbox:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes of inboxes and hints."""
     inbox = Inbox(engine)
     routes = Blueprint("inbox", __name__, url_prefix="/v1/sessions/<session>")
     routes.add_url_rule("/inbox", "listed", inbox.list_all)

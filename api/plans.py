@@ -96,6 +96,7 @@ class Plans:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes of plans, tasks and reports."""
     plans = Plans(engine)
     routes = Blueprint("plans", __name__, url_prefix="/v1/sessions/<session:session>")
     routes.add_url_rule("/plan", "one", plans.one)

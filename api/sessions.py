@@ -216,6 +216,7 @@ class Sessions:
 
 
 def questions_blueprint(engine: Engine) -> Blueprint:
+    """The route that lists open questions."""
     routes = Blueprint("questions", __name__, url_prefix="/v1/questions")
 
     def list_all() -> Response:
@@ -229,6 +230,7 @@ def questions_blueprint(engine: Engine) -> Blueprint:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes of sessions."""
     sessions = Sessions(engine)
     routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])

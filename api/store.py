@@ -55,6 +55,7 @@ def check_unknown(engine: Engine, error: Exception) -> None:
 
 
 def blueprint(engine: Engine) -> Blueprint:
+    """The routes that show the identity of the store and accept another store."""
     routes = Blueprint("store", __name__, url_prefix="/v1/store")
 
     def show() -> Response:

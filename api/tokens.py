@@ -82,6 +82,7 @@ class TokenRoutes:
 
 
 def blueprint(engine: Engine, settings: Settings) -> Blueprint:
+    """The routes of API tokens."""
     tokens = TokenRoutes(engine, settings)
     routes = Blueprint("tokens", __name__, url_prefix="/v1/tokens")
     routes.add_url_rule("", "create", tokens.create, methods=["POST"])

@@ -60,6 +60,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON, with its ids and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """A log record as one line of JSON, without keys."""
         line: dict[str, object] = {
             "at": _at(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -76,6 +77,7 @@ class PlainLines(logging.Formatter):
     """Formats a record for people: the fields follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """A log record as plain text, without keys and control characters."""
         when = _at(record).isoformat(" ", "seconds")[:19]
         text = f"{when} {record.levelname} {record.name}: {record.getMessage()}"
         fields = " ".join(f"{name}={_word(value)}" for name, value in _fields(record).items())

@@ -85,14 +85,17 @@ class PhaseResult:
 
     @property
     def best_iteration(self) -> dict[str, Any] | None:
+        """The iteration with the fewest failed checks, of a phase that was not accepted."""
         return self.loop_result.best_iteration
 
     @property
     def missing(self) -> list[dict[str, Any]]:
+        """The checks that the best iteration did not pass."""
         return self.loop_result.missing
 
     @classmethod
     def from_view(cls, view: PhaseView, *, session_id: str) -> PhaseResult:
+        """The result of a phase from the API's view of it."""
         loop = LoopResult(
             session_id=session_id,
             verdict=_loop_verdict(view.verdict),

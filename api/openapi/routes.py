@@ -16,6 +16,7 @@ _FOUND_UNDER = "#/components/schemas/"
 
 
 def blueprint(flask: Flask) -> Blueprint:
+    """The routes of the OpenAPI document and of the page that shows it."""
     routes = Blueprint("description", __name__)
 
     @cache

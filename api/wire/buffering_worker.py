@@ -62,6 +62,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     tpool: ThreadPoolExecutor
 
     def init_process(self) -> None:
+        """Called by gunicorn: prepare the state of this worker process."""
         self.init_parking()
         self._reserved = {
             path: ThreadPoolExecutor(max_workers=n) for path, n in RESERVED_THREADS.items()
@@ -69,6 +70,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         super().init_process()
 
     def init_parking(self) -> None:
+        """Create the selector and the lists of connections that wait for more bytes."""
         #: In the order in which they were parked, with a mark that is new each time.
         self._parked: dict[Connection, object] = {}
         self._held = 0
@@ -78,6 +80,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     # From a new connection to a whole request.
 
     def accept(self, listener: socket.socket) -> None:
+        """Called by gunicorn: accept a connection, and wait for its request without a thread."""
         try:
             sock, client = listener.accept()
         except OSError as error:
@@ -132,6 +135,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
                 self._drop(connection)
 
     def enqueue_req(self, connection: Connection) -> None:
+        """Called by gunicorn: give a complete request to a thread."""
         pool = self._reserved.get(connection.frame.target, self.tpool)
         connection.hand_over(self.cfg)
         done: Future[bool] = pool.submit(self.handle, connection)
@@ -158,6 +162,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     # From a response to the next request, or to the end.
 
     def finish_request(self, connection: Connection, done: Future[bool]) -> None:
+        """Called after a response: close the connection, or wait for its next request."""
         answered = not done.cancelled() and done.exception() is None and bool(done.result())
         # What follows a request that was refused halfway is the rest of its body.
         connection.stays_open = answered and connection.frame.stage is Stage.WHOLE

@@ -61,19 +61,23 @@ class ClientSocket:
                 return
 
     def settimeout(self, seconds: float | None) -> None:
+        """Send directly and within this time; with None, buffer what is sent until a flush."""
         self._timeout_s = seconds
 
     def gettimeout(self) -> float:
+        """Always 0: gunicorn must not wait for this socket."""
         return 0.0
 
     def setblocking(self, *_: object) -> None:
         """Ignore gunicorn, whose own worker reads in its threads; this socket never blocks."""
 
     def shutdown(self, how: int) -> None:
+        """Send what is buffered, then shut the connection down."""
         self.flush()
         self._sock.shutdown(how)
 
     def close(self) -> None:
+        """Drop what is buffered, and close the socket."""
         self.unsent.clear()
         self._sock.close()
 

@@ -52,10 +52,12 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
+        """Called by gunicorn: apply the settings."""
         for name, value in self._settings.items():
             self.cfg.set(name, value)
 
     def load(self) -> Api:
+        """Called by gunicorn: build the application in a worker process."""
         return self._build()
 
 
@@ -63,6 +65,7 @@ class RootLog(Logger):  # type: ignore[misc]
     """Passes gunicorn's log lines to the root logger."""
 
     def setup(self, cfg: Config) -> None:
+        """Send the log of gunicorn to the root logger."""
         super().setup(cfg)
         self.error_log.handlers = []
         self.error_log.propagate = True
@@ -77,10 +80,12 @@ class StreamingWorker(BufferingWorker):
     wsgi: Api
 
     def init_process(self) -> None:
+        """Called by gunicorn: end with the parent process, then prepare the worker."""
         end_with_parent(self.ppid)
         super().init_process()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by gunicorn on SIGTERM: end the event streams, then the worker."""
         super().handle_exit(sig, frame)
         if hasattr(self, "wsgi"):  # it may be stopped before it has an application
             self.wsgi.fanout.close()

@@ -74,6 +74,7 @@ class Requirements(NamedTuple):
 
     @property
     def tool_names(self) -> set[str]:
+        """The names of the tools that the document calls."""
         return {one.tool for one in self.tools}
 
 

@@ -48,6 +48,7 @@ class At(NamedTuple):
 
     @property
     def block(self) -> str:
+        """The address of the block that this iteration runs."""
         return f"{self.turn}[{self.iteration}]"
 
 
@@ -60,10 +61,12 @@ class Position(NamedTuple):
 
     @property
     def block(self) -> str:
+        """The address of the innermost block around the position; '' for the session's own."""
         return self.around[-1].block if self.around else ""
 
 
 def within(block: str, name: str) -> str:
+    """The address of a node in a block."""
     return f"{block}/{name}" if block else name
 
 
@@ -86,6 +89,7 @@ def newest(known: Known, node: Node, block: str) -> str:
 
 
 def refuse(said: str, hint: str) -> NoReturn:
+    """Raise PositionRefused for a resume point, with a hint."""
     raise PositionRefused(FIELD, said, hint)
 
 

@@ -62,7 +62,7 @@ class Receipts:
 
 
 def affected_attempts(session: str, events: Sequence[Event], *, since_ms: int) -> Iterator[Met]:
-    """Yields the attempts of one session that ran at its control, and how each ended."""
+    """Yields the attempts that ran when a control was applied, and how each ended."""
     control = _last_control(events, since_ms=since_ms)
     at = next((n for n, e in enumerate(events) if e is control or e.at_ms > since_ms), len(events))
     running: dict[str, str] = {}

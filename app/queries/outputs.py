@@ -101,6 +101,7 @@ def newest_troubles(store: Store, ref: SessionRef, attempts: Sequence[str]) -> d
 
 
 def output_part(part: StoredPart) -> OutputPart:
+    """The view of a stored part of live output."""
     return OutputPart.model_validate(
         {
             "seq": part.seq,

@@ -81,6 +81,7 @@ class Token(Frozen):
 
     @property
     def owner(self) -> Owner:
+        """The token as the owner of the sessions that it submits."""
         return Owner(self.id, self.quotas, self.webhook)
 
 
@@ -121,6 +122,7 @@ class Wish(Frozen):
 
     @property
     def digest(self) -> str:
+        """The hash of the wanted token, by which a repeated request is recognised."""
         text = json.dumps(self.model_dump(mode="json") | {"scopes": sorted(self.scopes)})
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -48,7 +48,7 @@ class FleetRecords:
             return str(self._redis.get(key) or proof)
 
     def proof(self) -> str | None:
-        """The proof of the fleet's secret, if there is one."""
+        """The stored proof by which a process checks its secret against the fleet's."""
         with self._away():
             return cast("str | None", self._redis.get(self._keys.everywhere("secret")))
 

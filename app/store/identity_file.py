@@ -58,9 +58,11 @@ class ProcessMemory:
         self._identity: Identity | None = None
 
     def read(self) -> Identity | None:
+        """The store identity that this process saw last; None if it saw none."""
         return self._identity
 
     def write(self, identity: Identity) -> None:
+        """Remember a store identity in this process."""
         self._identity = identity
 
 
@@ -72,9 +74,11 @@ class FileMemory:
 
     @property
     def place(self) -> str | None:
+        """The path of the file, for messages."""
         return str(self._path)
 
     def read(self) -> Identity | None:
+        """The store identity in the file; None if there is no valid one."""
         try:
             fields = json.loads(self._path.read_text("ascii"))
             return Identity(str(fields["store"]), int(fields["sweeps"]))

@@ -132,6 +132,7 @@ class Keys(NamedTuple):
         return self.base(ref) + part
 
     def output(self, ref: SessionRef, attempt: str) -> str:
+        """The key of the live output of an attempt."""
         return f"{self.base(ref)}output:{attempt}"
 
     def everywhere(self, part: str) -> str:

@@ -28,6 +28,7 @@ class StoredPart(NamedTuple):
 
     @property
     def at_ms(self) -> int:
+        """When the part was stored, by the id of its stream entry."""
         return int(self.id.partition("-")[0])
 
 
@@ -51,7 +52,7 @@ class OutputReads:
     def parts(
         self, ref: SessionRef, after: Mapping[str, str], *, limit: int | None = None
     ) -> dict[str, list[StoredPart]]:
-        """The parts of each attempt after an id, the oldest first; in one round trip.
+        """The stored output of several attempts, each after an id, oldest first; in one round trip.
 
         At most `limit` of each.
         """

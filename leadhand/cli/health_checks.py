@@ -60,6 +60,7 @@ def findings() -> Iterator[Finding]:
 
 
 def python_finding(version: tuple[int, int]) -> Finding:
+    """Whether this Python version is supported."""
     text = ".".join(map(str, version))
     if version < _OLDEST_PYTHON:
         return Finding("fail", "python", text, "install Python 3.11 or newer")
@@ -67,6 +68,7 @@ def python_finding(version: tuple[int, int]) -> Finding:
 
 
 def disk_finding(free: int) -> Finding:
+    """Whether enough of the disk is free."""
     megabytes = free // 1024**2
     if megabytes < _LEAST_FREE_MB:
         return Finding("warn", "disk", f"{megabytes} MB are free", "make room: state must fit")

@@ -75,6 +75,7 @@ class AsyncTransport:
             raise away(self.reach, error) from error
 
     async def close(self) -> None:
+        """Close the HTTP connections."""
         await self._http.aclose()
 
     async def _attempt(self, call: Call) -> httpx2.Response | ApiAway:

@@ -41,7 +41,7 @@ class Trail:
 
     @property
     def call(self) -> Call:
-        """The call that continues after the last event."""
+        """The request that continues the event stream after the last event."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": self._last}
         params = {"output": "true"} if self._output else {}
         return Call("GET", self._path, params=params, headers=headers)

@@ -28,4 +28,5 @@ class Origin(NamedTuple):
         return {"Idempotency-Key": self.key or uuid.uuid4().hex}
 
     def params(self) -> dict[str, Param]:
+        """The query parameters that describe the origin of a submit."""
         return {} if self.on_parent_end is None else {"on_parent_end": self.on_parent_end}

@@ -76,6 +76,7 @@ class Transport:
             raise away(self.reach, error) from error
 
     def close(self) -> None:
+        """Close the HTTP connections."""
         self._http.close()
 
     def _attempt(self, call: Call) -> httpx2.Response | ApiAway:

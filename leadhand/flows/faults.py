@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
-    """The errors of the fields, then those of the structure."""
+    """All errors of a document: first those of its fields, then those of its structure."""
     found, here = list[tuple[str, str]](), given
     # An invalid value that is removed may hide errors within it.
     for whole_steps in (False, *[True] * _ROUNDS):

@@ -20,6 +20,7 @@ class LocalApi:
         self._timeout_s = timeout_s
 
     def is_ready(self) -> bool:
+        """Whether the API answers that it can serve requests."""
         return self._get("/readyz")[0] == http.client.OK
 
     def refuses_store(self) -> bool:
@@ -33,6 +34,7 @@ class LocalApi:
         return any(found == name or found.startswith(f"{name}@") for found in names)
 
     def has_live_session(self) -> bool:
+        """Whether any session is active or about to change its status."""
         return any(self._items(f"/v1/sessions?status={word}&limit=1") for word in WANTS_LIFE)
 
     def _items(self, path: str) -> list[dict[str, object]]:

@@ -40,6 +40,7 @@ class Connection:
         self._commands_lock: int | None = commands_lock
 
     def close(self) -> None:
+        """Release the lock that keeps the embedded services running."""
         if self._commands_lock is not None:
             os.close(self._commands_lock)
             self._commands_lock = None

@@ -48,6 +48,7 @@ class Stack(NamedTuple):
 
     @property
     def api_url(self) -> str:
+        """The URL of the embedded API."""
         return f"http://127.0.0.1:{self.api_port}"
 
     @property

@@ -28,6 +28,7 @@ def share(lock: int) -> bool:
 
 
 def free(lock: int) -> None:
+    """Release a file lock."""
     fcntl.flock(lock, fcntl.LOCK_UN)
 
 

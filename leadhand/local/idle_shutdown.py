@@ -64,4 +64,5 @@ class IdleShutdown:
         return wanted
 
     def close(self) -> None:
+        """Release the lock file."""
         os.close(self._commands_lock)

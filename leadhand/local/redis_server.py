@@ -62,6 +62,7 @@ class RedisServer:
 
     @property
     def log(self) -> Path:
+        """The path of the server's log file."""
         return self._home / "log" / "redis.log"
 
     @property
@@ -99,6 +100,7 @@ class RedisServer:
             self._process.cut()
 
     def has_ended(self) -> bool:
+        """Whether the server's process has ended, or was never started."""
         return self._process is None or self._process.exit_code is not None
 
     def __enter__(self) -> RedisServer:

@@ -45,17 +45,21 @@ class Program:
         self.log = home / "log" / f"{name}.log"
 
     def relaunch(self) -> None:
+        """Start the program's process."""
         # Run in the state folder: a server may read settings from its current folder.
         self._process = GuardedProcess(self._command, cwd=self._home, env=self._env, log=self.log)
 
     def has_ended(self) -> bool:
+        """Whether the process has ended, or was never started."""
         return self._process is None or self._process.exit_code is not None
 
     def ask_to_end(self) -> None:
+        """Send SIGTERM to the process, without waiting."""
         if self._process:
             self._process.ask_to_end()
 
     def stop(self) -> None:
+        """End the process, by force after its stop time."""
         if self._process:
             self._process.end(within_s=self._stop_s)
 

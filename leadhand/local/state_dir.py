@@ -97,6 +97,7 @@ def write_whole(path: Path, content: str) -> None:
 
 
 def write_fields(path: Path, fields: Mapping[str, str | int | float]) -> None:
+    """Replace a file by these fields as JSON."""
     write_whole(path, json.dumps(dict(fields), indent=1) + "\n")
 
 
@@ -121,4 +122,5 @@ def tail(log: Path, *, since: int = 0) -> str:
 
 
 def size(log: Path) -> int:
+    """The size of a log in bytes; 0 if it does not exist."""
     return log.stat().st_size if log.exists() else 0

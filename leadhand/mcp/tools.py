@@ -46,15 +46,18 @@ class Calls:
         self._session = session
 
     async def report(self, given: arguments.Report) -> Result:
+        """Report the status of the session's task to the plan of its parent."""
         own = self._own("report_status", "`leadhand plan edit ID` changes a plan from outside")
         return await self._client.report(own, given.status, pr_url=given.pr_url, notes=given.notes)
 
     async def task_list(self, given: arguments.TaskList) -> Result:
+        """List the tasks of a plan, optionally of one status."""
         tasks = await self._tasks(given.plan)
         wanted = [one for one in tasks if given.status in (None, one.status)]
         return {"items": [_dumped(one) for one in wanted]}
 
     async def task_get(self, given: arguments.TaskGet) -> Result:
+        """Get one task of a plan."""
         if given.plan is not None:
             if given.id is None:
                 raise ToolRefused("id is missing; name the task of the plan")
@@ -70,6 +73,7 @@ class Calls:
         return found
 
     async def task_update(self, given: arguments.TaskUpdate) -> Result:
+        """Report a new status for the session's own task."""
         if given.plan is not None:
             return await self._edit(given, given.plan)
         own = self._own("task_update without a plan", "name the session of a plan in plan")
@@ -89,22 +93,26 @@ class Calls:
         return await self._client.report(own, status, pr_url=given.pr_url, notes=given.notes)
 
     async def add_task(self, given: arguments.TaskAdd) -> Result:
+        """Propose a task for the parent's plan."""
         own = self._own("add_task", "`leadhand plan edit ID` adds tasks from outside")
         status = _reportable(await self._client.own_task(own))
         task = given.model_dump(exclude={"why"}, exclude_none=True)
         return await self._client.report(own, status, proposals=[{"task": task, "why": given.why}])
 
     async def notify_parent(self, given: arguments.Notice) -> Result:
+        """Put a message into the parent session's inbox."""
         own = self._own("notify_parent", "`leadhand hint ID TEXT` sends a message from outside")
         return await self._client.notify_parent(
             own, given.status, given.message, pr_number=given.pr_number
         )
 
     async def exit(self, given: arguments.Exit) -> Result:
+        """End the session around the caller."""
         own = self._own("exit", "`leadhand stop ID` or `leadhand abort ID` ends one from outside")
         return await self._client.exit(own, given.reason)
 
     async def inbox(self, given: arguments.Inbox) -> Result:
+        """List the messages of the session's inbox."""
         session = self._named("inbox", given.session)
         if given.take:
             taken = await self._client.take_messages(session)
@@ -112,12 +120,15 @@ class Calls:
         return await self._client.inbox(session, unread=given.unread)
 
     async def session_status(self, given: arguments.OneSession) -> Result:
+        """Get a session."""
         return await self._client.session(self._named("session_status", given.session))
 
     async def explain(self, given: arguments.OneSession) -> Result:
+        """Explain what a session waits for."""
         return await self._client.explain(self._named("explain", given.session))
 
     async def start_session(self, given: arguments.Start) -> Result:
+        """Start a child session."""
         limits = given.model_dump(include={"max_iterations", "label"}, exclude_none=True)
         try:
             document = loop_document(
@@ -132,6 +143,7 @@ class Calls:
         return await self._client.submit(document, given.key, on_parent_end=given.on_parent_end)
 
     async def wait_session(self, given: arguments.Wait) -> Result:
+        """Wait until a session ends or the timeout passes."""
         try:
             return await self._client.wait(given.session, given.timeout_s)
         except WaitTimedOut:

@@ -56,7 +56,7 @@ def parse_plan_etag(tag: str) -> int | None:
 
 
 def limit_etag(concurrency: int | None, per_minute: float | None) -> str:
-    """The tag of a limit.
+    """The ETag of a named limit.
 
     >>> limit_etag(4, None), limit_etag(None, 30)
     ('"4-"', '"-30.0"')

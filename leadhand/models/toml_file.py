@@ -60,7 +60,7 @@ def read_toml(file: Path) -> tuple[str, dict[str, object]]:
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    r"""The line where the deepest key of a path is that the text has, counted from 1.
+    r"""The line, from 1, of the deepest part of a key path that the text contains.
 
     A text that ends within a statement is not TOML. So the shortest beginning of the text that
     is TOML and has the key ends with the statement that defines it.

@@ -27,6 +27,7 @@ class Question:
 
     @property
     def who(self) -> str:
+        """The agent's name, as error messages show it."""
         return f"agent {self.name!r}"
 
     @property

@@ -44,6 +44,7 @@ class Rubric(NamedTuple):
 
     @property
     def asks_an_agent(self) -> bool:
+        """Whether the rubric has criteria that only an agent can judge."""
         return bool(self.criteria or self.nice)
 
 

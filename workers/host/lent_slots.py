@@ -39,6 +39,7 @@ class LentSlots:
         return lend
 
     def count(self) -> int:
+        """The number of slots that the worker's processes have lent out."""
         return min(MOST, sum(bytes(self._lends)))
 
 

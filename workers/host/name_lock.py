@@ -36,6 +36,7 @@ class Holder(NamedTuple):
 
     @property
     def text(self) -> str:
+        """The holder as the text that is stored in Redis."""
         return "|".join(map(str, self))
 
     @classmethod

@@ -37,6 +37,7 @@ class ServedStore:
         return self.read()
 
     def read(self) -> Identity | None:
+        """The store identity that the host's processes share; None if there is none yet."""
         id_ = self._id.value.decode()
         return Identity(id_, self._sweeps.value) if id_ else None
 

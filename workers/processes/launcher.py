@@ -38,7 +38,7 @@ _STEP_S = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command of `LIFELINE STATUS GRACE_S UNTIL CWD ARGV...`."""
+    """Run a command for a worker, and end it if the worker dies or the time is over."""
     status, grace_s = int(arguments[1]), float(arguments[2])
     lifeline = Lifeline(int(arguments[0]), until=float(arguments[3]))
     os.set_inheritable(status, False)

@@ -48,6 +48,7 @@ class Capture:
         self._size = 0
 
     def write(self, chunk: bytes) -> None:
+        """Add a chunk of output; only the head and the tail are kept in memory."""
         before = self._size
         self._size += len(chunk)
         if self._size > HEAD_BYTES + TAIL_BYTES:

@@ -66,6 +66,7 @@ class Command:
 
     @property
     def argv(self) -> tuple[str, ...]:
+        """The program and its arguments; a command line runs in a shell."""
         return ("/bin/sh", "-c", self.line) if isinstance(self.line, str) else self.line
 
 
@@ -90,6 +91,7 @@ class ProcessResult:
 
     @property
     def succeeded(self) -> bool:
+        """Whether the process ran to its end and exited with 0."""
         return self.exit_code == 0 and not (self.timed_out or self.cancelled or self.not_started)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def all_tools_failed(count: int) -> str:
-    """Says that so many tool calls were made and all of them failed.
+    """The message that an agent made so many tool calls and all of them failed.
 
     >>> all_tools_failed(1)
     'its only tool call failed'

@@ -229,6 +229,7 @@ class Agent(Entry):
 
     @property
     def kind(self) -> Kind:
+        """Whether the agent is a command, a model or a Python function."""
         return "command" if self.command else "model" if self.model else "callable"
 
     @property

@@ -37,11 +37,13 @@ class PlainScreen:
         self._picture = Picture(session="")
 
     def start(self, session: SessionView) -> None:
+        """Print the session's first lines."""
         self._picture = first_picture(session)
         self._write(head_line(session))
         self._write(f"follow it elsewhere with: leadhand watch {session.id}")
 
     def show(self, event: Event) -> None:
+        """Print the line of an event, if it has one."""
         self._picture = apply_event(self._picture, event)
         line = sentence(self._picture, event)
         if line is not None:
@@ -82,6 +84,7 @@ class LiveScreen:
         self._is_open = self._is_paused = False
 
     def start(self, session: SessionView) -> None:
+        """Begin to draw the session's progress."""
         self._picture = first_picture(session)
         with self._lock:
             self._is_open = True
@@ -102,6 +105,7 @@ class LiveScreen:
                 self._live.start()
 
     def show(self, event: Event) -> None:
+        """Update the drawing with an event."""
         if event.type == OUTPUT:
             self._tail.add(event)
             return
@@ -113,6 +117,7 @@ class LiveScreen:
         self._cost_usd = session.counters.cost_usd
 
     def close(self) -> None:
+        """Stop drawing, and leave the last state on the screen."""
         with self._lock:
             self._is_open = False
             self._live.stop()

@@ -61,6 +61,7 @@ class Tail:
     _newest: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL))
 
     def add(self, event: Event) -> None:
+        """Add the lines of an `output` event; the oldest lines are dropped."""
         self.address, self.at_ms = event.address or "", event.at_ms
         self._newest.extend(self._lines.lines(event))
 

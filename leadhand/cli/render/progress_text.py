@@ -50,6 +50,7 @@ class Line(NamedTuple):
 
     @property
     def style(self) -> str:
+        """The colour of the line's state."""
         return STYLES.get(self.word, "")
 
 
