@@ -105,7 +105,7 @@ def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_url(user_state: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of this test process' own; what is in it belongs to whoever emptied it last."""
+    """A server for this test process; fixtures empty it before use."""
     home = tmp_path_factory.mktemp("redis server") / ".leadhand"
     with RedisServer(home, program=servers.chosen()) as server:
         yield server.url
@@ -119,7 +119,7 @@ def store_url(redis_url: str) -> str:
 
 @pytest.fixture(scope="module")
 def module_store_url(redis_url: str) -> str:
-    """The same for what a whole file shares: nothing of the file before it is left."""
+    """The same server, emptied once per test module."""
     return _emptied(redis_url)
 
 

@@ -46,7 +46,7 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
-    #: What the comments say, by the name of the directive.
+    #: The texts of the comments, by the name of the directive.
     directives: dict[str, str]
 
     @property

@@ -43,7 +43,7 @@ class Fleet:
     def worker(
         self, name: str, *, within: Sequence[str] = (), **env: str
     ) -> subprocess.Popen[bytes]:
-        """Start a worker and wait until it told of itself; `within`: by way of this command."""
+        """Start a worker, and wait for its inventory; `within` is a command that runs it."""
         process = self.begin(name, within=within, **env)
         wait_until(lambda: any(w.name == name for w in self.engine.fleet.inventories()), timeout=20)
         return process

@@ -116,7 +116,7 @@ def breaking_wire(port: int) -> Iterator[BreakingWire]:
 
 
 def _pump(source: socket.socket, sink: socket.socket, budget: int | None) -> None:
-    """Carry bytes one way until there are no more, or the budget is spent; then hang up both."""
+    """Copy bytes in one direction until the end or the budget, then close both sockets."""
     with suppress(OSError):
         while budget is None or budget > 0:
             chunk = source.recv(4096 if budget is None else min(4096, budget))

@@ -1,4 +1,4 @@
-"""A scripted model on loopback: it speaks the three dialects that agents speak, and a test answers.
+"""A scripted model on loopback, with the three dialects that agents use.
 
 `/v1/messages` (Claude Code), `/v1/responses` (Codex) and `/v1/chat/completions`, all streamed.
 """
@@ -61,7 +61,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Garble:
-    """Begin to answer, and go on with what is no event of an answer; perhaps break off in it."""
+    """Begin a response, then send malformed data; may disconnect within it."""
 
     data: bytes
     breaks_off: bool = False
@@ -95,7 +95,7 @@ class Asked:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What tools answered since somebody last spoke."""
+        """The results of tools since the user's latest message."""
         last = itertools.takewhile(lambda one: one[0] != "user", reversed(self.said))
         return tuple(text for role, text in last if role == "tool")
 
@@ -105,12 +105,12 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        """What the user said last."""
+        """The latest message of the user."""
         return next((text for role, text in reversed(self.said) if role == "user"), "")
 
 
 class ModelServer:
-    """Answers as the test's function says, and keeps what it was asked."""
+    """Answers requests with the test's function, and records them."""
 
     def __init__(self, answer: Callable[[Asked], Reply]) -> None:
         self.answer = answer

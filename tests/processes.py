@@ -1,4 +1,4 @@
-"""Looks at processes that may end meanwhile, and ends them."""
+"""Inspects and ends processes that may end at any moment by themselves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kill(family: Sequence[psutil.Process]) -> None:
     Zombies have ended: their new parent may collect them seconds later.
     """
     for process in family:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended before the call
             process.kill()
     wait_until(lambda: not any(map(runs, family)), timeout=15)
 

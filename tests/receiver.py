@@ -17,7 +17,7 @@ class Received(NamedTuple):
 
 
 class Receiver:
-    """What came, and what is answered: each status once, the last one for ever."""
+    """The received requests, and the statuses to return: one each, the last one repeats."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []

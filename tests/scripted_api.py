@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks Leadhand's API from a script: what a session says is given."""
+"""A real HTTP server with Leadhand's API, whose responses a test scripts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LISTS = {
 
 
 class Script:
-    """What one server says, and what it was asked."""
+    """The responses of one server, and the requests that it received."""
 
     def __init__(self) -> None:
         self.submitted: list[dict[str, Any]] = []

@@ -104,7 +104,7 @@ def _write_events(
 
 
 def all_events(engine: Engine, session: str) -> list[Event]:
-    """The whole record of a session."""
+    """All events of a session."""
     return engine.queries.events(session, limit=100_000)
 
 

@@ -19,7 +19,7 @@ from leadhand.models.documents import LoopDocument
 
 
 class NobodyThere:
-    """Hints come to nobody; the sweep would send them again."""
+    """Drops hints; the sweep would send them again."""
 
     def __init__(self, depths: Mapping[str, int] | None = None) -> None:
         self._depths = depths or {}
@@ -63,6 +63,6 @@ def engine_without_store() -> Engine:
 
 
 def loop(**more: object) -> LoopDocument:
-    """A loop whose steps nobody carries out."""
+    """A loop whose steps no worker carries out."""
     given = {"task": "x", "doer": {"command": "true"}, "checkers": ["true"], **more}
     return LoopDocument.model_validate(given)

@@ -82,7 +82,7 @@ class Wire:
             link.end()
 
     def heal(self) -> None:
-        """What was held up passes, who was cut off hears of it, and new connections are good."""
+        """Deliver held data, reset connections that were cut, and accept new ones."""
         self._is_cut = False
         was_silent = self._silent.is_set()
         self._silent.clear()
@@ -110,7 +110,7 @@ class Wire:
         try:
             far = socket.create_connection(self._server, timeout=5)
         except OSError:
-            near.close()  # the server is away, and says so
+            near.close()  # the server is away: refuse the client as well
             return
         for end in (near, far):
             end.settimeout(None)

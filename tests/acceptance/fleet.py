@@ -48,14 +48,14 @@ class Fleet(Project):
         wait_until(lambda: self.client.get("/v1/workers").json()["items"], timeout=20)
 
     def status(self, path: str) -> int:
-        """What the API answers; 0 where it does not."""
+        """The status of a request to the API; 0 if it is not reachable."""
         try:
             return self.client.get(path).status_code
         except httpx2.TransportError:
             return 0
 
     def server(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a part of the fleet; what it says goes to a file of its own."""
+        """Start a part of the fleet; its output goes to a file of its own."""
         with (self.folder / f"{arguments[0]}.log").open("w") as log:
             return self.start(["leadhand", *arguments], output=log, **self.server_env)
 

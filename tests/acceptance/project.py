@@ -37,7 +37,7 @@ print("went")
 
 
 class Ended(NamedTuple):
-    """What a command printed and left with."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -172,7 +172,7 @@ class Guest(Project):
         self.home = host.home
 
     def close(self) -> None:
-        """Leave nothing running of what was begun here."""
+        """End the commands, and abort the active sessions."""
         self.close_commands()
         with self.api() as client:
             for session in client.get("/v1/sessions?status=active").json()["items"]:

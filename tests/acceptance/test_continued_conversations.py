@@ -30,7 +30,7 @@ AGENTS = tuple(WHO.values())
 
 
 def asked_by(world: World, agent: str) -> list[Asked]:  # noqa: F811
-    """What the doer asked the model, without what the agent asks on its own account."""
+    """The doer's requests to the model, without those that the agent sends by itself."""
     asked = [one for one in world.model.asked if WHO.get(one.path) == agent]
     return [one for one in asked if "Bash" in one.tools or one.path != "/v1/messages"]
 

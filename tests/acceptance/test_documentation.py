@@ -33,7 +33,7 @@ trap 'export -p >"$STATE/variables"; pwd >"$STATE/folder"' EXIT
 
 
 class Reader:
-    """Does what a page says, in one folder with services of its own."""
+    """Runs the blocks of a page, in one folder with its own services."""
 
     def __init__(self, project: Project, state: Path) -> None:
         self._project = project
@@ -46,7 +46,7 @@ class Reader:
         }
 
     def follow(self, block: Block) -> None:
-        """Execute a block, and compare its exit code and output with what the page says."""
+        """Execute a block, and compare its exit code and output with those on the page."""
         how = block.directives
         if "before" in how:
             hidden = block._replace(text=how["before"], directives={})
@@ -61,7 +61,7 @@ class Reader:
             self._done(block, [sys.executable, "-P", "-c", block.text])
 
     def close(self) -> None:
-        """End what the page left in the background."""
+        """End the processes that the page left in the background."""
         for process in self._background:
             os.killpg(process.pid, signal.SIGTERM)
             process.communicate(timeout=20)

@@ -10,7 +10,7 @@ from tests.acceptance.project import Project
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
 
-#: Leaves its prompt; fails half-way at its first start.
+#: Appends its prompt to a file; fails halfway at its first start.
 HALF = """
 import os, pathlib, sys
 prompt = sys.stdin.read()

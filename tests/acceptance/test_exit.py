@@ -1,4 +1,4 @@
-"""`leadhand exit` from inside: course correction that ends the whole work and says why."""
+"""`leadhand exit` from inside a step ends the session with a reason."""
 
 from __future__ import annotations
 

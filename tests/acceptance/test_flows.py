@@ -1,4 +1,4 @@
-"""A person's way with flows: list, check, run, stop, mend the file, answer, read what was said."""
+"""A user's path with flows: list, check, run, stop, fix the file, answer, read the transcript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed in the middle, without a word: what was begun goes on and is recorded once."""
+"""kill -9 in the middle of a run: the session continues, and each step is recorded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody watches what a doer and its checkers write while they run."""
+"""Live output: a user reads what a doer and its checkers write while they run."""
 
 from __future__ import annotations
 

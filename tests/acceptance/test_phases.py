@@ -1,4 +1,4 @@
-"""What happens between phases: what is piped, and what a failed one means for the rest."""
+"""Between phases: piped results, and the effect of a failed phase on the later ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API's description: whole, readable, and what the served API answers to."""
+"""The API description is complete and readable, and the served API conforms to it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import redis
 from tests.deploy.compose import Topology
 from tests.waiting import wait_until
 
-#: Runs until somebody writes the file that it is told of, and leaves a mark of each start.
+#: Leaves a mark of each start, and runs until the named file exists.
 WAITS = """
 import os, pathlib, sys, time, uuid
 pathlib.Path(f"started.{uuid.uuid4().hex}").touch()

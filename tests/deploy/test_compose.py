@@ -125,12 +125,12 @@ def _lose_a_process_of_the_api(fleet: Topology) -> None:
 
 
 def _check_logs(fleet: Topology, session: str) -> None:
-    """Each line of our services is JSON; those of a step have its ids, and none what was said."""
+    """Each log line of the services is JSON; those of a step have its ids and no content."""
     lines = [
         json.loads(line)
         for log in (*fleet.folder.glob("worker-*.log"), *fleet.folder.glob("api-*.log"))
         for line in log.read_text().splitlines()
-        # What Celery says of its shutdown is its own.
+        # Celery writes its shutdown messages itself.
         if line and not line.startswith(("worker: ", "Process 'ForkPoolWorker"))
     ]
     started = [line for line in lines if line["message"] == "step started"]

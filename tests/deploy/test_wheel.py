@@ -1,4 +1,4 @@
-"""The wheel: what it holds, and that it runs beside packages that share the server's names."""
+"""The wheel: its content, and that it runs beside packages with the server's names."""
 
 from __future__ import annotations
 

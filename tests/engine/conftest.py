@@ -1,4 +1,4 @@
-"""What the tests of the engine stand on: a server that is empty, and a clock that stands still."""
+"""Fixtures of the engine tests: an empty server, and a clock that only tests move."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Drive:
         return self.run("control", {"verb": "poke", "from": allowed, "address": address})
 
     def again(self, program: Program) -> dict[str, Any]:
-        """What a failed session runs anew, by what its outermost nodes came to."""
+        """The arguments with which a failed session resumes: the outermost nodes to run again."""
         done = [node.id for node in program.body if self._done(node)]
         failed = [n.id for n in program.body if n.id not in done and self._began(n)]
         names = routing.dependents(program, failed)
@@ -293,7 +293,7 @@ class Drive:
         return {"again": again, "ended": self.field("ended")}
 
     def sweep(self, *, depth: int = 0) -> list[str]:
-        """Look at everything that is due, until nothing is; the words that were said."""
+        """Sweep until nothing is due, and return the words of the replies."""
         words: list[str] = []
         for _ in range(100):
             due = self.bench.due()
@@ -305,7 +305,7 @@ class Drive:
             ]
         raise AssertionError("the sweep finds no end")
 
-    # What the store holds
+    # Reading the store
 
     def key(self, part: str) -> str:
         return self.bench.store.keys.part(self.ref, part)
@@ -388,7 +388,7 @@ class Drive:
 
 
 def usage(cost_micros: int = 0, tokens_in: int = 0, tokens_out: int = 0) -> dict[str, int]:
-    """What an attempt says that it used."""
+    """The usage that an attempt reports."""
     return {"cost_micros": cost_micros, "tokens_in": tokens_in, "tokens_out": tokens_out}
 
 

@@ -1,4 +1,4 @@
-"""A person's answers: the first counts, and whoever comes later hears who was first, and when."""
+"""Answers of people: the first one counts, and later ones are refused with its author and time."""
 
 from __future__ import annotations
 

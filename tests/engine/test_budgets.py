@@ -1,4 +1,4 @@
-"""What a session used and may use, as readers are told of it and as it is raised."""
+"""Budgets and usage: how they are shown, and how a budget is raised."""
 
 from __future__ import annotations
 

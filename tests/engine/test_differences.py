@@ -1,4 +1,4 @@
-"""What doers changed takes so much room in Redis, and no more; what had to go is said."""
+"""Stored diffs are bounded, and a diff that was removed is reported as removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever works in a folder first after a stop says whether it is as it was left."""
+"""After a stop, the first session in the folder reports whether its files have changed."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from app.store.session_index import KINDS
 from leadhand.client.requests import combine_audits
 from leadhand.models.views import Finding, FsckView
 from leadhand.models.views import FsckView as Found
-from tests.engine.driving import Bench
 from tests.engine.children.test_children import family
+from tests.engine.driving import Bench
 from tests.engine.world import LOOP, World
 from tests.model.walking import walk
 from tests.silent_engine import loop, silent_engine

@@ -1,4 +1,4 @@
-"""A server that is full: what makes room is done all the same, and all else waits, and is told."""
+"""A full server: operations that free memory succeed, and all others wait and report it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app import sweep
 from app.domain.ids import SessionRef
 from app.errors import SessionUnknown, StoreFull
 from app.store.store import Store, connect
-from tests.engine.driving import Bench, program, step
 from tests.engine.children.test_children import family
+from tests.engine.driving import Bench, program, step
 from tests.engine.world import World
 
 KEPT_MS = 40 * 24 * 3600 * 1000

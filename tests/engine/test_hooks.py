@@ -1,4 +1,4 @@
-"""A webhook between deliverers that take it, tell late, tell twice, or never: one try at a time."""
+"""Webhooks with deliverers that are late, deliver twice or die: one attempt at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Model:
 
 
 def a_delivery(bench: Bench) -> tuple[Engine, SessionRef, str]:
-    """A session that has ended, and what is to be told of it."""
+    """A session that has ended, and its webhook that is due."""
     engine = Engine(bench.store, NobodyThere(), Settings(secret="s"))
     session = engine.submit.document(loop(webhook={"url": "https://h.example/"})).session
     engine.control.apply(session, "abort")

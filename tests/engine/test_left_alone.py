@@ -11,8 +11,8 @@ from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Program, Step
 from app.operations.submit import About
 from leadhand.models.documents import LoopDocument
-from tests.engine.driving import Bench
 from tests.engine.children.test_children import DOCUMENT
+from tests.engine.driving import Bench
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from workers.attempt.park import park
@@ -66,7 +66,7 @@ def test_a_child_of_a_deleted_parent_is_deleted_too(world: World, redis_client: 
     world.engine.deletion.delete(parent.id)
     world.later(1_000)
     assert world.engine.queries.session(child.id).status == "aborted"
-    world.at("here").engine.deletion.delete(child.id)  # who never heard of its parent
+    world.at("here").engine.deletion.delete(child.id)  # an engine that never read the parent
     assert keys_of(redis_client, child) == []
 
 

@@ -27,7 +27,7 @@ def begun(world: World, **more: int) -> SessionRef:
 
 
 def refused(world: World, ref: SessionRef, iteration: int, work: str) -> str:
-    """A whole iteration whose work is refused; what its doer was told."""
+    """Run an iteration whose work is refused, and return the doer's prompt."""
     block = f"loop~1[{iteration}]"
     doer = world.grant(ref, f"{block}/do")
     told = doer_prompt(DoerInputs.model_validate(world.engine.attempts.work(ref, doer).inputs))

@@ -1,4 +1,4 @@
-"""What a stop or an abort met is told, in the session and in those below it."""
+"""Receipts of stop and abort: the attempts that they affected, child sessions included."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def test_a_receipt_names_what_ran_below_and_what_became_of_it(world: World) -> N
     assert world.engine.receipts.receipt(parent.id).control is None
     grant = world.grant(child, "loop~1[1]/do")
     world.engine.control.apply(parent.id, "stop")
-    world.later(1_000)  # the child hears of it
+    world.later(1_000)  # the stop reaches the child
     told = world.engine.receipts.receipt(parent.id)
     assert (told.control, told.status, told.done) == ("stop", "stopping", False)
     (met,) = told.items
     assert (met.session, met.address, met.became) == (child.id, "loop~1[1]/do", "running")
     world.engine.attempts.release(child, grant, why="stop")
-    world.later(1_000)  # the parent hears of it
+    world.later(1_000)  # the report reaches the parent
     told = world.engine.receipts.receipt(parent.id)
     assert (told.status, told.done) == ("stopped", True)
     assert [(met.session, met.worker, met.became) for met in told.items] == [

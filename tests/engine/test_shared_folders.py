@@ -197,7 +197,7 @@ class Walk:
             self.refs.append(child_of(self.world, above, address, WIDE))
 
     def claim(self, ref: SessionRef, address: str) -> None:
-        """What is granted or refused is what the holders allow."""
+        """Claim a step; it is granted or refused as the holders of the folder require."""
         if address in KIDS:
             return
         before = self.holders()

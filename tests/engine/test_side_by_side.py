@@ -19,7 +19,7 @@ from workers.attempt.attempt import TAKE, Attempts
 from workers.attempt.heartbeat import Heartbeats
 from workers.registry.agents import AgentBook
 
-#: Each check says which iteration it accepts; before that it does what its name says.
+#: Each check accepts from one iteration on; before it, each does what its name says.
 CODE = """
 import os, pathlib, time
 
@@ -115,7 +115,7 @@ def carry_out(world: World, attempts: Attempts) -> None:
 
 
 def set_to_work(world: World, attempts: Attempts) -> threading.Thread:
-    """The same beside the test."""
+    """Carry out the hints in a thread, in parallel with the test."""
     at_work = threading.Thread(target=carry_out, args=(world, attempts))
     at_work.start()
     return at_work
@@ -175,7 +175,7 @@ def test_what_is_done_is_recorded_before_one_that_is_slow(
 def test_those_behind_one_that_is_slow_are_others_to_begin(
     world: World, attempts: Attempts, tmp_path: Path
 ):
-    """Each was called once: by who had it in hand, or by who was told of it anew."""
+    """Each step was hinted once: by its settler, or by a new hint."""
     ref = begun(world, tmp_path, "slow", "plain", "waits")
     at_work = set_to_work(world, attempts)
     wait_until(lambda: outcomes(world, ref)["loop~1[2]/c1"])

@@ -61,7 +61,7 @@ class World:
         return []
 
     def worker(self, place: str, *roots: str) -> None:
-        """Let a worker tell of itself."""
+        """Publish a worker's inventory."""
         told = {"place": place, "roots": roots, "seen_ms": self.now}
         self.engine.store.fleet().publish_inventory(f"at {place}", json.dumps(told))
 
@@ -90,7 +90,7 @@ class World:
         return [(event.address, event.fields) for event in found if event.type == kind]
 
     def turn(self, ref: SessionRef, iteration: int, verdict: str, *, check: str = "check") -> None:
-        """Carry out a whole iteration."""
+        """Carry out one iteration with all its steps."""
         block = f"loop~1[{iteration}]"
         self.settle(ref, self.grant(ref, f"{block}/do"))
         answer = self.settle(ref, self.grant(ref, f"{block}/{check}"))

@@ -85,7 +85,7 @@ class Calls(Comparison):
         )  # fmt: skip
 
     def _foretell_claim(self, address: str, nonce: str, answer: Reply) -> str:
-        """Only one speaks in a conversation, and goes on where the last one ended."""
+        """A conversation has one attempt at a time, which continues after the last outcome."""
         if answer.why == "lock":
             assert self.model.talking(self.model.steps[address]) or self._in_line(address)
             return "refused"
@@ -144,7 +144,7 @@ def _back(given: Mapping[str, Any]) -> Back | None:
 
 
 def _left_in(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What an outcome says of its conversation."""
+    """The part of an outcome about its conversation."""
     thread = arguments.get("thread")
     if thread is None or arguments.get("word") != "succeeded":
         return {}

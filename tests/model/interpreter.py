@@ -1,4 +1,4 @@
-"""What a program comes to, by the words of the design alone: the reference for whole programs.
+"""Computes the result of a program from the design alone: the reference for whole programs.
 
 Plain recursion, no Redis, no schedule and no clock. It receives the outcome of every step, and
 returns the steps that ran (in one possible order), the result of each turn, and the end of the

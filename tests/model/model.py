@@ -44,7 +44,7 @@ class Model(Resuming):
         return step.state == "ready" and (step.due or 0) <= self.now
 
     def talking(self, step: StepRun) -> list[StepRun]:
-        """Who speaks in the step's conversation now."""
+        """The running attempts in the step's conversation."""
         talk = step.node.conversation
         running = (other for other in self.steps.values() if other.state == "running")
         return [other for other in running if talk and other.node.conversation == talk]
@@ -196,7 +196,7 @@ class Model(Resuming):
         return "done"
 
     def _adopt(self, program: Program) -> None:
-        """It goes on by another program, with what it has done."""
+        """Adopt another program; all records stay."""
         for address, block in self.blocks.items():
             block.body = body_at(program, address)
         for step in self.steps.values():
@@ -215,7 +215,7 @@ class Model(Resuming):
         self.children[name].at_work = False
 
     def poke(self, name: str) -> str:
-        """A child has ended, and says so."""
+        """A child session has ended and notifies its parent."""
         if self.status not in ("active", "stopping", "exiting", "aborting"):
             return "refused"
         self._close_around(self.children[name].step.block)

@@ -39,7 +39,7 @@ def random_budget(choose: Choose) -> dict[str, int]:
 
 
 def altered(choose: Choose, program: Program, begun: Container[str]) -> Program:
-    """The same nodes, told and limited otherwise; what is in a loop that never began may be new."""
+    """The same nodes with other limits and decisions; a loop that never started may change."""
     return Program(body=_altered(choose, program.body, "", begun))
 
 
@@ -86,7 +86,7 @@ def _block(choose: Choose, depth: int) -> tuple[Step | Loop, ...]:
 
 
 def _decided(choose: Choose, body: tuple[Step | Loop, ...]) -> tuple[Step | Loop, ...]:
-    """Let some nodes hang on what was said before, and some breaks end their iteration only."""
+    """Make some nodes depend on a decision, and some breaks end their iteration only."""
     earlier = transitive_needs(body)
     deciders = [
         n.id for n in body

@@ -115,7 +115,7 @@ class Session:
         return self.world.engine.queries.session(self.ref.id).status
 
     def go(self, steps: int = 1000) -> list[str]:
-        """Carry out so many steps, as far as there are; what was done, without runs."""
+        """Carry out at most so many steps; returns the addresses that ran, without runs."""
         done: list[str] = []
         while len(done) < steps and (ready := self._ready()):
             grant = self.world.grant(self.ref, ready)

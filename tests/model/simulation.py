@@ -52,7 +52,7 @@ class Simulation(Calls):
                 self.finish_one(choose, fair=False)
 
     def finish_one(self, choose: Choose, *, fair: bool) -> None:
-        """Somebody who holds a step says what came of it, or lets it wait."""
+        """Settle or park a step that an attempt holds."""
         held_now = [g for g in self.grants[-20:] if self._holds(g)]
         if not held_now:
             return
@@ -94,7 +94,7 @@ class Simulation(Calls):
             self.repeat(choose, last=1)
 
     def _signed(self, grant: Grant, choose: Choose) -> dict[str, Any]:
-        """A judge says what his iteration came to, mostly the same."""
+        """The signature of a judge's iteration, mostly the same one."""
         if self.model.steps[grant.address].node.action is not Action.JUDGE:
             return {}
         signature = choose(("same", "same", "same", "other", None))
@@ -166,7 +166,7 @@ class Simulation(Calls):
         return SessionRef(child, self.drive.ref.root)
 
     def zombie(self, choose: Choose) -> None:
-        """Somebody of any age speaks as if the step were still his."""
+        """An attempt of any age calls as if it still owned its step."""
         if not self.grants:
             return
         grant = choose(self.grants[-25:])
@@ -231,7 +231,7 @@ class Simulation(Calls):
         self.model.now = self.bench.clock.now
 
     def sweep(self, choose: Choose, *, restarted: bool = False) -> None:
-        """Somebody looks at what is past its time, twice where choice wills."""
+        """Sweep: expire what is due, some of it twice."""
         if restarted:
             self.run_ids += 1
             self.grace_until = self.bench.clock.now + LEASE_MS
@@ -298,7 +298,7 @@ class Simulation(Calls):
         self.call("control", steer="resume", nonce=self.bench.nonce(), **allowed, **more)
 
     def adopt(self, choose: Choose) -> None:
-        """A session at rest goes on by another program, if that fits what it has done."""
+        """Resume a session at rest with another program, if its records fit that program."""
         if self.model.status not in ("stopped", "failed"):
             return
         store, ref, old = self.bench.store, self.drive.ref, self.drive.program
@@ -316,7 +316,7 @@ class Simulation(Calls):
             )  # fmt: skip
 
     def bring_to_its_end(self) -> None:
-        """Fair workers and sweepers, and no more faults: the session must come to an end.
+        """Run fair workers and sweepers, without faults, until the session ends.
 
         One that failed is resumed once before it is left alone.
         """

@@ -264,7 +264,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 class Walk:
-    """Random trees of sessions in folders that overlap, and what a claim may come to."""
+    """Random trees of sessions in overlapping folders; each claim must have the right reply."""
 
     def __init__(self, bench: Bench, seed: int) -> None:
         self.work = RandomWork(World.of(bench), seed)

@@ -33,7 +33,7 @@ class Edited:
         self.steps = [self.step() for _ in range(self.random.randint(2, 4))]
         #: The steps that were done, as their addresses without runs.
         self.done: list[str] = []
-        #: Whether a subflow was put beside others that had begun and not all ended.
+        #: Whether a subflow was added next to others that had started and had not all ended.
         self.grown = False
 
     def step(self, *, depth: int = 0) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Model:
 
 
 class Walk:
-    """One random plan, beside its model."""
+    """One random plan, and its model."""
 
     def __init__(self, bench: Bench, seed: int) -> None:
         self.random = Random(seed)

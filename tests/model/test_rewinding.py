@@ -94,7 +94,7 @@ class Rewinding(Schedule):
     def go_on(self) -> None:
         self.check()
         if self.drive.status != "stopped":
-            return  # what was settled meanwhile has ended it
+            return  # an attempt that settled after the stop has ended it
         records = self.drive.records("steps")
         done = sorted(a for a, r in records.items() if r["state"] == "succeeded" and "#" not in a)
         found = self._rewind(self.random.choice(done)) if done and self.sent_back < 4 else None

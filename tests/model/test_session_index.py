@@ -1,4 +1,4 @@
-"""Lists and their index beside a plain list of sessions, also with an older version at work."""
+"""Lists and their index compared with a plain list, also while an older version writes."""
 
 from __future__ import annotations
 

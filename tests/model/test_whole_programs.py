@@ -1,4 +1,4 @@
-"""Whole programs, run to their end under a seeded schedule of faults, end as the interpreter says.
+"""Whole programs under a seeded schedule of faults end as the interpreter computes.
 
 At every transition a worker may die, a message be lost or come twice, a reply be lost so that the
 call comes again, somebody may speak who lost his step long ago, and the session may be stopped and
@@ -28,7 +28,7 @@ ROUNDS = 4000
 
 
 def settled(program: Program) -> Program:
-    """The same program without what a schedule could decide: nothing ends a block beside others."""
+    """The program without races: nothing ends a block while other nodes of it run."""
     return Program(body=_settled(program.body))
 
 
@@ -47,7 +47,7 @@ def _settled(body: tuple[Step | Loop, ...]) -> tuple[Step | Loop, ...]:
             change = {"timeout_s": 3600, "retry": retry}
             if not alone or node.for_each is not None:
                 change["critical"] = False
-            # An item, and what others run beside, says nothing that ends its block.
+            # An item, and a step that runs in parallel with others, never ends its block.
             change["label"] = "ends" if alone and node.for_each is None else "beside"
         nodes.append(node.model_copy(update=change))
     return tuple(nodes)
@@ -139,7 +139,7 @@ class Schedule:
         self.ever += new
 
     def finish(self) -> None:
-        """Somebody says what came of his attempt, or parks; his reply may get lost."""
+        """Settle or park a random attempt; the reply may be lost."""
         if not self.held:
             self.claim()
             return
@@ -180,7 +180,7 @@ class Schedule:
         return {name: [str(item) for item in range(said.width)] for name in nodes}
 
     def zombie(self) -> None:
-        """Somebody who had a step long ago says something else of it."""
+        """An attempt that lost its step long ago settles it with another outcome."""
         gone = [grant for grant in self.ever if grant not in self.held]
         if gone:
             grant = self.random.choice(gone)

@@ -23,7 +23,7 @@ __all__ = ["world"]
 @contextmanager
 def closed_port() -> Iterator[str]:
     """An address at which connections are refused."""
-    with socket.socket() as taken:  # bound, so that nobody else listens there
+    with socket.socket() as taken:  # bound, so that no process listens there
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from pydantic import JsonValue
-from tests.engine.children.test_children import DOCUMENT, PARENT, family
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
@@ -12,6 +11,7 @@ from app.domain.program import Action, Loop, Program, Step
 from app.domain.records import Grant
 from app.operations.submit import About
 from leadhand.models.documents import Budget
+from tests.engine.children.test_children import DOCUMENT, PARENT, family
 from tests.engine.world import World
 from tests.flows import llm
 from workers.attempt.park import park
@@ -76,7 +76,7 @@ def test_a_child_may_use_what_its_parent_has_left(world: World) -> None:
 
 
 def side_by_side(world: World, **budget: float) -> tuple[SessionRef, list[SessionRef]]:
-    """A parent with two children at work."""
+    """A parent with two active children."""
     kids = [PARENT.body[0].model_copy(update={"id": name, "needs": ()}) for name in ("a", "b")]
     parent = family_with(world, *kids, **budget)
     for kid in kids:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine.children.test_children import DOCUMENT
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Loop
 from app.operations.submit import About
+from tests.engine.children.test_children import DOCUMENT
 from tests.engine.driving import Bench, Drive, loop, program, step
 from tests.engine.world import World
 from workers.attempt.park import park

@@ -47,7 +47,7 @@ class Flow:
     def do(
         self, address: str, verdict: str | None = None, engine: Engine | None = None
     ) -> list[object]:
-        """Carry out a step as a worker would; what it was told."""
+        """Carry out a step as a worker would, and return its prompt."""
         engine = engine or self.other
         answer = engine.attempts.claim(
             self.ref, address, nonce=f"n{address}{self.world.now}", worker="w"

@@ -273,7 +273,7 @@ def test_a_subflow_that_is_put_beside_others_under_way_is_begun(
 
 def test_a_subflow_under_way_that_goes_on_as_it_began_is_named(flow: Flow) -> None:
     def notes() -> list[str]:
-        flow.world.later(1)  # so that parents and children hear of each other
+        flow.world.later(1)  # so that parents and children notify each other
         return flow.world.engine.queries.session(flow.ref.id).notes
 
     def go_on() -> list[str]:

@@ -59,7 +59,7 @@ def test_a_resume_whose_answer_was_lost_is_done_once(bench: Bench, tmp_path: Pat
 
 @pytest.mark.parametrize("verb", ["abort", "resume"])
 def test_who_loses_a_race_takes_nothing_over(bench: Bench, tmp_path: Path, verb: Any) -> None:
-    """The session is steered by somebody else between the look at it and the call."""
+    """Another control changes the session between the read and the call."""
     lost_a_race(bench, tmp_path, verb)
 
 

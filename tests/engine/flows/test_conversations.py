@@ -1,4 +1,4 @@
-"""Conversations: one attempt speaks at a time, and goes on where the last outcome left it."""
+"""Conversations: one attempt at a time, and each continues after the last outcome."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_continue_waits_for_what_the_join_before_it_waits_for(bench: Bench):
     drive.ended_well("failed")
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

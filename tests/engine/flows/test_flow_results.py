@@ -1,4 +1,4 @@
-"""What is told of a flow whose loop no break ended: how near it came, and what kept it."""
+"""The result of a flow whose loop ran out: its best iteration and the failed checks."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def stop_in_the_middle(drive: Drive, address: str) -> None:
 
 
 def stop_too_late(drive: Drive, address: str) -> None:
-    """The step was done before it heard of the stop: what it releases waits for the resume."""
+    """The step settles after the stop: the steps that it releases wait for the resume."""
     grant = drive.world.grant(drive.ref, address)
     drive.world.engine.control.apply(drive.ref.id, "stop")
     drive.carry_out(address, grant)
@@ -123,7 +123,7 @@ def stop_too_late(drive: Drive, address: str) -> None:
 
 
 def kill(drive: Drive, address: str) -> None:
-    """The worker is gone; what it says when it is back again counts for nothing."""
+    """The worker is lost; its late outcome is superseded."""
     grant = drive.world.grant(drive.ref, address)
     late = drive.outcome(grant)
     work = drive.world.engine.attempts.work(drive.ref, grant)

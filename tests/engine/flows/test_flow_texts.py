@@ -14,7 +14,7 @@ from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.flows import ask, flow, llm, loop
 
-#: What is said where nothing is.
+#: The texts shown for missing results.
 NOT_RUN, FAILED, SILENT = "(did not run)", "(failed)", "(nothing was said)"
 
 

@@ -31,7 +31,7 @@ def test_a_session_moves_to_another_place_with_what_waits(world: World) -> None:
 
 
 def moved(world: World, ref: SessionRef, real: str) -> str:
-    """What a worker hears whose attempt at a doer found the folder's real path."""
+    """The reply to a worker that found the real path of the doer's folder."""
     work = world.engine.attempts.work(ref, world.grant(ref, "loop~1[1]/do"))
     return world.engine.attempts.move_lock(work, Path(real)).word
 
@@ -60,7 +60,7 @@ def test_whoever_gave_up_the_wrong_lock_calls_those_who_wait_for_it(world: World
     world.hints.clear()
     world.engine.attempts.move_lock(work, Path("/f"))
     assert (other, "loop~1[1]/do") in world.hints
-    assert moved(world, other, "/elsewhere") == "released"  # it saw another link meanwhile
+    assert moved(world, other, "/elsewhere") == "released"  # the link now has another target
 
 
 def test_a_session_s_lock_is_moved_once_so_that_hosts_that_disagree_get_on(world: World) -> None:

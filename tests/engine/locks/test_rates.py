@@ -59,7 +59,7 @@ def test_a_pace_that_is_raised_is_so_for_those_who_wait(world: World) -> None:
     world.later(1_000)
     assert world.hints[1:] == [(refs[1], DO)]
     world.grant(refs[1], DO)
-    assert world.hints[2:] == [(refs[2], DO)]  # whose slot has come meanwhile too
+    assert world.hints[2:] == [(refs[2], DO)]  # its slot is due by now as well
     world.grant(refs[2], DO)
 
 
@@ -94,7 +94,7 @@ def test_a_pace_that_stays_keeps_its_next_slot(world: World) -> None:
 
 
 def test_the_sweep_finds_who_waits_for_an_old_pace(bench: Bench) -> None:
-    """Whoever changed it was lost before it told those who wait."""
+    """The process that changed the rate died before it notified the waiting steps."""
     world = World.of(bench)
     refs = paced(world, per_minute=0.05)
     world.engine.store.limit("key:k", None)

@@ -76,7 +76,7 @@ def told(answer: TestResponse) -> dict[str, Any]:
 
 
 REFUSALS: list[tuple[str, str, object, dict[str, str], int, Kind, dict[str, Any]]] = [
-    # method, path, body, headers; status, kind, some of what the problem says
+    # method, path, body, headers; status, kind, a part of the problem's detail
     ("GET", f"{S}/deadbeef", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
     ("GET", f"{S}/NOTHEX00", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
     ("GET", f"{S}/{ACTIVE}%0A", None, {}, 404, Kind.SESSION_UNKNOWN, {}),

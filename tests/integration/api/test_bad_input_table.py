@@ -39,7 +39,7 @@ def phases(*phases: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "workflow", "name": "w", "phases": [{**usual, **phase} for phase in phases]}
 
 
-#: What is wrong, the request, its status, the field that is named, and a part of what is said.
+#: The mistake, the request, its status, the named field, and a part of the message.
 TABLE: list[tuple[str, str, str, object, dict[str, str], int, str | None, str]] = [
     # Documents
     ("no object", "POST", S, [1], {}, 422, "", "object"),

@@ -1,4 +1,4 @@
-"""Child sessions over REST: what a step token opens, and what it does not."""
+"""Child sessions over REST: which requests a step token permits."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EVENTS = 40
 
 
 class Watcher:
-    """One stream, and what it brought."""
+    """One stream, and its events."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -77,7 +77,7 @@ def test_two_hundred_streams_at_once_and_none_misses_an_event(
 
 
 async def one_more_is_sent_away(url: str, session: str) -> None:
-    """All places are taken; who asks for one hears so, and calls are answered all the same."""
+    """With all streams taken, another one is refused, and plain requests are still served."""
     async with AsyncClient(url, TOKEN, patience_s=0) as late:
         with pytest.raises(Unavailable) as caught:
             await anext(aiter(late.events(session)))

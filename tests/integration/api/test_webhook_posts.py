@@ -108,7 +108,7 @@ class Answering:
             heard = b""
             while not heard.endswith(b"{}"):
                 heard += connection.recv(4096)
-            with suppress(OSError):  # it may have heard enough
+            with suppress(OSError):  # the client may have closed the connection
                 connection.sendall(self._answer)
 
 

@@ -1,4 +1,4 @@
-"""`leadhand explain` over a real API: every command that it tells is run as it stands."""
+"""`leadhand explain` over a real API: every command that it suggests works."""
 
 from __future__ import annotations
 

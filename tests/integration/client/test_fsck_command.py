@@ -1,4 +1,4 @@
-"""`leadhand fsck` over a real API: what it says, and the exit codes that say it to programs."""
+"""`leadhand fsck` over a real API: its output and its exit codes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Tools:
         return dict(found.structured_content)
 
     async def refusal(self, tool: str, **given: Any) -> str:
-        """Call a tool that is to fail; what it says."""
+        """Call a tool that must fail, and return its error text."""
         found = await self.client.call_tool(tool, given)
         assert found.is_error, text_of(found)
         assert "Traceback" not in text_of(found)
@@ -170,7 +170,7 @@ def test_arguments_that_do_not_fit_are_told_in_a_sentence(api, plan) -> None:
         assert "notes is ' \\n'" in await tools.refusal(
             "report_status", status="failed", notes=" \n"
         )
-        # The server goes on after errors.
+        # The server continues after errors.
         assert (await tools.get("session_status"))["id"] == session
 
     using(api.url, token, calls, session)

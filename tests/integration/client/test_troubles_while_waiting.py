@@ -36,7 +36,7 @@ def session(api: Served) -> str:
 
 
 class Said(list[str]):
-    """What a client said; the first time is an event."""
+    """The messages of a client; sets an event at the first one."""
 
     def __init__(self) -> None:
         super().__init__()

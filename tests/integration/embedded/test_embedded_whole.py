@@ -53,7 +53,7 @@ def test_detached_session_is_carried_to_its_end_and_then_the_stack_ends(folder: 
 
 @pytest.mark.slow
 def test_killed_supervisor_takes_everything_with_it_and_the_session_goes_on_later(folder: Path):
-    connection = join(folder, lease_s=600)  # nobody waits for it
+    connection = join(folder, lease_s=600)  # too long to wait for
     session = submit(connection, "echo x >> starts; test -e go || sleep 601")
     wait_until(lambda: named(tree(connection.home), "601"))
     family = tree(connection.home)

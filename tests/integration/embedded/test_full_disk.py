@@ -1,4 +1,4 @@
-"""A full disk is reported to whoever waits, by explain and by doctor; with room, all goes on."""
+"""A full disk: waiting commands, explain and doctor report it; with free space, work continues."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_command_may_end_in_order(tmp_path: Path):
 
 
 def test_end_of_the_thread_that_started_it_is_not_the_end_of_the_process(tmp_path: Path):
-    """The kernel tells of the thread's end in the same way as of the process'."""
+    """The kernel signals the end of the thread just as that of the process."""
     started: list[GuardedProcess] = []
     thread = threading.Thread(
         target=lambda: started.append(start(tmp_path, "sh", "-c", "echo > up; sleep 600"))

@@ -76,7 +76,7 @@ class Site:
         return (self.folder / {"api": "api/log", "one": "work/one.log"}[name]).read_text()
 
     def alarmed(self, name: str) -> bool:
-        """Whether a line of the log at level CRITICAL says what is wrong."""
+        """Whether a CRITICAL line of the log describes the problem."""
         lines = self.log(name).splitlines()
         return any("critical" in line.lower() and "nothing is read" in line for line in lines)
 

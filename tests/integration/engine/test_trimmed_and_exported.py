@@ -1,4 +1,4 @@
-"""Long records on a real Redis: exported whole, and once trimmed, told of with a mark."""
+"""Long records on a real Redis: the export is complete, and a trimmed record has a mark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_export_holds_all_of_a_long_record(engine, redis_client):
     assert ids == [i for i, _ in redis_client.xrange(key(session))]
     assert len(set(ids)) == len(ids) > 2500
     assert [step.address for step in exported.steps] == ["loop~1[1]/do"]
-    at_rest: dict[str, Any] = {"budget": {}}  # its time goes on meanwhile
+    at_rest: dict[str, Any] = {"budget": {}}  # the clock of the session keeps running
     assert exported.session.model_copy(update=at_rest) == engine.queries.session(
         session
     ).model_copy(update=at_rest)

@@ -1,4 +1,4 @@
-"""A look at a fleet at work: what waits, what runs where since when, what is overdue."""
+"""The fleet overview of a busy fleet: waiting, running and overdue steps."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class Machine(Protocol):
         """Start a worker on it."""
 
     def vanish(self) -> None:
-        """Let nothing be heard of it any more."""
+        """Cut it off from the fleet."""
 
     def comes_back(self) -> bool:
-        """Whether its worker is heard of again."""
+        """Whether its worker sends heartbeats again."""
 
     def close(self) -> None: ...
 
@@ -120,7 +120,7 @@ class Namespace:
 
 
 class Relay:
-    """Lets whoever connects to an address of ours talk to a port of loopback."""
+    """Forwards connections to another local address to a port of loopback."""
 
     def __init__(self, address: str, port: int) -> None:
         class Handler(socketserver.BaseRequestHandler):

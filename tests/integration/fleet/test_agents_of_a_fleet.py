@@ -1,4 +1,4 @@
-"""Agents on real workers: what is missing is told at submit, and no secret is written down."""
+"""Agents on real workers: missing agents are refused at submit, and no secret is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.flows import flow
 from tests.waiting import wait_until
 
 KEY, FORM = "a-key-of-the-test", "sk-ant-0123456789abcdefghij"
-#: Tells everybody its key, on every way out that it has.
+#: Prints its key on every channel: standard error, its text and its JSON.
 GOSSIP = f"""
 import json, os, sys
 key = os.environ["GOSSIP_KEY"]

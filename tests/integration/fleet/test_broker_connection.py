@@ -63,7 +63,7 @@ def test_a_message_that_nobody_began_is_given_back_when_a_worker_ends(broker_url
 
 
 def test_kombu_of_itself_would_end_it(broker_url: str) -> None:
-    """Once this fails, tasks/transport.py is needed no more."""
+    """Once this fails, tasks/transport.py is no longer needed."""
     with Wire(broker_url) as wire:
         connection = Connection(wire.url, transport="kombu.transport.redis:Transport")
         with pytest.raises(AttributeError, match="hostname"):

@@ -19,7 +19,7 @@ from leadhand.models.documents import LoopDocument
 from tests.fleet import Fleet
 from tests.waiting import wait_until
 
-#: Continues each conversation, and says what it was asked.
+#: Continues each conversation, and prints its prompt.
 SCRIBE = """
 import json, sys
 before = sys.argv[2] if "--on" in sys.argv else "0"

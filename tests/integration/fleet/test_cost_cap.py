@@ -25,7 +25,7 @@ output = "lines"
 answer = "answer"
 usage = {cost_usd = "total", input_tokens = "read", output_tokens = "wrote"}
 """
-#: Tells of its cost and goes on working, for longer than any test waits.
+#: Reports its cost, then works for longer than any test waits.
 SPENDER = """
 echo $$ > spender.pid
 echo '{"so_far": 0.2}'

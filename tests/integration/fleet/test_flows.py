@@ -77,7 +77,7 @@ class Flows(Fleet):
         return work
 
     def meeting(self, name: str) -> Path:
-        """The same with an agent that is told to meet somebody else, and waits for that."""
+        """A working folder with an agent that waits until another agent runs too."""
         work = self.work(name)
         script = (work / "scripted.py").read_text()
         (work / "scripted.py").write_text(script.replace(*MEETS))

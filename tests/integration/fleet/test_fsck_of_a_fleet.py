@@ -1,4 +1,4 @@
-"""An audit while workers are at work: it disturbs nobody, and looks into the queues too."""
+"""An audit of a busy fleet: it disturbs no session, and it checks the queues too."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
 
 
 def refused(fleet: Fleet, name: str, **env: str) -> str:
-    """What a worker says that ends by itself with exit code 1."""
+    """The output of a worker that ends by itself with exit code 1."""
     worker = fleet.begin(name, **env)
     assert worker.wait(timeout=30) == 1
     text = (fleet.folder / f"{name}.log").read_text()

@@ -34,9 +34,9 @@ class Bookkeeping:
         self.stops: Counter[str] = Counter()
         self.released: list[StepRun] = []
         self.allowance: int | None = None
-        #: Where each conversation goes on.
+        #: Where each conversation continues.
         self.threads: dict[str, str] = {}
-        #: What the judge who speaks now says that his iteration came to.
+        #: The block and the signature of the judge that settles now.
         self.signed: tuple[Block, str | None] | None = None
         #: The transcript.
         self.said: list[str] = []

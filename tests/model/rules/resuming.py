@@ -55,13 +55,13 @@ class Resuming(Progress):
             self._run_anew()
         else:
             self._raise_ceilings()
-        # What a closing turn waited for may have come to an end meanwhile.
+        # The attempts that a closing turn waited for may have ended while the session was at rest.
         for turn in list(self.turns.values()):
             if turn.state == "closing":
                 self._close_if_quiet(turn)
 
     def _raise_ceilings(self) -> None:
-        """Where nothing runs anew, a ceiling that is named is that of the loops under way."""
+        """A named iteration limit applies to open outermost loops if nothing runs again."""
         for turn in self.turns.values():
             outermost = turn.block is not None and turn.block.turn is self.root
             under_way = outermost and turn.state == "open" and isinstance(turn.node, Loop)
@@ -78,7 +78,7 @@ class Resuming(Progress):
             self._close_if_quiet(self.root)
 
     def _run_anew(self) -> None:
-        """A failed session goes on: all that is not done runs anew."""
+        """Resume a failed session: each outermost node that is not done runs again."""
         block = self.root.inner
         assert block is not None
         anew = {n.id for n in block.body if not self._fine(n, block.begun.get(n.id))}
@@ -159,7 +159,7 @@ class Resuming(Progress):
         return inner
 
     def _has_run(self, block: Block, name: str) -> bool:
-        """Whether the newest run has begun; one that never did is begun under its own number."""
+        """Whether the newest run has started; a node that never did starts with its own number."""
         run, address = block.runs[name] + 1, block.address_of(name)
         return f"{address}~{run}" in self.turns | self.steps or (run == 1 and address in self.steps)
 

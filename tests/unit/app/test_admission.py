@@ -1,4 +1,4 @@
-"""What is refused at submit: only what can be told from where the API is."""
+"""Refusals at submit: what the API can check without a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document may ask of agents is settled when it is submitted, by what the workers have."""
+"""The agents of a document are checked at submit, against the workers' inventories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next attempt is told of the one before it."""
+"""The part of the prompt that describes the attempt before."""
 
 from __future__ import annotations
 

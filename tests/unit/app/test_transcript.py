@@ -1,4 +1,4 @@
-"""What is written down of who said what."""
+"""The transcript: which entries a step adds, and their authors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client says: its errors, results and settings."""
+"""The client's texts: errors, results and settings."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_setting_that_cannot_be_used_is_named(name, value):
 
 
 class Clock:
-    """A time that passes only while somebody sleeps."""
+    """A clock that advances only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0

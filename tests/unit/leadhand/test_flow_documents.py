@@ -1,4 +1,4 @@
-"""What a flow's file may say, and what its author is told of what it may not."""
+"""Flow documents: valid files, and the messages for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is wrong with a flow is told at once, each where it stands."""
+"""All errors of a flow are reported at once, each with its path."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ WHOLE: dict[str, Any] = {
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands that could be something else."""
+    """The paths of all values in a document."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in inside:
         yield (*path, key)

@@ -1,4 +1,4 @@
-"""What a session is about and what it costs, where a command follows it or waits for it."""
+"""First lines and costs of a session, in commands that follow it or wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state folder: who may read it, what is said when it cannot be used, and its files."""
+"""The state folder: its permissions, its files, and the error if it cannot be used."""
 
 from __future__ import annotations
 

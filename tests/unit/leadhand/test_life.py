@@ -1,4 +1,4 @@
-"""When a supervisor may leave; the locks are real, the sessions are what the test says."""
+"""When the supervisor may shut down; the locks are real, the sessions are scripted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leadhand.local.idle_shutdown import IdleShutdown
 
 
 class Sessions:
-    """Says what it is told to say; a list is said one by one, the last for ever."""
+    """Returns scripted answers in order; the last one repeats."""
 
     def __init__(self) -> None:
         self.live = [False]

@@ -1,4 +1,4 @@
-"""What the embedded services are told, and what of the starter's environment they are not."""
+"""The environment of the embedded services: what is set, and what is not inherited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builder: what it registers, what it refuses, and what a run gives back."""
+"""The workflow builder: phases that it adds, input that it refuses, and the results of a run."""
 
 from __future__ import annotations
 

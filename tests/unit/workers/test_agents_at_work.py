@@ -22,7 +22,7 @@ TALKER = """
 import json, sys
 print(json.dumps({"says": sys.argv[1:], "id": "t7", "usd": 0.5, "in": 30, "out": 4}))
 """
-#: Tells every so often what it has cost by now, for ever.
+#: Reports its cost at intervals, and never ends.
 SPENDER = """
 import itertools, json, time
 for dollars in itertools.count(1):
@@ -218,7 +218,7 @@ def test_a_failure_that_is_no_lost_thread_begins_no_new_conversation(body) -> No
     assert outcome.thread is None
 
 
-#: Says which model it was asked for.
+#: Prints the model that it was started with.
 MODEL = """
 import json, sys
 print(json.dumps({"says": " ".join(sys.argv[1:]) + " RETRY", "id": "t"}))

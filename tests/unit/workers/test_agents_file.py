@@ -1,4 +1,4 @@
-"""agents.toml: what it may say, and how it is told what it may not."""
+"""agents.toml: valid entries, and the messages for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a body writes waits in bounded memory, and what is dropped is counted."""
+"""Live output waits in bounded memory, and dropped lines are counted."""
 
 from __future__ import annotations
 

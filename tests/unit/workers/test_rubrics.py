@@ -1,4 +1,4 @@
-"""Rubrics: what a file says, what its gates and an agent together come to, on real processes."""
+"""Rubrics: parsing a file, and the verdict of its gates and an agent, with real processes."""
 
 from __future__ import annotations
 
