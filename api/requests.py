@@ -185,7 +185,8 @@ def _point(value: object) -> object:
     is_list = isinstance(value, list) and 1 <= len(value) <= 50 and all(map(_is_position, value))
     if value is None or is_name or is_list or _is_position(value):
         return value
-    raise ValueError("it is no point; give an address, a label, or positions from 0: 2, or [0, 1]")
+    hint = "give an address, a label, or positions from 0: 2, or [0, 1]"
+    raise ValueError(f"it is not a resume point; {hint}")
 
 
 class Resume(Body):

@@ -63,7 +63,7 @@ class SessionUnknown(LeadhandError):
         self.session = session
 
     def __str__(self) -> str:
-        return f"session {self.session!r} is not found; `leadhand ls` lists those that are"
+        return f"session {self.session!r} is not found; `leadhand ls` lists the sessions"
 
 
 class SessionStillRuns(LeadhandError):
@@ -187,7 +187,7 @@ class FlowUnknown(LeadhandError):
         self.folders = folders
 
     def __str__(self) -> str:
-        hint = "`leadhand flows` lists those that are" if self.folders else "set LEADHAND_FLOWS"
+        hint = "`leadhand flows` lists the flows" if self.folders else "set LEADHAND_FLOWS"
         return f"flow {self.name!r} is not found; {hint}"
 
 
@@ -293,7 +293,7 @@ class TokenUnknown(LeadhandError):
         self.token = token
 
     def __str__(self) -> str:
-        return f"token {self.token!r} is not found; `leadhand token list` lists those that are"
+        return f"token {self.token!r} is not found; `leadhand token list` lists the tokens"
 
 
 class QuotaPassed(LeadhandError):

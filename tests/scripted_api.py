@@ -88,7 +88,7 @@ class Script:
                 return self._of_session(method, session, rest, body)
             case _, ["sessions", session, *_]:
                 kind = "urn:leadhand:problem:session-unknown"
-                detail = f"session {session!r} is not found; `leadhand ls` lists those that are"
+                detail = f"session {session!r} is not found; `leadhand ls` lists the sessions"
                 return 404, {"type": kind, "title": "Unknown", "status": 404, "detail": detail}
             case _:
                 return 200, {}

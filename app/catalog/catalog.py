@@ -251,7 +251,7 @@ class _Collector:
         try:
             return self._catalog.definition(name, folder)
         except FlowUnknown:
-            hint = "there is no such flow; `leadhand flows` lists those that are"
+            hint = "there is no such flow; `leadhand flows` lists the flows"
             raise InvalidDocument(at, name, hint) from None
         except FlowInvalid as error:
             raise InvalidDocument(at, name, f"it is disabled: {error}") from None

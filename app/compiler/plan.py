@@ -14,7 +14,7 @@ from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
 
-#: How often the team lead is asked again after an answer that is no list of tasks.
+#: How often the team lead is asked again after an answer that is not a list of tasks.
 DRAFT_RETRIES = 2
 #: The most drafts that a person may ask for.
 MAX_DRAFTS = 50

@@ -56,7 +56,7 @@ def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
         for one in steps_of(flow):
             for name in one.step.flow_names if isinstance(one.step, SubflowStep) else ():
                 if name not in document.flows:
-                    hint = "there is no such flow; `leadhand flows` lists those that are"
+                    hint = "there is no such flow; `leadhand flows` lists the flows"
                     yield InvalidDocument(f"{path}{one.path}.flowNames", name, hint)
         for fault in faults_of_inputs(flow, document.flows):
             yield InvalidDocument(f"{path}{fault.path}", fault.text, fault.message)

@@ -169,7 +169,9 @@ def _added(ref: SessionRef, answer: Reply, sender: Sender) -> Message:
         case "long":
             raise InvalidDocument("text", "...", f"it has more than {BYTES} bytes")
         case "child_ended":
-            raise MessageRefused(ref.id, f"session {sender.name!r} has ended, as it was told")
+            raise MessageRefused(
+                ref.id, f"session {sender.name!r} has ended and cannot send messages"
+            )
         case "superseded":
             raise CapabilityRefused("the attempt that the token was given to has ended")
         case _:

@@ -63,7 +63,7 @@ def post(
             connection.sendall(_request(to, body, headers))
             status = _status(connection, deadline)
     except TimeoutError:
-        return Posted(arrived=False, why=f"no answer within {total_s:g} s")
+        return Posted(arrived=False, why=f"no response within {total_s:g} s")
     except (_NotPosted, OSError) as error:
         return Posted(arrived=False, why=str(error) or type(error).__name__)
     return Posted(arrived=200 <= status < 300, why=f"answered {status}")
@@ -148,11 +148,11 @@ def _status(connection: socket.socket, deadline: _Deadline) -> int:
     while True:
         while b"\r\n\r\n" not in answer:
             if len(answer) >= CAP:
-                raise _NotPosted(f"the answer's head is longer than {CAP} bytes")
+                raise _NotPosted(f"the response head is longer than {CAP} bytes")
             connection.settimeout(deadline.remaining())
             more = connection.recv(min(8192, CAP - len(answer)))
             if not more:
-                raise _NotPosted("the connection was closed before an answer came")
+                raise _NotPosted("the connection was closed before a response arrived")
             answer += more
         head, _, answer = answer.partition(b"\r\n\r\n")
         status = _status_of(head)
@@ -169,5 +169,5 @@ def _status_of(head: bytes) -> int:
     version, _, rest = head.partition(b" ")
     code = rest[:3]
     if not version.startswith(b"HTTP/1.") or not code.isdigit() or len(code) < 3:
-        raise _NotPosted("the answer is not HTTP")
+        raise _NotPosted("the response is not HTTP")
     return int(code)

@@ -18,9 +18,14 @@ _OPTIONS = {
     "max_tokens": ("tokens", int, "N", "Limit on input and output tokens."),
     "max_steps": ("steps", int, "N", "Limit on steps."),
     "max_total_iterations": ("iterations", int, "N", "Limit on iterations of all its loops."),
-    "max_wall": ("wall_s", float, "S", "Limit on seconds, without the time that it is stopped."),
-    "max_stage_stops": ("stage_stops", int, "N", "Limit on runs of one phase that fail."),
-    "max_stops": ("stops", int, "N", "Limit on runs of all its phases that fail."),
+    "max_wall": (
+        "wall_s",
+        float,
+        "S",
+        "Limit on seconds; stopped time does not count.",
+    ),
+    "max_stage_stops": ("stage_stops", int, "N", "Limit on failed runs of one phase."),
+    "max_stops": ("stops", int, "N", "Limit on failed runs of all its phases."),
 }
 #: The budget's field of each option.
 BUDGET_FIELDS = {name: field for name, (field, *_) in _OPTIONS.items()}

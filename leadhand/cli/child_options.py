@@ -21,12 +21,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--key",
         metavar="NAME",
-        help="The same NAME is the same session: started once, however often this runs. In a doer,"
-        " also what tells two equal child sessions apart.",
+        help="Start the session once: the same NAME again is the same session. In a doer, different"
+        " names start two child sessions with equal documents.",
     ),
     click.option(
         "--on-parent-end",
         type=click.Choice(["abort", "let-go-on"]),
-        help="In a doer: what becomes of the child session once what started it has ended (abort).",
+        help="In a doer: what happens to the child session when the attempt or its session ends"
+        " (abort).",
     ),
 )

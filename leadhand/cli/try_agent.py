@@ -47,7 +47,7 @@ class Trial:
 
 @click.command("try")
 @click.argument("name")
-@click.option("--prompt", default=_PROMPT, help="What to ask (to run one shell command).")
+@click.option("--prompt", default=_PROMPT, help="The prompt (by default: run one shell command).")
 @click.option("--model", help="The model, if the agent lets a step choose one.")
 @click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
 @click.option("--place", metavar="NAME", help="The place to try it at, if workers are at several.")

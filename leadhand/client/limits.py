@@ -44,7 +44,7 @@ def path_of(key: str) -> str:
     if kind not in KINDS or not name:
         raise local_error(
             Kind.INVALID,
-            f"{key[:80]!r} is no key of a limit",
+            f"{key[:80]!r} is not the key of a limit",
             hint="use agent:NAME, model:NAME, queue:NAME or key:NAME",
             field="key",
         )

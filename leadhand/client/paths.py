@@ -21,8 +21,8 @@ def session_path(session: str, noun: str = "") -> str:
     if not _SESSION_ID.fullmatch(session):
         raise local_error(
             Kind.SESSION_UNKNOWN,
-            f"{session!r} is no session id",
-            hint="an id is 8 hexadecimal digits; `leadhand ls` lists those that are",
+            f"{session!r} is not a session id",
+            hint="an id is 8 hexadecimal digits; `leadhand ls` lists the sessions",
         )
     return f"/v1/sessions/{session}/{noun}".rstrip("/")
 
@@ -37,6 +37,6 @@ def flow_path(name: str, noun: str = "") -> str:
         raise local_error(
             Kind.FLOW_UNKNOWN,
             f"no flow is called {name!r}: a name is {form_of(NAME)}",
-            hint="`leadhand flows` lists those that there are",
+            hint="`leadhand flows` lists the flows",
         )
     return f"/v1/flows/{quote(name, safe='')}/{noun}".rstrip("/")

@@ -46,7 +46,7 @@ def revocation(token: str) -> Call:
     if not _ID.fullmatch(token):
         raise local_error(
             Kind.TOKEN_UNKNOWN,
-            f"{token[:40]!r} is no id of a token",
-            hint="an id is 12 hexadecimal digits; `leadhand token list` lists those that are",
+            f"{token[:40]!r} is not a token id",
+            hint="an id is 12 hexadecimal digits; `leadhand token list` lists the tokens",
         )
     return Call("DELETE", f"{PATH}/{token}")

@@ -69,7 +69,7 @@ class Calls:
         found = next((one for one in tasks if one.id == given.id), None)
         if found is None:
             ids = ", ".join(one.id for one in tasks)
-            raise ToolRefused(f"{given.id!r} is no task that this session sees; it sees {ids}")
+            raise ToolRefused(f"this session cannot see task {given.id!r}; it sees {ids}")
         return found
 
     async def task_update(self, given: arguments.TaskUpdate) -> Result:

@@ -122,7 +122,7 @@ class Checker(Document):
             return value
         text = value.strip()
         if not text:
-            raise ValueError("a checker may not be empty; give a command or 'agent: ...'")
+            raise ValueError("a checker must not be empty; give a command or 'agent: ...'")
         named = _NAMES_AGENT.match(text)
         if named is not None:
             agent, prompt = named.groups()

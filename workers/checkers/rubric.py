@@ -133,7 +133,7 @@ class _Sections:
         goes_on = gate is not None or self._goes_on(line)
         if line.strip() and not _RULE.match(line) and not goes_on:
             way_out = "write each gate as a list item that begins with its command: - `make test`"
-            raise RubricUnclear(f"is no gate, {cut(line.strip(), 80)!r}", way_out, number)
+            raise RubricUnclear(f"is not a gate, {cut(line.strip(), 80)!r}", way_out, number)
         self._explains = goes_on
 
     def _goes_on(self, line: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("session")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def explain_command(*, session: str, as_json: bool) -> int:
-    """Say why SESSION waits or why it ended, and what to do next.
+    """Show why SESSION waits or why it ended, and what to do next.
 
     The suggested commands can be run as they are; replace TEXT with your own words.
     """

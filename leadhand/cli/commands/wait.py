@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("wait")
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
-@click.option("--summary", is_flag=True, help="Print that line only.")
+@click.option("--summary", is_flag=True, help="Print only the first line of each result.")
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds for each session.")
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def wait_command(

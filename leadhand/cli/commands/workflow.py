@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--doer", metavar="CMD", help="Use this command as the doer of all phases.")
 @click.option("--agent", metavar="NAME", help="Use this agent as the doer of all phases.")
-@click.option("--cwd", metavar="DIR", help="The folder to work in (that of the file's workflow).")
+@click.option("--cwd", metavar="DIR", help="The folder to work in (that of the workflow in FILE).")
 @click.option("--label", metavar="TEXT", help="The session's label.")
 @loop_options
 @budget_options
@@ -44,7 +44,7 @@ def workflow_command(
     """Run FILE and show the workflows that it runs.
 
     FILE runs as with `python FILE`: it builds a Workflow and calls its run() itself. Its own folder
-    is searched first for imports. The options replace what FILE says of its workflows. With a key,
+    is searched first for imports. The options replace the settings in FILE. With a key,
     the second workflow of FILE has the key NAME-2, and so on.
 
     Inside a doer or checker, the sessions are children of the running one.

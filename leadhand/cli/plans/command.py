@@ -120,7 +120,7 @@ def plan_edit_command(*, session: str, file: Path | None) -> int:
 @click.argument("session")
 @click.argument("text")
 def plan_change_command(*, session: str, text: str) -> int:
-    """Have the team lead of SESSION change its draft as TEXT says.
+    """Ask the team lead of SESSION to change its draft according to TEXT.
 
     `-` as the TEXT reads standard input.
     """
@@ -169,7 +169,7 @@ def plan_drop_command(*, session: str, task: str) -> int:
 
 @plan_command.command("proposals")
 @click.argument("session")
-@click.option("--all", "every", is_flag=True, help="Also those that were decided.")
+@click.option("--all", "every", is_flag=True, help="Include accepted and refused proposals.")
 @_JSON
 def plan_proposals_command(*, session: str, every: bool, as_json: bool) -> int:
     """List the tasks that child sessions propose for the plan of SESSION."""

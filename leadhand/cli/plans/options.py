@@ -27,7 +27,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--checker", "checkers", metavar="SPEC", multiple=True,
-        help="What accepts a task, as for spawn; NAME=SPEC names it for tasks; may be repeated.",
+        help="A checker of the tasks, as for spawn; NAME=SPEC names it; may be repeated.",
     ),
     click.option("--unchecked", is_flag=True, help="Accept tasks without any checker."),
     click.option("--doer", metavar="CMD", help="A shell command that carries out each task."),
@@ -48,7 +48,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--on-deadline", type=click.Choice(["stop", "approve"]),
-        help="What happens to a draft that nobody approves (stop).",
+        help="What happens to a draft that is not approved in time (stop).",
     ),
     click.option(
         "--retries", type=int, metavar="N", help="How often a failed task is tried again (1)."
@@ -59,7 +59,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--proposals", type=click.Choice(["accept", "ask", "refuse"]),
-        help="What becomes of tasks that child sessions propose (ask).",
+        help="What happens with tasks that child sessions propose (ask).",
     ),
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),

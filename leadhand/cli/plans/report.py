@@ -12,7 +12,7 @@ from leadhand.cli.render.tables import echo_json
 @click.command("report")
 @click.argument("status")
 @click.option("--pr-url", metavar="URL", help="The pull request with the work.")
-@click.option("--notes", metavar="TEXT", help="What the team lead should know.")
+@click.option("--notes", metavar="TEXT", help="Notes for the team lead.")
 @click.option(
     "--propose",
     "proposals",

@@ -102,7 +102,7 @@ def parse_tasks(content: object, source: str, *, alone: bool = True) -> TasksFil
     if isinstance(content, list):
         content = {"tasks": content}
     if not isinstance(content, Mapping):
-        raise TasksInvalid(f"{source} is no list of tasks; give one, each with an id and a title")
+        raise TasksInvalid(f"{source} is not a list of tasks; give one, with ids and titles")
     for name in content:
         if name not in ("tasks", "version", "session"):
             raise TasksInvalid(f"{source}: {name!r} is not known; list the tasks under 'tasks'")
@@ -124,7 +124,7 @@ def _task(given: object, number: int, source: str) -> EditedTask:
     name = given.get("id") if isinstance(given, Mapping) else None
     which = f"task {name!r}" if isinstance(name, str) else f"task {number}"
     if not isinstance(given, Mapping):
-        raise TasksInvalid(f"{source}: {which} is no object; give it an id and a title")
+        raise TasksInvalid(f"{source}: {which} is not an object; give it an id and a title")
     try:
         return EditedTask.model_validate(dict(given))
     except ValidationError as error:

@@ -27,13 +27,13 @@ def test_a_slow_receiver_is_given_as_long_as_a_try_may_take(at):
     at.answers.clear()
     began = time.monotonic()
     posted = post(at.url, b"{}", {}, hosts=[at.host], total_s=0.3)
-    assert (posted.arrived, posted.why) == (False, "no answer within 0.3 s")
+    assert (posted.arrived, posted.why) == (False, "no response within 0.3 s")
     assert time.monotonic() - began < 3
 
 
 def test_a_receiver_that_answers_byte_by_byte_is_not_waited_for_longer(at):
     at.drips = b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100
-    assert post(at.url, b"{}", {}, hosts=[at.host], total_s=0.4).why == "no answer within 0.4 s"
+    assert post(at.url, b"{}", {}, hosts=[at.host], total_s=0.4).why == "no response within 0.4 s"
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_a_receiver_that_answers_byte_by_byte_is_not_waited_for_longer(at):
         (b"HTTP/1.1 204 No Content\r\n\r\n", "answered 204"),
         (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 202 A\r\n\r\n", "answered 202"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/\r\n\r\n", "answered 302"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "the answer is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, "the answer's head is longer than 65536 bytes"),
-        (b"", "the connection was closed before an answer came"),
-        (b"HTTP/1.1 200", "the connection was closed before an answer came"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "the response is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, "the response head is longer than 65536 bytes"),
+        (b"", "the connection was closed before a response arrived"),
+        (b"HTTP/1.1 200", "the connection was closed before a response arrived"),
     ],
 )
 def test_an_answer_is_read_as_far_as_its_status(answer, why):

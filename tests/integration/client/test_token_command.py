@@ -126,7 +126,7 @@ def test_a_token_can_be_read_by_programs(leadhand):
         ("token create ci --scope read --webhook-secret-file /missing", "does not exist"),
         ("token revoke", "Missing argument 'ID...'"),
         ("token revoke 000000000000", "token '000000000000' is not found"),
-        ("token revoke ../sessions", "'../sessions' is no id of a token"),
+        ("token revoke ../sessions", "'../sessions' is not a token id"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(leadhand, line, said):

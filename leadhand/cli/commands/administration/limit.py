@@ -12,7 +12,7 @@ def limit_command() -> None:
     """List, set and remove limits.
 
     A KEY is agent:NAME, model:NAME, queue:NAME, or key:NAME for doers with that concurrency_key. A
-    limit holds across all workers. A step that waits for it takes no worker's slot.
+    limit holds across all workers. A step that waits for it uses no worker slot.
     """
 
 
@@ -44,7 +44,7 @@ def list_(*, as_json: bool) -> int:
     help="The most that start per minute.",
 )  # fmt: skip
 def set_(*, key: str, concurrency: int | None, per_minute: float | None) -> int:
-    """Set the limit of attempts with KEY, replacing an earlier one."""
+    """Set the limit on attempts with KEY; it replaces an earlier one."""
     from leadhand.cli.connect import open_client
 
     if concurrency is None and per_minute is None:

@@ -40,7 +40,9 @@ def show(*, as_json: bool) -> int:
 @store_command.command("accept")
 @click.option("--new", is_flag=True, help="Accept an empty Redis, or another store than before.")
 @click.option(
-    "--replaces", metavar="ID", help="The store that a worker still remembers: its log has the id."
+    "--replaces",
+    metavar="ID",
+    help="The id of the store that a worker expects; its log has it.",
 )
 @_AS_JSON
 def accept(*, new: bool, replaces: str | None, as_json: bool) -> int:

@@ -20,7 +20,9 @@ _PAGE = 500
 @click.command("inbox")
 @click.argument("session", required=False)
 @click.option("--unread", is_flag=True, help="Only messages that are not acknowledged.")
-@click.option("--take", is_flag=True, help="Acknowledge those that no turn has got, and show them.")
+@click.option(
+    "--take", is_flag=True, help="Acknowledge and show the messages that no turn has got."
+)
 @click.option("--follow", "-f", is_flag=True, help="Continue until the session has ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per message and line.")
 def inbox_command(

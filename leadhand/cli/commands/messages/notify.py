@@ -9,11 +9,15 @@ import click
 
 @click.command("notify", context_settings={"ignore_unknown_options": True})
 @click.argument("text")
-@click.option("--failure", is_flag=True, help="It reports a failure: it calls for a person.")
+@click.option("--failure", is_flag=True, help="Mark the message as a failure that needs a person.")
 @click.option(
     "--pr", "pr_number", type=click.IntRange(1), metavar="N", help="The number of a pull request."
 )
-@click.option("--session", metavar="ID", help="The session that reports; by default the own one.")
+@click.option(
+    "--session",
+    metavar="ID",
+    help="The session that sends it; by default that of this command.",
+)
 def notify_command(*, text: str, failure: bool, pr_number: int | None, session: str | None) -> int:
     """Send TEXT from a child session to its parent.
 

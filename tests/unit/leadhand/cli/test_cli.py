@@ -62,7 +62,7 @@ def test_help_needs_nothing_that_is_slow_to_import() -> None:
         ("spawn x --checker true --task-file missing", "File 'missing' does not exist"),
         ("spawn x --checker true --task-file app.py", "give TASK or --task-file, not both"),
         ("spawn x", "Missing option '--checker'"),
-        ("spawn x --checker=", "a checker may not be empty"),
+        ("spawn x --checker=", "a checker must not be empty"),
         ("spawn x --checker true --rule most", "'most' is not a rule; use all, any or a number"),
         ("spawn x --checker true --rule 2", "rule asks for 2 checkers to accept"),
         (

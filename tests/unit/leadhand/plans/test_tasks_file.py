@@ -67,7 +67,7 @@ def test_started_task_says_what_may_change() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("text", "is no list of tasks"),
+        ("text", "is not a list of tasks"),
         ({"tasks": []}, "has no tasks"),
         ({"steps": []}, "'steps' is not known"),
         ({"tasks": [{"id": "a", "title": "A"}], "version": "3"}, "version is '3'"),
@@ -82,7 +82,7 @@ def test_started_task_says_what_may_change() -> None:
             "did you mean 'tests'?",
         ),
         ([{"id": "a", "title": "A", "dependencies": ["a"]}], "a -> a; remove one dependency"),
-        ([7], "task 1 is no object"),
+        ([7], "task 1 is not an object"),
     ],
 )
 def test_invalid_tasks_are_refused_by_task_and_field(content: object, why: str) -> None:
