@@ -20,7 +20,7 @@ from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.views import (
     AgentView,
     BulkView,
-    DiffView,
+    DiffsPage,
     Event,
     ExplainView,
     ExportView,
@@ -147,7 +147,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (as_json(Page[LedgerEntry], "A page of iterations."),), query=requests.PageQuery,
     ),
     Operation("sessions.diffs", "GET", "Show the diffs of each doer's work",
-              (as_json(Page[DiffView], "A page of diffs, in order."),), query=requests.DiffsQuery),
+              (as_json(DiffsPage, "A page of diffs, in order."),), query=requests.DiffsQuery),
     Operation("sessions.output", "GET", "Read the last output of a session's bodies",
               (as_json(Page[OutputView], "By attempt, the one that wrote last first."),),
               query=requests.OutputQuery),

@@ -10,7 +10,6 @@ from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog
 from app.catalog.drift import changes, outdated_children, pinned_children
-from app.domain.addresses import by_number, iteration_of
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
@@ -27,6 +26,7 @@ from app.history.snapshot import Snapshot
 from app.history.transcript import as_markdown
 from app.queries.about_loop import about_loop
 from app.queries.cursors import encode_cursor, number_of
+from app.queries.diffs import diffs_page
 from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.inbox import attention, message_view, read_messages
@@ -35,7 +35,6 @@ from app.queries.presenters import (
     budget_lines,
     counters,
     depth_of,
-    diff_view,
     node_progress,
     reason_of,
     running_step,
@@ -48,6 +47,7 @@ from app.queries.step_list import steps_page
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.views import (
+    DiffsPage,
     DiffView,
     Event,
     ExportView,
@@ -174,17 +174,13 @@ class Queries:
         iteration: int | None = None,
         limit: int = 10,
         cursor: str | None = None,
-    ) -> Page[DiffView]:
+    ) -> DiffsPage:
         """A page of the doers' diffs in order, of one iteration or of all."""
         ref = self.ref(session)
-        start = number_of(cursor)
-        known = sorted(filter(None, self._store.names(ref, "diffs")), key=by_number)
-        meant = [a for a in known if iteration is None or iteration_of(a) == iteration]
-        shown = meant[start : start + limit]
-        kept = self._store.values(ref, "diffs", shown)
-        items = [diff_view(address, text) for address, text in kept.items()]
-        return Page(
-            items=items, next=encode_cursor(start + limit) if len(meant) > start + limit else None
+        fields = self._fields(ref)
+        program = self._readable(fields["program"])
+        return diffs_page(
+            self._store, ref, fields, program, iteration=iteration, limit=limit, cursor=cursor
         )
 
     def _all_differences(self, session: str) -> list[DiffView]:

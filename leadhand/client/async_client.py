@@ -25,7 +25,7 @@ from leadhand.models.documents import Budget
 from leadhand.models.views import (
     AgentView,
     BulkView,
-    DiffView,
+    DiffsPage,
     Event,
     ExplainView,
     ExportView,
@@ -358,7 +358,7 @@ class AsyncClient(AsyncPlanCalls, AsyncAdministration):
         iteration: int | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page[DiffView]:
+    ) -> DiffsPage:
         """List the diffs of the doers' work, in one iteration or in all."""
         return await self._ask(requests.diffs(session, iteration, limit, cursor))
 

@@ -25,7 +25,7 @@ from leadhand.models.documents import Budget
 from leadhand.models.views import (
     AgentView,
     BulkView,
-    DiffView,
+    DiffsPage,
     Event,
     ExplainView,
     ExportView,
@@ -352,7 +352,7 @@ class Client(PlanCalls, Administration):
         iteration: int | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page[DiffView]:
+    ) -> DiffsPage:
         """List the diffs of the doers' work, in one iteration or in all."""
         return self._ask(requests.diffs(session, iteration, limit, cursor))
 

@@ -20,7 +20,7 @@ from leadhand.models.etags import etag
 from leadhand.models.views import (
     AgentView,
     BulkView,
-    DiffView,
+    DiffsPage,
     Event,
     ExplainView,
     ExportView,
@@ -149,11 +149,9 @@ def ledger(id_: str, limit: int | None, cursor: str | None) -> Ask[Page[LedgerEn
     return _reads(Page[LedgerEntry], Call("GET", session_path(id_, "ledger"), params=params))
 
 
-def diffs(
-    id_: str, iteration: int | None, limit: int | None, cursor: str | None
-) -> Ask[Page[DiffView]]:
+def diffs(id_: str, iteration: int | None, limit: int | None, cursor: str | None) -> Ask[DiffsPage]:
     params = _given(iteration=iteration, limit=limit, cursor=cursor)
-    return _reads(Page[DiffView], Call("GET", session_path(id_, "diffs"), params=params))
+    return _reads(DiffsPage, Call("GET", session_path(id_, "diffs"), params=params))
 
 
 def output(id_: str, step: str | None, limit: int | None) -> Ask[Page[OutputView]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, Program, RetryPolicy, Step
 from app.operations.submit import About
+from leadhand.models.views import NoDiffs
 from tests.engine.world import World
 from workers.folders.work_diff import pack_diff
 
@@ -100,3 +103,60 @@ def test_what_comes_again_is_the_newest_and_counts_once(world: World, ref: Sessi
     assert kept(world, ref) == [1, 2]
     changes(world, ref, 3, filled(3, 400))
     assert kept(world, ref) == [2, 3]
+
+
+def none_of(world: World, ref: SessionRef, iteration: int | None = None) -> NoDiffs | None:
+    return world.engine.queries.diffs(ref.id, iteration=iteration).none
+
+
+def in_folder(world: World, folder: str) -> SessionRef:
+    id_ = world.engine.submit.program(LOOP, About(kind="loop", name="x", cwd=folder)).session
+    return SessionRef(id_, id_)
+
+
+def test_without_a_folder_or_an_ended_iteration_there_are_no_diffs(world: World) -> None:
+    assert none_of(world, in_folder(world, "")) == NoDiffs(why="no_folder")
+    ref = in_folder(world, "/somewhere")
+    assert none_of(world, ref) == NoDiffs(why="not_ended", folder="/somewhere")
+    assert none_of(world, ref, 3) == NoDiffs(why="not_ended", folder="/somewhere")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"no_diff": "slow"}, "slow"),
+        ({"no_diff": "git_missing", "digest": "files:a"}, "git_missing"),
+        ({"no_diff": "unchanged", "digest": "git:a"}, "unchanged"),
+        # Without a reason: stored by an older version.
+        ({"digest": "git:a"}, "unchanged"),
+        ({"digest": "files:a"}, "no_git"),
+        ({}, "not_compared"),
+    ],
+)
+def test_the_page_gives_the_reason_of_the_outcome(
+    world: World, fields: dict[str, Any], why: str
+) -> None:
+    ref = in_folder(world, "/f")
+    outcome = Outcome(word="succeeded").model_copy(update=fields)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"), outcome)
+    for iteration in (None, 1):
+        found = none_of(world, ref, iteration)
+        assert found is not None
+        assert found.why == why
+    found = none_of(world, ref, 2)
+    assert found is not None
+    assert found.why == "not_ended"
+
+
+def test_a_replaced_diff_is_named_as_replaced(world: World) -> None:
+    ref = in_folder(world, "/f")
+    for number in range(1, 4):
+        patch = filled(number, BYTES // 2)
+        grant = world.grant(ref, f"loop~1[{number}]/do")
+        work = world.engine.attempts.work(ref, grant)
+        outcome = Outcome(word="succeeded", digest=f"git:{number}", diff=grant.address)
+        world.engine.attempts.settle(work, outcome, take=(), worker="w", patch=patch, changed=False)
+        world.settle(ref, world.grant(ref, f"loop~1[{number}]/judge"), RETRY)
+    assert kept(world, ref) == [2, 3]
+    assert none_of(world, ref) is None
+    assert none_of(world, ref, 1) == NoDiffs(why="replaced", folder="/f")

@@ -12,12 +12,13 @@ import json
 import logging
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.operations.attempts import FolderState, Work
 from app.redaction import without_keys
-from workers.folders.worktree import Worktree
+from workers.folders.worktree import NoGit, Worktree
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Look:
         self._keeps = keeps
         self._address = address
         self._before = left.digest
+        self._failure: Literal["slow", "unreadable"] | None = None
         self.changed = False
         #: The packed diff of the attempt; None without one, or without git.
         self.patch: str | None = None
@@ -41,7 +43,7 @@ class Look:
                 left.compare and None not in (found, left.digest) and found != left.digest
             )
             if not tree.knows(left.digest):
-                self._before = found
+                self._before, self._failure = found, tree.failure
 
     def digest(self) -> str | None:
         """The folder's digest now."""
@@ -55,12 +57,25 @@ class Look:
         after = self.digest()
         if after is None:
             log.info("no digest of the folder")
-            return outcome
+            return outcome.model_copy(update={"no_diff": self._tree.failure})
         text = self._tree.patch(self._before, after) if self._keeps else None
         if not text:
-            return outcome.model_copy(update={"digest": after})
+            why = self._why_no_diff(after, text) if self._keeps else None
+            return outcome.model_copy(update={"digest": after, "no_diff": why})
         self.patch = pack_diff(str(self._before), after, without_keys(text, secrets))
         return outcome.model_copy(update={"digest": after, "diff": self._address})
+
+    def _why_no_diff(
+        self, after: str, text: str | None
+    ) -> NoGit | Literal["slow", "unreadable", "unchanged"] | None:
+        """Why there is no diff between the two snapshots."""
+        if not after.startswith("git:"):
+            return self._tree.why_no_git()
+        if self._before is None:
+            return self._failure
+        if not self._before.startswith("git:"):
+            return "no_git"  # the doer created the repository
+        return "unchanged" if text is not None else self._tree.failure
 
 
 def start_diff(work: Work, left: FolderState, spill: Path) -> Look:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
@@ -38,8 +39,15 @@ _PLAIN = (
 )  # fmt: skip
 
 
+#: Why a folder has no git snapshot.
+NoGit = Literal["git_missing", "git_refused", "no_git"]
+
+
 class Worktree:
     """Snapshots of one session's working folder; index and objects are in the folder `shelf`."""
+
+    #: Why the last snapshot or diff failed.
+    failure: Literal["slow", "unreadable"] | None = None
 
     def __init__(self, folder: Path, shelf: Path) -> None:
         self._folder = folder
@@ -54,6 +62,7 @@ class Worktree:
 
         After a timeout the next try is REST_S later: a snapshot delays its step.
         """
+        self.failure = "slow"
         if self._is_resting():
             return None
         self._deadline = time.monotonic() + SNAPSHOT_S
@@ -63,10 +72,21 @@ class Worktree:
         except subprocess.TimeoutExpired:
             found = None
         except (OSError, subprocess.SubprocessError, ValueError):
+            self.failure = "unreadable"
             return None
         if found is None:
             self._rest()
+        else:
+            self.failure = None
         return found
+
+    def why_no_git(self) -> NoGit:
+        """Why the folder's snapshots are made without git."""
+        if shutil.which("git") is None:
+            return "git_missing"
+        above = self._folder.resolve()
+        is_inside = any((folder / ".git").exists() for folder in (above, *above.parents))
+        return "git_refused" if is_inside else "no_git"
 
     def _is_resting(self) -> bool:
         try:
@@ -105,8 +125,11 @@ class Worktree:
         options = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
         try:
             return self._truncated_output("diff-tree", *options, old, new)
+        except subprocess.TimeoutExpired:
+            self.failure = "slow"
         except (OSError, subprocess.SubprocessError):
-            return None
+            self.failure = "unreadable"
+        return None
 
     def _git_digest(self, prefix: str) -> str:
         index = self._shelf / "index"

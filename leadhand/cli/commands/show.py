@@ -12,7 +12,14 @@ from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
-    from leadhand.models.views import DiffView, LedgerEntry, StepView
+    from leadhand.models.views import (
+        DiffsPage,
+        DiffView,
+        LedgerEntry,
+        NoDiffs,
+        NoDiffsWhy,
+        StepView,
+    )
 
 #: The value of --diff without an iteration.
 _ALL = 0
@@ -20,6 +27,21 @@ _ALL = 0
 _STEPS = 200
 #: The most child sessions that are shown.
 _CHILDREN = 50
+#: Why there are no diffs, in the reader's words.
+_WHY_NONE: dict[NoDiffsWhy, str] = {
+    "no_folder": "the session has no folder",
+    "not_ended": "no {doers} ended yet",
+    "not_compared": "an attempt{its} ended before {folder} was compared, such as a lost one",
+    "git_missing": "git is not installed on the worker, so {folder} cannot be compared",
+    "git_refused": (
+        "git refuses the repository of {folder} (see `git status` there, as the worker's user)"
+    ),
+    "no_git": "{folder} is in no git repository",
+    "slow": "{folder} took too long to read",
+    "unreadable": "the worker could not read all of {folder}",
+    "unchanged": "{changed} changed {file}",
+    "replaced": "newer ones replaced the diffs{its} (a session keeps the last 200, and 4 MiB)",
+}
 
 
 @click.command("show")
@@ -91,16 +113,18 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
 
     with open_client() as client:
         ledger = list(whole_ledger(client, session))
-        found = in_order_of_time(_all_diffs(client, session, iteration), ledger)
+        page = client.diffs(session, iteration=iteration)
+        found = in_order_of_time(_all_diffs(client, session, iteration, page), ledger)
     if as_json:
-        echo_json({"items": [diff.model_dump(mode="json") for diff in found]})
+        none = page.none.model_dump(mode="json") if page.none else None
+        echo_json({"items": [diff.model_dump(mode="json") for diff in found], "none": none})
         return 0
     for diff in found:
         click.echo(f"# {plain(diff.address)}, iteration {diff.iteration}")
         for line in block(diff.patch):
             click.echo(line)
     if not found:
-        click.echo(why_no_diffs(ledger, iteration))
+        click.echo(why_no_diffs(page.none, ledger, iteration))
     return 0
 
 
@@ -110,21 +134,27 @@ def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -
     return sorted(diffs, key=lambda diff: (diff.address not in began, began.get(diff.address, 0)))
 
 
-def why_no_diffs(ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
+def why_no_diffs(none: NoDiffs | None, ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
     """Why there are no diffs of the iteration, or of any."""
     ended = {entry.iteration for entry in ledger}
-    if not ended:
-        return "no changes are stored: no iteration has ended yet"
-    if iteration is not None and iteration not in ended:
+    if none is None:  # an older API, which does not give the reason
+        return "no changes are stored"
+    if none.why == "not_ended" and iteration is not None and ended and iteration not in ended:
         return f"no iteration {iteration} has ended; the last one is {max(ended)}"
-    return (
-        "no changes are stored: the folder is not in a git repository, nothing changed, "
-        "or newer changes replaced them (see the session's warnings)"
+    folder = plain(none.folder or "the folder")
+    why = _WHY_NONE[none.why].format(
+        folder=folder,
+        doers="iteration has" if iteration is None else f"doer of iteration {iteration} has",
+        changed="no iteration" if iteration is None else f"iteration {iteration}",
+        file="a file" if iteration is None else "no file",
+        its="" if iteration is None else f" of iteration {iteration}",
     )
+    return f"no changes are stored: {why}"
 
 
-def _all_diffs(client: Client, session: str, iteration: int | None) -> Iterator[DiffView]:
-    page = client.diffs(session, iteration=iteration)
+def _all_diffs(
+    client: Client, session: str, iteration: int | None, page: DiffsPage
+) -> Iterator[DiffView]:
     yield from page.items
     while page.next is not None:
         page = client.diffs(session, iteration=iteration, cursor=page.next)

@@ -67,8 +67,11 @@ from leadhand.models.views.session import (
     TreeView,
 )
 from leadhand.models.views.step import (
+    DiffsPage,
     DiffView,
     Event,
+    NoDiffs,
+    NoDiffsWhy,
     OutputPart,
     OutputView,
     StepView,
@@ -101,6 +104,7 @@ __all__ = [
     "Cause",
     "Counters",
     "DiffView",
+    "DiffsPage",
     "Event",
     "ExplainView",
     "ExportView",
@@ -117,6 +121,8 @@ __all__ = [
     "Met",
     "Missing",
     "NewToken",
+    "NoDiffs",
+    "NoDiffsWhy",
     "NodeProgress",
     "OutputPart",
     "OutputView",

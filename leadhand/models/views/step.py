@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from leadhand.models.views.view import Reason, View
+from leadhand.models.views.view import Page, Reason, View
 
 
 class StepView(View):
@@ -125,6 +125,34 @@ class DiffView(View):
     after: str
     #: A git diff; truncated if it is long.
     patch: str
+
+
+#: Why a session, or one of its iterations, has no diffs; `NoDiffs` explains each.
+NoDiffsWhy = Literal[
+    "no_folder", "not_ended", "not_compared", "git_missing", "git_refused", "no_git", "slow",
+    "unreadable", "unchanged", "replaced",
+]  # fmt: skip
+
+
+class NoDiffs(View):
+    """Why there are no diffs."""
+
+    #: `no_folder`: the session has none. `not_ended`: no doer's step has ended. `not_compared`: an
+    #: attempt ended before its folder was compared, such as a lost one. `git_missing`: git is not
+    #: installed on the worker. `git_refused`: git refuses the repository, as it does if another
+    #: user owns it. `no_git`: the folder is in no git repository. `slow`, `unreadable`: the folder
+    #: took too long to read, or the worker could not read all of it. `unchanged`: no file was
+    #: changed. `replaced`: newer diffs replaced those that were stored.
+    why: NoDiffsWhy
+    #: The session's working folder.
+    folder: str | None = None
+
+
+class DiffsPage(Page[DiffView]):
+    """A page of diffs, or the reason why there are none."""
+
+    #: Null if there are diffs.
+    none: NoDiffs | None = None
 
 
 def position(event_id: str) -> tuple[int, int]:

@@ -14,7 +14,15 @@ from leadhand.cli.render.session_text import session_lines
 from leadhand.client.backoff import Patience
 from leadhand.errors import LeadhandError, SettingInvalid, error_for
 from leadhand.models.problems import Kind, Problem
-from leadhand.models.views import DiffView, LedgerEntry, PhaseView, ResultView, SessionView
+from leadhand.models.views import (
+    DiffView,
+    LedgerEntry,
+    NoDiffs,
+    NoDiffsWhy,
+    PhaseView,
+    ResultView,
+    SessionView,
+)
 from leadhand.results import LoopResult, PhaseResult, phase_results
 from leadhand.settings import ClientSettings
 
@@ -245,6 +253,26 @@ def test_diffs_are_shown_in_order_of_time_or_with_why_there_are_none() -> None:
     ]
     shown = [diff.loop for diff in in_order_of_time(diffs, ledger)]
     assert shown == [*ran, "phase-2~3[1]"]
-    assert why_no_diffs([], None).endswith("no iteration has ended yet")
-    assert why_no_diffs(ledger, 7) == "no iteration 7 has ended; the last one is 1"
-    assert "not in a git repository" in why_no_diffs(ledger, 1)
+    not_ended = NoDiffs(why="not_ended", folder="/f")
+    assert why_no_diffs(not_ended, [], None).endswith("no iteration has ended yet")
+    assert why_no_diffs(not_ended, ledger, 7) == "no iteration 7 has ended; the last one is 1"
+
+
+@pytest.mark.parametrize(
+    ("why", "iteration", "text"),
+    [
+        ("no_folder", None, "the session has no folder"),
+        ("no_git", None, "/f is in no git repository"),
+        ("slow", 2, "/f took too long to read"),
+        ("unchanged", None, "no iteration changed a file"),
+        ("unchanged", 2, "iteration 2 changed no file"),
+        ("not_ended", 2, "no doer of iteration 2 has ended yet"),
+        ("replaced", 2,
+         "newer ones replaced the diffs of iteration 2 (a session keeps the last 200, and 4 MiB)"),
+    ],
+)  # fmt: skip
+def test_the_reason_for_no_diffs_is_one_sentence(
+    why: NoDiffsWhy, iteration: int | None, text: str
+) -> None:
+    none = NoDiffs(why=why, folder=None if why == "no_folder" else "/f")
+    assert why_no_diffs(none, [], iteration) == f"no changes are stored: {text}"

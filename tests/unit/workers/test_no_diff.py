@@ -1,0 +1,103 @@
+"""A doer's outcome without a diff says why it has none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.domain.outcomes import Outcome
+from app.operations.attempts import FolderState
+from workers.folders import worktree
+from workers.folders.work_diff import Look
+from workers.folders.worktree import Worktree
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "one.txt").write_text("one\n")
+    return folder
+
+
+def repository(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+
+
+def look(folder: Path, digest: str | None = None) -> Look:
+    tree = Worktree(folder, folder.parent / "shelf")
+    return Look(tree, "loop~1[1]/do", FolderState(digest, compare=False))
+
+
+def why_after(seen: Look) -> str | None:
+    outcome = seen.add_diff(Outcome(word="succeeded"), ())
+    assert outcome.diff is None
+    return outcome.no_diff
+
+
+def test_a_folder_in_no_repository(folder: Path) -> None:
+    assert why_after(look(folder)) == "no_git"
+
+
+def test_no_change(folder: Path) -> None:
+    repository(folder)
+    assert why_after(look(folder)) == "unchanged"
+
+
+def test_a_change_has_a_diff_and_no_reason(folder: Path) -> None:
+    repository(folder)
+    seen = look(folder)
+    (folder / "one.txt").write_text("two\n")
+    outcome = seen.add_diff(Outcome(word="succeeded"), ())
+    assert (outcome.diff, outcome.no_diff) == ("loop~1[1]/do", None)
+
+
+def test_a_repository_that_the_doer_made(folder: Path) -> None:
+    seen = look(folder)
+    repository(folder)
+    assert why_after(seen) == "no_git"
+
+
+def test_git_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository(folder)
+    monkeypatch.setenv("PATH", str(folder))
+    assert why_after(look(folder)) == "git_missing"
+
+
+def test_git_refuses_the_repository(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    assert why_after(look(folder)) == "git_refused"
+
+
+def test_a_folder_that_takes_too_long_to_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree, "FILES", 0)
+    seen = look(folder)
+    assert why_after(seen) == "slow"
+    monkeypatch.undo()
+    assert why_after(seen) == "slow", "it is not read again soon"
+
+
+def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository(folder)
+    seen = look(folder)
+    (folder.parent / "shelf" / "index").unlink()
+    (folder.parent / "shelf" / "index").mkdir()
+    assert why_after(seen) == "unreadable"
+
+
+def test_a_folder_that_could_not_be_read_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(worktree, "FILES", 0)
+        seen = look(folder)
+    repository(folder)
+    (folder.parent / "shelf" / "slow").unlink()
+    assert why_after(seen) == "slow"
