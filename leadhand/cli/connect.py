@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.render.times import with_local_times
+
 if TYPE_CHECKING:
     from leadhand.client.client import Client
 
@@ -49,5 +51,5 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
 
 def tell(text: str) -> None:
     """Print a progress message for the user to standard error."""
-    click.echo(f"leadhand: {text}", err=True)
+    click.echo(f"leadhand: {with_local_times(text)}", err=True)
     sys.stderr.flush()

@@ -13,6 +13,7 @@ import click
 from leadhand.cli.exit_codes import FAULT, HALTED
 from leadhand.cli.flag_names import in_flags, innermost
 from leadhand.cli.render.terminal import escaped_streams
+from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
     from leadhand.errors import TokenRefused
@@ -103,4 +104,4 @@ def _show(error: Exception, command: click.Command) -> None:
 
     if environment().get("LEADHAND_DEBUG") == "1":
         traceback.print_exception(error)
-    click.echo(f"leadhand: {sentence(error, command)}", err=True)
+    click.echo(f"leadhand: {with_local_times(sentence(error, command))}", err=True)

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from leadhand.cli.connect import tell
 from leadhand.cli.render.fleet_text import is_late, overdue_line
 from leadhand.cli.render.tables import plural
+from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
 from leadhand.errors import LeadhandError, StoreUnknown
 from leadhand.local.bindings import find_binding
@@ -230,7 +231,7 @@ def backlog(fleet: FleetView) -> Iterator[Finding]:
     else:
         yield Finding("ok", "sweep", "nothing is overdue")
     for trouble in fleet.troubles:
-        yield Finding("fail", "trouble", plain(trouble, most=400))
+        yield Finding("fail", "trouble", plain(with_local_times(trouble), most=400))
     if fleet.exports_owed:
         stay = plural(fleet.exports_owed, "session")
         text = f"{stay} past retention: the export fails, {plain(fleet.export_trouble or '')}"

@@ -27,6 +27,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.operations.submit import About
 from leadhand.cli import cli
 from leadhand.cli.commands.explain import explanation
+from leadhand.cli.render.times import with_local_times
 from leadhand.models.documents import Budget
 from leadhand.models.views import ExplainView, Wait
 from leadhand.models.views import ExplainView as Told
@@ -198,7 +199,7 @@ def test_each_reason_is_told_with_what_to_do(case: Case, make: Callable[[Case], 
     view = case.engine.explainer.explain(ref.id)
     wait = next(wait for wait in view.waits if wait.why == why)
     assert text in wait.text
-    assert text in said(view)
+    assert with_local_times(text) in said(view)
     assert (wait.session, wait.text.count("None")) == (ref.id, 0)
     assert make is timer or wait.next
     understood(view.next)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.render.tables import echo_json
-from leadhand.cli.render.times import local_time
+from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def explain_command(*, session: str, as_json: bool) -> int:
 
 def explanation(view: ExplainView) -> Iterator[str]:
     """The status, the chain of causes down to the root, the waits, and commands to run next."""
-    yield f"session {view.session} is {view.status}: {plain(view.text, most=400)}"
+    yield f"session {view.session} is {view.status}: {_shown(view.text)}"
     if view.causes:
         yield ""
     for depth, cause in enumerate(view.causes):
         at = f" at {plain(cause.at)}" if cause.at else ""
-        text = f": {plain(cause.text, most=400)}" if cause.text else ""
+        text = f": {_shown(cause.text)}" if cause.text else ""
         yield f"{'  ' * depth}{'because ' if depth else 'why: '}{cause.code}{at}{text}"
     if view.waits:
         yield ""
@@ -58,7 +58,11 @@ def _waits(waits: list[Wait], indent: str) -> Iterator[str]:
     for wait in waits:
         what = plain(wait.address or wait.session)
         label = f" ({plain(wait.label)})" if wait.label and wait.label not in wait.address else ""
-        is_told = f"since {wait.since}" in wait.text
-        since = f", since {local_time(wait.since)}" if wait.since and not is_told else ""
-        yield f"{indent}{what}{label}  {wait.why}: {plain(wait.text, most=400)}{since}"
+        is_in_text = f"since {wait.since}" in wait.text
+        since = f", since {local_time(wait.since)}" if wait.since and not is_in_text else ""
+        yield f"{indent}{what}{label}  {wait.why}: {_shown(wait.text)}{since}"
         yield from _waits(wait.beneath, indent + "  ")
+
+
+def _shown(text: str) -> str:
+    return plain(with_local_times(text), most=400)

@@ -12,6 +12,7 @@ import click
 
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.render.terminal import raw
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import escape_controls
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class _Picture:
         from leadhand.cli.render.fleet_text import fleet_lines
 
         self._lines = fleet_lines(fleet)
-        self._draw([f"leadhand top, {fleet.at[:19]} UTC; Ctrl-C leaves", *self._lines], draw)
+        self._draw([f"leadhand top, {clock_time(fleet.at)}; Ctrl-C leaves", *self._lines], draw)
 
     def lose(self, why: str, draw: Callable[[Text], None]) -> None:
         self._draw([why, *self._lines], draw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leadhand.cli.render.tables import plural, table
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain, plain_ends, reason_text
 from leadhand.models.views import PlanView, ProposalView, ResultView, TaskView
 
@@ -89,7 +90,7 @@ def proposal_lines(plan: PlanView, *, every: bool) -> Iterator[str]:
 
 def _proposal(session: str, one: ProposalView) -> Iterator[str]:
     by = f" by {plain(one.decided_by)}" if one.decided_by else ""
-    yield f"{one.id}  {one.status}{by}  proposed by session {one.by} at {one.at}"
+    yield f"{one.id}  {one.status}{by}  proposed by session {one.by} at {clock_time(one.at)}"
     yield f"  {one.task.id}: {plain(one.task.title)}"
     for fact in _facts(one.task):
         yield f"  {fact}"
@@ -112,7 +113,7 @@ def _progress(plan: PlanView) -> str:
 def _deadline(plan: PlanView) -> Iterator[str]:
     if plan.deadline is not None:
         then = "starts as it is" if plan.on_deadline == "approve" else "stops, and can be resumed"
-        yield f"without an approval until {plan.deadline} the plan {then}"
+        yield f"without an approval until {clock_time(plan.deadline)} the plan {then}"
 
 
 def _facts(task: TaskView) -> Iterator[str]:

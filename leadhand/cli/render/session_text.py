@@ -10,7 +10,7 @@ from leadhand.cli.render.progress_text import elapsed
 from leadhand.cli.render.reason_line import reason_line
 from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
-from leadhand.cli.render.times import local_time
+from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import block, plain, reason_text
 from leadhand.models.views import LedgerEntry, SessionView, StepView
 
@@ -80,7 +80,7 @@ def _notices(view: SessionView) -> Iterator[str]:
     """What a person should know: why it needs attention, its warnings and its notes."""
     named = {"attention ": view.needs_attention, "warning ": view.warnings, "note    ": view.notes}
     for name, texts in named.items():
-        yield from (f"{name} {plain(text, most=400)}" for text in texts)
+        yield from (f"{name} {plain(with_local_times(text), most=400)}" for text in texts)
 
 
 def _about(view: SessionView) -> Iterator[str]:

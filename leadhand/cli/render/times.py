@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
+#: A time as the API writes it, in UTC.
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\+00:00")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -39,6 +42,15 @@ def clock_time(at: str) -> str:
     """A time in the local time zone, to the second, for times that may be in the future."""
     then = _parse(at)
     return at if then is None else f"{then.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def with_local_times(text: str) -> str:
+    """The text with each time of the API in the local time zone, such as `until ... at most`.
+
+    >>> with_local_times("until 2026-13-22T17:58:30.500+00:00 at most")
+    'until 2026-13-22T17:58:30.500+00:00 at most'
+    """
+    return _TIME.sub(lambda found: clock_time(found[0]), text)
 
 
 def _parse(at: str) -> datetime | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.render.tables import echo_json, table
+from leadhand.cli.render.times import clock_time
 
 if TYPE_CHECKING:
     from leadhand.models.views import TokenView
@@ -187,7 +188,7 @@ def _secret(path: Path) -> str:
 
 def _row(view: TokenView) -> list[object]:
     quotas, spent = view.quotas, view.spent
-    expires = "expired" if view.expired else view.expires_at or "never"
+    expires = "expired" if view.expired else _time(view.expires_at)
     return [
         view.id,
         view.name,
@@ -196,8 +197,12 @@ def _row(view: TokenView) -> list[object]:
         _of(spent.steps, quotas.steps_per_day),
         _of(spent.bytes, quotas.bytes_per_day),
         expires,
-        view.last_used_at or "never",
+        _time(view.last_used_at),
     ]
+
+
+def _time(at: str | None) -> str:
+    return "never" if at is None else clock_time(at)
 
 
 def _of(spent: int, quota: int | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def message_lines(message: InboxMessage) -> Iterator[str]:
     """A message as text: a line about it, and its own lines."""
     state = "unread" if message.read_at is None else f"read by {plain(message.read_by)}"
     mark = ", failure" if message.escalates else ""
-    yield f"{message.id}. {message.kind} from {plain(message.sender)}{mark}  {message.at}  {state}"
+    sender, at = plain(message.sender), clock_time(message.at)
+    yield f"{message.id}. {message.kind} from {sender}{mark}  {at}  {state}"
     yield from block(message.text, indent="    ")
 
 

@@ -9,9 +9,11 @@ from leadhand.cli.render.plan_text import (
     plan_summary,
     proposal_lines,
 )
+from leadhand.cli.render.times import clock_time
 from leadhand.models.views import PlanView, ProposalView, Reason, ResultView, TaskRun, TaskView
 
 S = "1a2b3c4d"
+AT = clock_time("2026-11-22T12:00:00+00:00")
 
 
 def task(id_: str, status: str = "pending", **more: object) -> TaskView:
@@ -73,7 +75,7 @@ def test_draft_numbers_its_tasks_and_cuts_long_descriptions() -> None:
     ]
     assert lines[10] == "     after a; agent codex; checkers lint; priority 0"
     assert lines[11] == (
-        "without an approval until 2026-11-24T12:00:00+00:00 the plan stops, and can be resumed"
+        f"without an approval until {clock_time('2026-11-24T12:00:00+00:00')} the plan stops, and can be resumed"
     )
 
 
@@ -92,7 +94,7 @@ def test_proposals_show_how_to_decide_while_they_are_open() -> None:
     second = first.model_copy(update={"id": "p2", "status": "refused", "decided_by": "ann"})
     shown = plan(task("a"), proposals=[first, second])
     assert list(proposal_lines(shown, every=False)) == [
-        "p1  open  proposed by session 0000000a at 2026-11-22T12:00:00+00:00",
+        f"p1  open  proposed by session 0000000a at {AT}",
         "  more: Do more",
         "  x",
         "  why: it is missing",
@@ -100,7 +102,7 @@ def test_proposals_show_how_to_decide_while_they_are_open() -> None:
         f"  refuse it with: leadhand plan refuse {S} p1",
     ]
     both = list(proposal_lines(shown, every=True))
-    assert "p2  refused by ann  proposed by session 0000000a at 2026-11-22T12:00:00+00:00" in both
+    assert f"p2  refused by ann  proposed by session 0000000a at {AT}" in both
     assert list(proposal_lines(plan(), every=False)) == ["no open proposals"]
     assert f"child sessions propose tasks: leadhand plan proposals {S}" in list(plan_lines(shown))
 
