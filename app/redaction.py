@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
+from app.cut_keys import without_cut_keys
 from app.prefixed_keys import without_prefixed_keys
 from app.secret_forms import MARK, without_forms
 
@@ -40,7 +41,7 @@ def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MARK)
-    return without_forms(without_prefixed_keys(text))
+    return without_forms(without_cut_keys(without_prefixed_keys(text)))
 
 
 def redact(text: str) -> str:

@@ -167,10 +167,10 @@ def test_after_dropped_bytes_the_rest_of_their_line_is_left_out(*, key_open: boo
     redactor = LineRedactor(frozenset({SECRET}))
     redactor.feed(b"begun: ", now=0.0)
     assert redactor.lose(key_open=key_open) == len("begun: ")
-    text = b"ter2-hunter2\nMIIEowIBAAKC\n-----END PRIVATE KEY-----\nplain\n"
+    text = b"ter2-hunter2\nMIIEowIBAAKC\nplain text\n"
     shown = redactor.feed(text, now=0.0)
     assert "ter2" not in shown
-    assert shown.endswith("plain\n")
+    assert shown.endswith("plain text\n")
     assert ("MIIE" in shown) is (key_open is not True)
 
 

@@ -63,7 +63,7 @@ def test_draft_numbers_its_tasks_and_cuts_long_descriptions() -> None:
         task("a", description="\n".join(map(str, range(9)))),
         task("b", dependencies=["a"], agent="codex", checkers=["lint"], priority=0),
         state="refining",
-        deadline="2026-11-24T12:00:00+00:00",
+        deadline="2026-11-22T12:00:00+00:00",
         on_deadline="stop",
     )
     lines = list(draft_lines(shown))
@@ -74,9 +74,7 @@ def test_draft_numbers_its_tasks_and_cuts_long_descriptions() -> None:
         "  2. b: Do b",
     ]
     assert lines[10] == "     after a; agent codex; checkers lint; priority 0"
-    assert lines[11] == (
-        f"without an approval until {clock_time('2026-11-24T12:00:00+00:00')} the plan stops, and can be resumed"
-    )
+    assert lines[11] == (f"without an approval until {AT} the plan stops, and can be resumed")
 
 
 def test_task_is_named_by_number_or_id() -> None:
