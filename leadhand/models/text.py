@@ -23,6 +23,23 @@ _CONTROLS = re.compile(
 _LINE_CONTROLS = re.compile(_CONTROLS.pattern + "|[\r\n]")
 
 
+#: What moves a terminal's cursor, sets colours, titles or links; those of 7 bits only: output in
+#: UTF-8 has no others. Each repetition is bounded, so that no text takes more than linear time.
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P^_X][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)"
+    r"|[ -/]{1,4}[0-~]|[78=>DEHMZc])"
+)
+
+
+def without_ansi(text: str) -> str:
+    r"""The text without colours, cursor movements and other sequences for a terminal.
+
+    >>> without_ansi("\x1b[2J\x1b[1;5H\x1b[38;5;196m▓▓\x1b[0m \x1b]0;title\x07end")
+    '▓▓ end'
+    """
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
 def escape_controls(text: str) -> str:
     r"""The text with control characters as `\uXXXX`; newlines and tabs stay.
 
@@ -48,10 +65,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def plain(value: object, *, most: int = 160) -> str:
-    r"""One line, bounded, without control characters.
+    r"""One line, bounded, without control characters and colours.
 
-    >>> plain("\x1b[31mred\x1b[0m\nand  more", most=14)
-    '[31mred [0m a…'
+    >>> plain("\x1b[31mred\x1b[0m\nand  more", most=10)
+    'red and m…'
     """
     text = " ".join(_printable(str(value)).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
@@ -111,7 +128,8 @@ def block(text: str, *, indent: str = "") -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """The text with unprintable characters replaced by spaces."""
+    """The text without terminal sequences, and with unprintable characters replaced by spaces."""
     if text.isprintable():
         return text
+    text = without_ansi(text)
     return "".join(c if c.isprintable() or c in _JOINERS_AND_MARKS else " " for c in text)

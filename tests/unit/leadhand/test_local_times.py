@@ -36,8 +36,9 @@ def test_times_in_a_text_are_local_and_the_rest_is_kept() -> None:
 
 
 def test_explain_has_local_times_only() -> None:
-    texts = {"text": f"attempt 1 by w is running, until {AT} at most", "session": "0000000a"}
-    wait = Wait(why="running", since=AT, beneath=[Wait(why="lock", since=AT, **texts)], **texts)
+    text = f"attempt 1 by w is running, until {AT} at most"
+    beneath = Wait(why="lock", session="0000000b", since=AT, text=text)
+    wait = Wait(why="running", session="0000000a", since=AT, text=text, beneath=[beneath])
     cause = Cause(code="deadline", text=f"its deadline passed at {AT}")
     view = ExplainView(
         session="0000000a", status="active", text=f"at {AT}", waits=[wait], causes=[cause]

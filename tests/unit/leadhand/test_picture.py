@@ -59,7 +59,7 @@ def test_a_running_iteration_shows_each_step_and_how_long_it_has_run() -> None:
 
 def test_a_checkers_word_and_feedback_stand_beside_it() -> None:
     shown = texts(pictured(9), now_ms=9000)
-    assert shown[3].split(maxsplit=2) == ["pytest", "retry", "2 failed [31mred"]
+    assert shown[3].split(maxsplit=2) == ["pytest", "retry", "2 failed red"]
     assert shown[4].split() == ["ruff", "lost"]
 
 
@@ -109,7 +109,7 @@ def test_plain_lines_say_each_piece_of_news_once() -> None:
         "[0:04] Make it green 1/5 doer: succeeded: I wrote it",
         "[0:05] Make it green 1/5 pytest: runs on w1",
         "[0:06] Make it green 1/5 ruff: runs on w2, attempt 2",
-        "[0:07] Make it green 1/5 pytest: retry: 2 failed [31mred",
+        "[0:07] Make it green 1/5 pytest: retry: 2 failed red",
         "[0:08] Make it green 1/5 ruff: lost its worker, will be retried",
         "[0:10] Make it green: iteration 2 of 5",
         "[0:11] Make it green 2/5 doer: runs on w1",

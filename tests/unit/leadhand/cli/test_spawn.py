@@ -92,7 +92,7 @@ def test_spawn_tells_how_it_goes_in_plain_lines(script: Script, leadhand: Leadha
     ]
     code, out, _ = leadhand("spawn", "t", "--checker", "ruff check")
     assert code == 0
-    assert "loop 1/3 ruff: retry: [31mE501" in out
+    assert "loop 1/3 ruff: retry: E501" in out
     assert "session 00000000: accept after 1 iteration" in out
     assert out.replace("\n", "").isprintable()
 

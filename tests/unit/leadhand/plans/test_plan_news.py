@@ -30,7 +30,7 @@ RUNNING = {"id": "a", "state": "running", "run": 1, "session": "0000000a"}
         (event("completed", {**RUNNING, "fact": "accepted"}), "plan: a accepted"),
         (
             event("failed", {"id": "\x1b[31ma", "fact": "exited"}, {"id": "b", "state": "waiting"}),
-            "plan: [31ma failed, its session is exited",
+            "plan: a failed, its session is exited",
         ),
         (event("began", {"id": "a", "state": "starting"}), None),
         (event("advanced"), None),

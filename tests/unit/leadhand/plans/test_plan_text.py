@@ -43,7 +43,7 @@ def test_plan_shows_each_task_with_what_came_of_it() -> None:
         "a     completed, verified    0000000a  -      Do a",
         "  pull request: https://example.org/1",
         "  branch: leadhand/a",
-        "  notes: all [31m done",
+        "  notes: all done",
         "b     completed, unverified  0000000b  a      Do b",
         "c     failed                 00000002  -      Do c",
         "  why: it reported completed",
