@@ -143,6 +143,7 @@ def _set_up_pool_processes(
             draining=drain.under_way,
             closed=served.is_closed,
             paused=intake.is_paused,
+            on_no_room=intake.pause,
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)

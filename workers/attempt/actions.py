@@ -23,6 +23,7 @@ from workers.checkers.check import check
 from workers.checkers.combine import judge
 from workers.checkers.verdicts import not_started
 from workers.processes.exit_outcome import failed_outcome
+from workers.processes.no_room import NoRoom, check_room
 from workers.processes.own_folders import FolderForeign
 from workers.task.task import BodyTask
 
@@ -36,7 +37,7 @@ def run_body(
     cancel: threading.Event,
     body: Callable[[threading.Event], Outcome] | None = None,
 ) -> Outcome:
-    """Run the body of one attempt and return its outcome without secrets; never raises.
+    """Run the body of one attempt and return its outcome without secrets. Raises NoRoom alone.
 
     `body` replaces the body that the action selects, for a check that was sent ahead.
     """
@@ -49,7 +50,10 @@ def run_body(
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         outcome = _failure(task, f"the step's input {where!r} cannot be used: {first['msg']}")
+    except NoRoom:
+        raise
     except Exception as error:  # noqa: BLE001 - the edge of a task: no error may end the worker
+        check_room(error, task.spill)
         _log.exception("body failed", extra={"session": task.session, "step": task.address})
         outcome = _failure(task, f"internal error: {type(error).__name__}: {error}")
     outcome = _redact(outcome, task)

@@ -84,6 +84,7 @@ class Attempts:
         draining: Callable[[], bool] = lambda: False,
         closed: Callable[[], bool] = lambda: False,
         paused: Callable[[], bool] = lambda: False,
+        on_no_room: Callable[[], None] = lambda: None,
         outputs: OutputWriter | None = None,
     ) -> None:
         self._engine = engine
@@ -101,7 +102,7 @@ class Attempts:
         self._warm = Warm()
         self._inherited = dict(environment.inherited())
         self._shelf = ToolCatalogue(engine.settings.tools)
-        self._settler = Settler(engine, worker=worker, secrets=self._secrets)
+        self._settler = Settler(engine, worker=worker, secrets=self._secrets, on_no_room=on_no_room)
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
         """Claim the step, run it and the quick steps after it; return the hints to publish.

@@ -19,6 +19,7 @@ from app.redaction import redact
 from app.truncate import cut
 from workers.attempt.heartbeat import Lease
 from workers.folders.work_diff import Look
+from workers.processes.no_room import NoRoom
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +52,18 @@ class Settler:
     """Reports the end of attempts to the store; returns None if this worker no longer owns one."""
 
     def __init__(
-        self, engine: Engine, *, worker: str, secrets: Callable[[], frozenset[str]]
+        self,
+        engine: Engine,
+        *,
+        worker: str,
+        secrets: Callable[[], frozenset[str]],
+        on_no_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._worker = worker
         self._secrets = secrets
+        #: Called if the disk became full between a claim and the start of its body.
+        self._on_no_room = on_no_room
 
     def settle(self, held: Held, look: Look | None = None) -> Settled | None:
         """Settle an outcome, with the change of the working folder."""
@@ -96,7 +104,7 @@ class Settler:
                 yield settled
 
     def run_guarded(self, lease: Lease, carry_out: Callable[[], T]) -> T | Settled | None:
-        """Run the step; report an unexpected exception as its failure.
+        """Run the step; hand it back if the disk is full, and report another error as its failure.
 
         Otherwise the attempt would stay unreported, be lost, and be retried without end.
         """
@@ -104,6 +112,9 @@ class Settler:
             return carry_out()
         except (StoreAway, SessionUnknown, ProgramNewer, ProgramStale):
             raise
+        except NoRoom as error:
+            self._on_no_room()
+            return self.hand_back(lease, lease.used, why=str(error))
         except Exception as error:
             if not lease.ours:
                 raise
@@ -130,10 +141,18 @@ class Settler:
         return self.settle(Held(lease, work, outcome, ()))
 
     def hand_back(
-        self, lease: Lease, usage: Usage | None = None, look: Look | None = None
+        self,
+        lease: Lease,
+        usage: Usage | None = None,
+        look: Look | None = None,
+        *,
+        why: str = "",
     ) -> Settled | None:
-        """Release a cancelled attempt for other workers; it does not count as an attempt."""
-        why = str(lease.why)
+        """Release an attempt for other workers; it does not count as an attempt.
+
+        `why` is the reason if the attempt was not cancelled.
+        """
+        why = why or str(lease.why)
         seen = look if lease.ours else None
         digest, changed = (seen.digest(), seen.changed) if seen is not None else (None, False)
         log.info("step handed back", extra={"why": why})

@@ -34,6 +34,10 @@ class Intake:
             self._flag.value = int(folder_trouble(self._folder) is not None)
         return bool(self._flag.value)
 
+    def pause(self) -> None:
+        """Take no steps until the parent has checked the folder: a body found no room there."""
+        self._flag.value = 1
+
     def watch(self, consumer: object) -> None:
         """Stop and start this Celery consumer from now on."""
         self._consumer = consumer

@@ -19,6 +19,7 @@ from typing import Literal, Self
 from app.fleet.programs import why_no_folder
 from workers.processes import launcher
 from workers.processes.lease_renewal import LeaseRenewal
+from workers.processes.no_room import check_room, is_no_room
 from workers.processes.orphans import MARK, kill_orphans, new_mark
 from workers.processes.output import Capture, Captured
 from workers.processes.own_folders import claim_session_folder, create_file
@@ -96,13 +97,17 @@ class ProcessResult:
 
 
 def run(command: Command, cancel: threading.Event) -> ProcessResult:
-    """Run a command until it ends, times out or is cancelled; then its whole tree has ended."""
+    """Run a command until it ends, times out or is cancelled; then its whole tree has ended.
+
+    Raises NoRoom if the disk of its spill folder is full.
+    """
     started_ms = _now_ms()
     try:
         with _Run(command) as child:
             child.follow(cancel)
             return child.result(started_ms)
     except (OSError, ValueError) as error:
+        check_room(error, command.spill)
         nothing = Captured()
         why = _why_not(error, command)
         too_long = isinstance(error, OSError) and error.errno == errno.E2BIG
@@ -289,8 +294,6 @@ def _start(
 
 
 _PROMPT = "prompt.md"
-#: What a disk says to which nothing can be written.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def _feeds(command: Command) -> bool:
@@ -299,8 +302,12 @@ def _feeds(command: Command) -> bool:
 
 def _write_prompt(command: Command) -> Path:
     path = command.spill / _PROMPT
-    with create_file(path) as file:
-        file.write((command.prompt or "").encode(errors="replace"))
+    try:
+        with create_file(path) as file:
+            file.write((command.prompt or "").encode(errors="replace"))
+    except OSError:
+        path.unlink(missing_ok=True)  # half a prompt must not keep the disk full
+        raise
     return path
 
 
@@ -332,9 +339,9 @@ def _lack(word: str, rest: str, command: Command) -> Lack | None:
 def _why_not(error: OSError | ValueError, command: Command) -> str:
     if isinstance(error, OSError) and error.errno == errno.E2BIG:
         return f"cannot run {command.argv[0]!r}: its arguments are too long; use standard input"
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        where = str(command.spill)
-        return f"cannot write in {where!r}: {os.strerror(error.errno)}; make room on that disk"
+    if is_no_room(error):
+        where, why = str(command.spill), getattr(error, "strerror", error)
+        return f"cannot write in {where!r}: {why}; make room on that disk"
     return f"cannot run {command.argv[0]!r}: {error}"
 
 

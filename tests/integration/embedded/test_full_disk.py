@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
 from workers.host.intake import Intake
+from workers.processes.no_room import NoRoom
 from workers.processes.process import Command, run
 from workers.registry.agents import AgentBook
 
@@ -90,8 +91,21 @@ def test_command_that_a_full_disk_leaves_no_room_for_names_the_disk(small_disk: 
     spill.mkdir(parents=True)
     fill(small_disk)
     command = Command("true", cwd=Path("/"), env={}, spill=spill, timeout_s=9, prompt="x" * 9999)
+    with pytest.raises(NoRoom) as caught:
+        run(command, threading.Event())
+    expected = f"cannot write to '{spill}': its disk is full; make room there"
+    assert str(caught.value) == expected
+
+
+def test_command_that_needs_more_room_than_there_is_names_the_disk(small_disk: Path) -> None:
+    """The disk is not full, so that a retry would end the same way."""
+    command = Command(
+        "true", cwd=Path("/"), env={}, spill=small_disk / "a" / "b", timeout_s=9,
+        prompt="x" * 32_000_000,
+    )  # fmt: skip
     why = run(command, threading.Event()).not_started
-    assert why == f"cannot write in '{spill}': No space left on device; make room on that disk"
+    assert why is not None
+    assert why.startswith(f"cannot write in '{small_disk / 'a' / 'b'}': No space left on device")
 
 
 def test_full_disk_of_a_worker_is_reported_by_explain_and_to_those_who_wait(
@@ -190,6 +204,36 @@ def test_worker_without_room_claims_no_step(small_disk: Path, store_url: str) ->
     assert attempts(SessionRef(session, session), "loop~1[1]/do") is None
     (step,) = engine.queries.steps(session).items
     assert (step.state, step.attempt) == ("ready", 0)
+
+
+def test_disk_that_fills_after_the_claim_costs_no_attempt(small_disk: Path, store_url: str) -> None:
+    """The body does not start, the step goes back, and goes on once there is room."""
+    engine = silent_engine(store_url, spill=str(small_disk), secret="s")
+    add_worker(engine, "one", queues=["agents", "checks"], concurrency=1)
+    session = engine.submit.document(LoopDocument.model_validate(LOOP)).session
+    ref = SessionRef(session, session)
+    pauses: list[str] = []
+    heart, book = Heartbeats(engine), AgentBook.load([])
+    attempts = Attempts(
+        engine, worker="one/1", agents=lambda: book, heart=heart,
+        on_no_room=lambda: pauses.append("paused"),
+    )  # fmt: skip
+    filler = fill(small_disk)
+    try:
+        assert attempts(ref, "loop~1[1]/do") == []
+        (step,) = engine.queries.steps(session).items
+        assert (step.state, step.attempt, step.failed, step.lost) == ("ready", 0, 0, 0)
+        (event,) = [e for e in engine.queries.events(session) if e.type == "step.released"]
+        assert str(event.fields["why"]).endswith("its disk is full; make room there")
+        assert pauses == ["paused"]
+        assert engine.queries.session(session).counters.attempts_failed == 0
+
+        filler.unlink()
+        assert attempts(ref, "loop~1[1]/do") is not None
+        (do,) = [one for one in engine.queries.steps(session).items if one.node == "loop/do"]
+        assert (do.state, do.attempt) == ("succeeded", 1)
+    finally:
+        attempts.close()
 
 
 def test_full_disk_is_reported_while_a_command_waits_and_work_goes_on_with_room(

@@ -7,6 +7,7 @@ import time
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
+from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -76,7 +77,7 @@ def test_no_text_controls_the_terminal(text: str) -> None:
     entry = TranscriptEntry(
         seq=1, at=AT, address="loop~1[1]/do", label="do", role="assistant", text=text, raw=text
     )
-    fields = {"word": "failed", "text": text, "label": text, "why": text}
+    fields: dict[str, JsonValue] = {"word": "failed", "text": text, "label": text, "why": text}
     event = Event(id="1-0", type="step.settled", at_ms=0, address="loop~1[1]/do", fields=fields)
     lines = [
         *attempt_lines(published(text)),
@@ -90,7 +91,7 @@ def test_no_text_controls_the_terminal(text: str) -> None:
 def test_live_view_keeps_to_its_width(text: str) -> None:
     console = Console(file=StringIO(), width=40, height=20, force_terminal=True)
     live = LiveScreen(console, clock=lambda: 0.0)
-    fields = {"fence": 1, "stream": "stdout", "text": f"{text}\n" * 3}
+    fields: dict[str, JsonValue] = {"fence": 1, "stream": "stdout", "text": f"{text}\n" * 3}
     live.show(Event(id="1-0", type="output", at_ms=0, address="loop~1[1]/do", fields=fields))
     with console.capture() as captured:
         console.print(live._render())
