@@ -2,7 +2,8 @@
 
 Runs a body that writes 10,000 lines a second, in turn with and without publishing, and prints the
 CPU time of the body and of this process (the worker's part), medians of the pairs, and what Redis
-keeps of it.
+keeps of it. Only CPU time counts (`getrusage`): other load on the machine delays a run, but costs
+neither side CPU time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from workers.processes.process import Command, run
 from workers.task.live_output import LiveOutput
 
 PAIRS = 7
+#: The body may need so many times the CPU time that it needs without publishing.
+AIM = 1.05
 SECONDS = 3
 LINES_PER_S = 10_000
 BODY = f"""
@@ -75,9 +78,15 @@ def main() -> None:
             shown = statistics.median(pair[1][part] for pair in pairs)
             ratio = statistics.median(pair[1][part] / pair[0][part] for pair in pairs)
             print(f"{title}: {silent:.3f} s of CPU without, {shown:.3f} s with; ratio {ratio:.3f}")
+            if title == "body":
+                print(f"aim for the body: a ratio of at most {AIM}: {_met(ratio)}")
         (view,) = engine.outputs.outputs(session, step=ADDRESS, limit=1)
         kept = sum(len(part.text) for part in view.parts)
         print(f"Redis keeps {kept} bytes of it; at most {RING_BYTES}")
+
+
+def _met(ratio: float) -> str:
+    return "reached" if ratio <= AIM else "missed"
 
 
 def _cost(folder: Path, output: LiveOutput | None) -> Cost:
