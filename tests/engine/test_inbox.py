@@ -382,3 +382,10 @@ def test_a_session_says_which_messages_come_after_its_last_turn(bench: Bench) ->
     assert view.status == "active"
     (line,) = view.needs_attention
     assert line.startswith("1 unread message that no turn will read")
+
+
+def test_the_event_of_a_message_has_its_beginning_in_whole_characters(world: World) -> None:
+    ref = world.session()
+    send(world, ref, "a café", "." + "é" * 150)
+    told = [f["text"] for _, f in world.told(ref, "inbox.message") if isinstance(f, dict)]
+    assert told == ["a café", "." + "é" * 99]

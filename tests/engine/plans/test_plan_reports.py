@@ -187,3 +187,13 @@ def test_a_child_that_is_accepted_after_the_plan_ended_is_told_to_the_team_lead(
     assert plan.statuses()["a"] == "failed"
     last = world.engine.messages.page(plan.id).items[-1]
     assert (last.kind, last.text) == ("end", "task a: accepted after the plan had ended")
+
+
+def test_a_long_report_is_cut_between_characters(bench: Bench) -> None:
+    plan = PlanWorld(World.of(bench), [{"id": "a"}])
+    plan.begin()
+    for before in ("", "."):
+        plan.report("a", "in_progress", notes=before + "é" * 5000)
+        text = plan.engine.messages.page(plan.id).items[-1].text
+        assert text.endswith("éé")
+        assert 3998 <= len(text.encode()) <= 4000

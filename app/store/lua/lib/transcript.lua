@@ -1,5 +1,5 @@
 -- The transcript of the session, and where its conversations continue.
---- @requires events, programs, records
+--- @requires events, programs, records, texts
 local transcript = {}
 
 local RECORDS_MAX = 5000   -- the last records that a session keeps
@@ -20,9 +20,8 @@ function transcript.write(tx, address)
   for n = 5, #tx.argv do
     local entry = tx.argv[n]:sub(1, -2) .. string.format(',"at_ms":%d}', tx.now)
     local said = cjson.decode(entry)
-    local beginning = said.text:sub(1, 200):gsub('[\192-\255][\128-\191]*$', '')   -- no part of a character
     events.emit(tx, 'transcript.added', address, {seq = append(tx, entry), role = said.role,
-      label = said.label, agent = said.agent, identifier = said.identifier, text = beginning})
+      label = said.label, agent = said.agent, identifier = said.identifier, text = texts.beginning(said.text, 200)})
   end
 end
 
