@@ -12,12 +12,19 @@ hears no SIGTERM, `turned` says the other word, `nest` leaves a child in a sessi
 
 is an agent with conversations: each turn makes a new thread of the one that it resumes. Its prompt
 has its duration (`0.3 s`), whether it stumbles at first, and its decision.
+
+    python -I -S body.py ACCOUNT task
+
+is the doer of a plan's task. It reports its beginning and its end, with notes that no other report
+has. Its prompt has its duration, whether it fails or gives up, and what it proposes. The API's
+addresses are in the file `apis` beside the account.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -45,6 +52,8 @@ def main(argv: list[str]) -> int:
     }
     if kind == "talk":
         return talk(account, me, fence, rest)
+    if kind == "task":
+        return task(account, me)
     seconds, *habits = rest
     if "deaf" in habits:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -95,6 +104,64 @@ def talk(account: str, me: dict[str, object], fence: int, rest: list[str]) -> in
     write(account, me | {"event": "end", "at": time.time()} | ended)
     tell({"cost": IN_ALL / 1e6, "in": 3, "out": 5, "answer": said, "thread": thread})
     return 0
+
+
+def task(account: str, me: dict[str, object]) -> int:
+    """One doer of a plan's task."""
+    write(account, me | {"event": "begin", "at": time.time()})
+    prompt = Path(os.environ["LEADHAND_PROMPT_FILE"]).read_text().partition("# The whole")[0]
+    proposed = re.search(r"It proposes (\w+)", prompt)
+    proposals: list[dict[str, object]] = []
+    if proposed:
+        one = {"id": proposed.group(1), "title": "One more", "checkers": ["soon"]}
+        proposals.append({"task": one})
+    report(account, me, "in_progress", "begins", proposals)
+    lasts = re.search(r"([0-9.]+) s\b", prompt)
+    time.sleep(float(lasts.group(1)) if lasts else 0.1)
+    gives_up, fails = "It gives up." in prompt, "It fails." in prompt
+    report(account, me, "blocked" if gives_up else "failed" if fails else "completed", "ends", [])
+    said = f"task of {me['key']} under fence {me['fence']}"
+    write(account, me | {"event": "end", "at": time.time(), "good": not fails, "said": said})
+    if gives_up:
+        call("exit", {"reason": "it gives up"})
+    sys.stdout.write(said + "\n")
+    return 1 if fails else 0
+
+
+def report(
+    account: str, me: dict[str, object], status: str, what: str, proposals: list[dict[str, object]]
+) -> None:
+    """Report once, however often it has to be asked; the account has the answer."""
+    notes = f"{what} {me['key']} under fence {me['fence']}"
+    asked = me | {"event": "report", "notes": notes, "status": status}
+    write(account, asked)
+    code, answer = call("reports", {"status": status, "notes": notes, "proposals": proposals})
+    said = answer if isinstance(answer, dict) and code == 200 else {}
+    write(account, asked | {"code": code} | {n: said[n] for n in ("version", "repeated") if said})
+
+
+def call(route: str, body: dict[str, object]) -> tuple[int, object]:
+    """POST to the own session, at whichever API answers, until one says yes or no."""
+    apis = Path(sys.argv[1]).with_name("apis").read_text().split()
+    headers = {
+        "Authorization": f"Bearer {os.environ['LEADHAND_TOKEN']}",
+        "Content-Type": "application/json",
+    }
+    path, text = f"/v1/sessions/{os.environ['LEADHAND_SESSION']}/{route}", json.dumps(body)
+    while True:
+        apis.append(apis.pop(0))
+        connection = http.client.HTTPConnection(apis[0], timeout=5)
+        try:
+            connection.request("POST", path, text, headers)
+            answer = connection.getresponse()
+            found = answer.read()
+            if answer.status < 500 and answer.status != 429:
+                return answer.status, json.loads(found)
+        except (OSError, http.client.HTTPException, ValueError):
+            pass  # this API is away
+        finally:
+            connection.close()
+        time.sleep(0.2)
 
 
 def recalled(threads: str, thread: str) -> list[str]:

@@ -12,6 +12,7 @@ from app.domain.program import Action, Given, Loop, Node, Program, RetryPolicy, 
 from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows
+from tests.chaos.plan_load import Plans
 
 Steer = Literal["stop", "stop twice", "back", "raise", "abort", "exit", "race"]
 
@@ -60,9 +61,10 @@ class Load:
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
             self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
             self._flow, self._flow, self._flow, self._flow, self._brief, self._paced,
-            self._spawning,
+            self._spawning, self._plan, self._plan,
         ]  # fmt: skip
         self._flows = Flows(rng, command, longest_s=longest_s)
+        self._plans = Plans(rng, command, longest_s=longest_s)
         #: The kinds of flows that are still to come.
         self._flow_kinds: list[Callable[[], tuple[End, dict[str, Any]]]] = []
 
@@ -285,6 +287,12 @@ class Load:
         self._kind = f"flow {kind.__name__}"
         end, document = kind()
         return end, document | {"cwd": str(self._cwd), "place": self._place}
+
+    def _plan(self) -> tuple[End, dict[str, Any]]:
+        """A plan, in a folder that its tasks take in turns, or in none."""
+        end, document = self._plans.plan()
+        folder = {"cwd": str(self._cwd)} if self._rng.random() < 0.3 else {}
+        return end, document | {"place": self._place} | folder
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}

@@ -15,6 +15,7 @@ from app.engine import Engine
 from app.store.keys import GLOBAL_PARTS
 from leadhand.models.views import Event
 from tests.chaos.driving import Driven
+from tests.chaos.planned import as_drawn, planned
 from tests.chaos.records import Body, Record
 from tests.chaos.said import seen, spent, spoken, written
 
@@ -232,13 +233,28 @@ def of_pace(records: Collection[Record], key: str, per_minute: float) -> Iterato
             return
 
 
-def of_client(driven: Driven, record: Record, bodies: Sequence[Body]) -> Iterator[Broken]:
-    """What was told to who asked for the session."""
+def of_plan(
+    record: Record, below: Mapping[str, Record], bodies: Mapping[str, Sequence[Body]]
+) -> Iterator[Broken]:
+    """All that the plan of a session must show, if it has one."""
+    for told in planned(record, below, bodies):
+        yield Broken(
+            "a plan is what its sessions and their reports made of it", record.ref.id, told
+        )
+
+
+def of_client(
+    driven: Driven, record: Record, bodies: Sequence[Body], below: Mapping[str, Record]
+) -> Iterator[Broken]:
+    """What was told to who asked for the session; the bodies are those below it, too."""
     me = record.ref.id
     for told in driven.troubles:
         yield Broken("who asks is answered", me, told)
-    for told in _as_foretold(driven, record):
+    for told in _as_foretold(driven, record, below):
         yield Broken("sessions end as their bodies make them end", me, told)
+    document = driven.wanted.document or {}
+    for told in as_drawn(document, record, below) if document.get("kind") == "plan" else ():
+        yield Broken("a task comes to what its session makes of it", me, told)
     for told in _at_rest(driven, record, bodies):
         yield Broken("an acknowledged stop starts nothing", me, told)
 
@@ -256,12 +272,14 @@ def of_answers(driven: Driven, records: Mapping[str, Record]) -> Iterator[Broken
                          f" came to: {said}")  # fmt: skip
 
 
-def _as_foretold(driven: Driven, record: Record) -> Iterator[str]:
+def _as_foretold(driven: Driven, record: Record, below: Mapping[str, Record]) -> Iterator[str]:
     end, steer = driven.wanted.end, driven.wanted.steer
     by_force = {"abort": "aborted", "exit": "exited"}.get(str(steer))
     if steer == "race" or record.status == by_force or record.poisoned:
         return
     if driven.spent and record.status == "aborted":
+        return
+    if record.plan is not None and any(child.poisoned for child in below.values()):
         return
     code = record.reason.code.value if record.reason else None
     if (record.status, code) != (end.status, end.code):

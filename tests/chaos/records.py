@@ -7,17 +7,31 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.domain.ids import SessionRef
+from app.domain.messages import Message
 from app.domain.outcomes import Outcome
+from app.domain.plans import PlanRecord, parse_plan
 from app.domain.program import Program
 from app.domain.reasons import Reason
 from app.domain.records import StepRecord, TurnRecord
 from app.engine import Engine
+from app.queries.inbox import read_messages
 from app.queries.presenters import diff_view
 from app.store.store import Store
 from leadhand.models.views import DiffView, Event, LedgerEntry, TranscriptEntry
+
+
+class Reported(NamedTuple):
+    """A report about a task, by the body that sent it."""
+
+    notes: str
+    status: str
+    #: What the API answered; None if the body was killed before.
+    code: int | None = None
+    version: int | None = None
+    repeated: bool = False
 
 
 class Body(NamedTuple):
@@ -40,6 +54,7 @@ class Body(NamedTuple):
     told: str = ""
     thread: str = ""
     micros: int = 0
+    reports: tuple[Reported, ...] = ()
 
 
 class Difference(NamedTuple):
@@ -66,6 +81,9 @@ class Record:
     differences: Mapping[str, Difference]
     #: In which order they came, with their sizes.
     kept: list[tuple[str, int]]
+    #: Of a plan.
+    plan: PlanRecord | None
+    inbox: list[Message]
 
     @property
     def status(self) -> str:
@@ -109,6 +127,8 @@ def record_of(engine: Engine, ref: SessionRef) -> Record:
             for seq, line in enumerate(store.lines(ref, "transcript", 0, -1), 1)
         ],
         *_differences(store, ref),
+        parse_plan(store.plan(ref)),
+        list(read_messages(store, ref)),
     )
 
 
@@ -139,6 +159,8 @@ def account_of(file: Path) -> dict[str, list[Body]]:
         if line["event"] == "begin":
             more = {name: line[name] for name in ("resumed", "told", "micros") if name in line}
             begun[who] = Body(*who, line["key"], line["kind"], line["at"], **more)
+        elif line["event"] == "report":
+            begun[who] = _with_report(begun[who], line)
         else:
             more = {name: line[name] for name in ("said", "line", "thread") if name in line}
             begun[who] = begun[who]._replace(ended=line["at"], good=line["good"], **more)
@@ -146,3 +168,10 @@ def account_of(file: Path) -> dict[str, list[Body]]:
     for body in begun.values():
         account[body.session].append(body)
     return account
+
+
+def _with_report(body: Body, line: Mapping[str, Any]) -> Body:
+    """The body with a report that it sent, or with the answer to that."""
+    told = Reported(**{name: line[name] for name in Reported._fields if name in line})
+    others = tuple(one for one in body.reports if one.notes != told.notes)
+    return body._replace(reports=(*others, told))

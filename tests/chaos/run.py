@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -24,10 +24,11 @@ from tests.chaos.promises import (
     of_audit,
     of_client,
     of_pace,
+    of_plan,
     of_session,
     of_store,
 )
-from tests.chaos.records import Record, account_of, with_children
+from tests.chaos.records import Body, Record, account_of, with_children
 from tests.chaos.stack import Stack
 from tests.processes import words
 
@@ -126,13 +127,17 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
     account = account_of(stack.account)
     records = {record.ref.id: record for record in _records(stack, driver)}
     for record in records.values():
-        below = [body for child in _below(record, records) for body in account.get(child, [])]
-        yield from of_session(record, account.get(record.ref.id, []), below)
+        below = _below(record, records)
+        beneath = _bodies(account, below)
+        yield from of_session(record, account.get(record.ref.id, []), beneath)
+        yield from of_plan(record, below, account)
     yield from of_pace(records.values(), PACED, PER_MINUTE)
     for one in driver.driven:
         yield from of_answers(one, records)
         if one.session in records:
-            yield from of_client(one, records[one.session], account.get(one.session, []))
+            record = records[one.session]
+            below = _below(record, records)
+            yield from of_client(one, record, _bodies(account, [one.session, *below]), below)
         else:
             yield Broken("who asks is answered", str(one.session), f"{one.troubles}")
     _wait_for(lambda: not list(of_store(stack.server.client())), 20)
@@ -152,12 +157,17 @@ def _ended_how(driver: Driver, records: Sequence[Record]) -> Counter[str]:
     return how
 
 
-def _below(record: Record, records: Mapping[str, Record]) -> Iterator[str]:
+def _below(record: Record, records: Mapping[str, Record]) -> dict[str, Record]:
     """All sessions below one."""
-    for child in record.children:
-        yield child
-        if child in records:
-            yield from _below(records[child], records)
+    found = dict[str, Record]()
+    for child in record.children & records.keys():
+        found[child] = records[child]
+        found |= _below(records[child], records)
+    return found
+
+
+def _bodies(account: Mapping[str, Sequence[Body]], sessions: Iterable[str]) -> list[Body]:
+    return [body for session in sessions for body in account.get(session, ())]
 
 
 def _in_logs(stack: Stack) -> Iterator[Broken]:

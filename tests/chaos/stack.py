@@ -230,6 +230,8 @@ class Stack:
             "LEADHAND_API_THREADS": "24",
         }  # fmt: skip
         self._add(f"api{number}", "api", more)
+        with (self.folder / "apis").open("a") as apis:
+            apis.write(f"127.0.0.1:{port}\n")
         client = Client(url, TOKEN, timeout_s=15, patience_s=90)
         self.clients.append(self._held.enter_context(client))
 
