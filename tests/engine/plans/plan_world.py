@@ -40,15 +40,18 @@ class PlanWorld:
     def draft(self, address: str = "decompose") -> None:
         """Carry out the draft step, whose tasks are given, and park the step after it."""
         grant = self.world.grant(self.ref, address)
-        work = self.engine.attempts.work(self.ref, grant)
-        assert work.inputs["given"] is not None
-        tasks = PlanDocument.model_validate(self.document).tasks or ()
-        dumped: list[JsonValue] = [
-            one.model_dump(mode="json", exclude_defaults=True) for one in tasks
-        ]
-        outcome = Outcome(word="succeeded", value={"tasks": dumped})
+        assert self.engine.attempts.work(self.ref, grant).inputs["given"] is not None
+        outcome = self.drafted
         (granted,) = self.world.settle(self.ref, grant, outcome).grants
         self._park(granted)
+
+    @property
+    def drafted(self) -> Outcome:
+        """The outcome of a draft: the given tasks."""
+        dumped: list[JsonValue] = [
+            one.model_dump(mode="json", exclude_defaults=True) for one in self.document.tasks or ()
+        ]
+        return Outcome(word="succeeded", value={"tasks": dumped})
 
     def park(self, address: str) -> None:
         """Park the refine or the execute step, as a worker does."""
