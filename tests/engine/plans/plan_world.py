@@ -94,9 +94,12 @@ class PlanWorld:
 
     def at_work(self) -> set[str]:
         """The tasks whose child sessions are active."""
-        running = [one for one in self.record.tasks if one.state == "running"]
-        fields = {one.id: self.engine.store.fields(self.child(one.id)) for one in running}
-        return {id_ for id_, found in fields.items() if found.get("status") == "active"}
+        found = set[str]()
+        for one in self.record.tasks:
+            if one.state == "running" and one.session is not None:
+                fields = self.engine.store.fields(SessionRef(one.session, self.id))
+                found |= {one.id} if fields.get("status") == "active" else set()
+        return found
 
     def finish(self, task: str) -> None:
         """Let the task's child session be accepted."""
