@@ -5,34 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
-from app.compiler.plan import EXECUTE, document_of
-from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import NoPlan, PlanChanged, PlanRefused, ReportLate
-from app.domain.plans import (
-    PlanRecord,
-    ProposalRecord,
-    TaskRecord,
-    parse_plan,
-    progress_of,
-    record_of,
-    spec_of,
-    status_of,
-)
-from app.domain.program import Action, Program
-from app.domain.reasons import reason_view
-from app.domain.records import Reply, StepRecord
+from app.domain.plans import record_of, spec_of
+from app.domain.records import Reply
 from app.errors import AnswerUnwanted
 from app.operations.answers import Answers
 from app.operations.plan_facts import task_of
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
+from app.queries.plans import StoredPlan, plan_view, read_plan
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.models.plans import (
@@ -41,35 +28,12 @@ from leadhand.models.plans import (
     ChangeTask,
     DropTask,
     MoveTask,
-    PlanDocument,
     PlanEdit,
-    PlannedTask,
     PlanOperation,
     TaskReport,
     check_checkers,
 )
-from leadhand.models.views.plan import (
-    PlanView,
-    ProposalView,
-    ReportView,
-    TaskHistory,
-    TaskRun,
-    TaskView,
-)
-
-
-class _Plan(NamedTuple):
-    """A plan with what belongs to it."""
-
-    ref: SessionRef
-    document: PlanDocument
-    record: PlanRecord | None
-    version: int
-    status: str
-    #: The parked refine step and its address; None if it does not wait.
-    refine: tuple[str, StepRecord] | None
-    #: Whether the draft is approved, though the tasks may not have begun.
-    is_approved: bool
+from leadhand.models.views.plan import PlanView, ReportView, TaskView
 
 
 class Plans:
@@ -85,7 +49,7 @@ class Plans:
 
     def view(self, session: str) -> PlanView:
         """The plan of a session as it is now."""
-        return _view(self._read(session))
+        return plan_view(self._read(session))
 
     def edit(self, session: str, edit: PlanEdit, *, version: int | None, by: str) -> PlanView:
         """Carry out all operations or none. Raises PlanChanged, PlanRefused."""
@@ -176,33 +140,16 @@ class Plans:
             raise NoPlan(child, "it carries out no task of a plan")
         return SessionRef(parent["session"], ref.root), parent
 
-    def _read(self, session: str) -> _Plan:
+    def _read(self, session: str) -> StoredPlan:
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
         if fields.get("kind") != "plan":
             raise NoPlan(session, f"it is a {fields.get('kind')}; plans are of kind plan")
         program = self._registry.program(fields["program"])
-        stored = self._store.plan(ref)
-        return _Plan(
-            ref,
-            document_of(program),
-            parse_plan(stored),
-            int(stored.get("version", 0)),
-            fields["status"],
-            self._refine(ref, program),
-            bool(self._store.steps(ref, [EXECUTE])),
-        )
-
-    def _refine(self, ref: SessionRef, program: Program) -> tuple[str, StepRecord] | None:
-        parked = self._store.members(ref, "parked")
-        for address, record in self._store.steps(ref, parked).items():
-            step = program.step_or_none(address)
-            if step is not None and step.action is Action.HUMAN and record.parked:
-                return address, record
-        return None
+        return read_plan(self._store, ref, fields, program)
 
     def _edit(
-        self, plan: _Plan, operations: list[JsonValue], *, version: int | None, by: str
+        self, plan: StoredPlan, operations: list[JsonValue], *, version: int | None, by: str
     ) -> PlanView:
         session = plan.ref.id
         if plan.record is None:
@@ -277,92 +224,3 @@ def _change_argument(operation: ChangeTask) -> JsonValue:
 
 def _refusal(session: str, answer: Reply) -> PlanRefused:
     return PlanRefused(session, answer.text or "", str(answer.why), answer.number)
-
-
-def _view(plan: _Plan) -> PlanView:
-    record = plan.record
-    tasks = record.tasks if record is not None else ()
-    by_id = {task.id: task for task in tasks}
-    statuses = {task.id: status_of(task, by_id) for task in tasks}
-    until = plan.refine[1].parked.get("until_ms") if plan.refine and plan.refine[1].parked else None
-    return PlanView(
-        session=plan.ref.id,
-        state=_state(plan),
-        version=plan.version,
-        request=plan.document.request,
-        tasks=[_task_view(task, statuses[task.id]) for task in tasks],
-        progress=progress_of(statuses.values(), sum(task.verified for task in tasks)),
-        proposals=[_proposal_view(one) for one in record.proposals] if record is not None else [],
-        checkers=check_names(plan.document.checkers),
-        deadline=iso(until) if isinstance(until, int) else None,
-        on_deadline=plan.document.on_deadline if plan.refine else None,
-    )
-
-
-def _state(plan: _Plan) -> str:
-    if plan.status in ("completed", "failed", "exited", "aborted"):
-        return "ended"
-    if plan.record is None:
-        return "planning"
-    if plan.record.state == "refining" and plan.refine is None:
-        return "executing" if plan.is_approved else "planning"
-    return plan.record.state
-
-
-def _task_view(record: TaskRecord, status: str) -> TaskView:
-    return _planned(record.task).model_copy(
-        update={
-            "status": status,
-            "verified": record.verified,
-            "reason": reason_view(record.reason),
-            "session": record.session,
-            "run": record.run,
-            "runs": [
-                TaskRun(
-                    run=one.run, session=one.session, ended=one.ended,
-                    reason=reason_view(one.reason),
-                )
-                for one in record.runs
-            ],
-            "pr_url": record.pr_url,
-            "notes": record.notes or "",
-            "branch": record.branch,
-            "folder": record.folder,
-            "history": [
-                TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
-                for one in record.history
-            ],
-        }
-    )  # fmt: skip
-
-
-def _planned(task: PlannedTask) -> TaskView:
-    """A task as it was planned; nothing has come of it yet."""
-    return TaskView(
-        id=task.id,
-        title=task.title,
-        description=task.description,
-        dependencies=list(task.dependencies),
-        status="pending",
-        agent=task.agent,
-        model=task.model,
-        checkers=None if task.checkers is None else list(task.checkers),
-        rule=task.rule,
-        file_scope=list(task.file_scope),
-        priority=task.priority,
-        max_iterations=task.max_iterations,
-    )
-
-
-def _proposal_view(record: ProposalRecord) -> ProposalView:
-    task = TaskRecord.model_validate({"at": 0, "state": "waiting", **record.task}).task
-    return ProposalView(
-        id=record.id,
-        task=_planned(task),
-        why=record.why or "",
-        by=record.by,
-        at=iso(record.at),
-        status=record.status,  # type: ignore[arg-type]  # the model checks it
-        decided_by=record.decided_by,
-        note=record.note or "",
-    )

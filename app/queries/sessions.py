@@ -31,6 +31,7 @@ from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.inbox import attention, message_view, read_messages
 from app.queries.listing import Listing
+from app.queries.plans import exported_plan
 from app.queries.presenters import (
     budget_lines,
     counters,
@@ -229,6 +230,7 @@ class Queries:
             transcript=list(self._whole_transcript(session)),
             differences=self._all_differences(session),
             inbox=[message_view(message) for message in read_messages(self._store, ref)],
+            plan=exported_plan(self._store, ref, fields, program),
             children=sorted(self._store.children(ref)),
         )
 

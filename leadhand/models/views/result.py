@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from leadhand.models.views.inbox import InboxMessage
+from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
 from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry
 from leadhand.models.views.view import Reason, View
@@ -114,4 +115,6 @@ class ExportView(View):
     differences: list[DiffView] = []
     #: The messages of its inbox, as far as they are stored.
     inbox: list[InboxMessage] = []
+    #: Of a plan: its tasks with their runs, reports and history, and what was proposed.
+    plan: PlanView | None = None
     children: list[str] = []

@@ -1,0 +1,165 @@
+"""Builds the view of a plan from its session's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from app.compiler.checker_names import check_names
+from app.compiler.plan import EXECUTE, document_of
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.domain.plans import (
+    PlanRecord,
+    ProposalRecord,
+    TaskRecord,
+    parse_plan,
+    progress_of,
+    status_of,
+)
+from app.domain.program import Action, Program
+from app.domain.reasons import reason_view
+from app.domain.records import StepRecord
+from app.redaction import without_secrets
+from app.store.store import Store
+from leadhand.models.plans import PlanDocument, PlannedTask
+from leadhand.models.views.plan import PlanView, ProposalView, TaskHistory, TaskRun, TaskView
+
+
+class StoredPlan(NamedTuple):
+    """A plan with what belongs to it."""
+
+    ref: SessionRef
+    document: PlanDocument
+    record: PlanRecord | None
+    version: int
+    status: str
+    #: The parked refine step and its address; None if it does not wait.
+    refine: tuple[str, StepRecord] | None
+    #: Whether the draft is approved, though the tasks may not have begun.
+    is_approved: bool
+
+
+def read_plan(
+    store: Store, ref: SessionRef, fields: Mapping[str, str], program: Program
+) -> StoredPlan:
+    """Reads the plan of a session of kind plan."""
+    stored = store.plan(ref)
+    return StoredPlan(
+        ref,
+        document_of(program),
+        parse_plan(stored),
+        int(stored.get("version", 0)),
+        fields["status"],
+        _refine(store, ref, program),
+        bool(store.steps(ref, [EXECUTE])),
+    )
+
+
+def exported_plan(
+    store: Store, ref: SessionRef, fields: Mapping[str, str], program: Program
+) -> PlanView | None:
+    """The plan of a session without credentials, for an export; None if it has no plan."""
+    if fields.get("kind") != "plan":
+        return None
+    view = plan_view(read_plan(store, ref, fields, program))
+    return PlanView.model_validate(without_secrets(view.model_dump(mode="json")))
+
+
+def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepRecord] | None:
+    parked = store.members(ref, "parked")
+    for address, record in store.steps(ref, parked).items():
+        step = program.step_or_none(address)
+        if step is not None and step.action is Action.HUMAN and record.parked:
+            return address, record
+    return None
+
+
+def plan_view(plan: StoredPlan) -> PlanView:
+    """The view of a plan as it is now."""
+    record = plan.record
+    tasks = record.tasks if record is not None else ()
+    by_id = {task.id: task for task in tasks}
+    statuses = {task.id: status_of(task, by_id) for task in tasks}
+    until = plan.refine[1].parked.get("until_ms") if plan.refine and plan.refine[1].parked else None
+    return PlanView(
+        session=plan.ref.id,
+        state=_state(plan),
+        version=plan.version,
+        request=plan.document.request,
+        tasks=[_task_view(task, statuses[task.id]) for task in tasks],
+        progress=progress_of(statuses.values(), sum(task.verified for task in tasks)),
+        proposals=[_proposal_view(one) for one in record.proposals] if record is not None else [],
+        checkers=check_names(plan.document.checkers),
+        deadline=iso(until) if isinstance(until, int) else None,
+        on_deadline=plan.document.on_deadline if plan.refine else None,
+    )
+
+
+def _state(plan: StoredPlan) -> str:
+    if plan.status in ("completed", "failed", "exited", "aborted"):
+        return "ended"
+    if plan.record is None:
+        return "planning"
+    if plan.record.state == "refining" and plan.refine is None:
+        return "executing" if plan.is_approved else "planning"
+    return plan.record.state
+
+
+def _task_view(record: TaskRecord, status: str) -> TaskView:
+    return _planned(record.task).model_copy(
+        update={
+            "status": status,
+            "verified": record.verified,
+            "reason": reason_view(record.reason),
+            "session": record.session,
+            "run": record.run,
+            "runs": [
+                TaskRun(
+                    run=one.run, session=one.session, ended=one.ended,
+                    reason=reason_view(one.reason),
+                )
+                for one in record.runs
+            ],
+            "pr_url": record.pr_url,
+            "notes": record.notes or "",
+            "branch": record.branch,
+            "folder": record.folder,
+            "history": [
+                TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
+                for one in record.history
+            ],
+        }
+    )  # fmt: skip
+
+
+def _planned(task: PlannedTask) -> TaskView:
+    """A task as it was planned; nothing has come of it yet."""
+    return TaskView(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        dependencies=list(task.dependencies),
+        status="pending",
+        agent=task.agent,
+        model=task.model,
+        checkers=None if task.checkers is None else list(task.checkers),
+        rule=task.rule,
+        file_scope=list(task.file_scope),
+        priority=task.priority,
+        max_iterations=task.max_iterations,
+    )
+
+
+def _proposal_view(record: ProposalRecord) -> ProposalView:
+    task = TaskRecord.model_validate({"at": 0, "state": "waiting", **record.task}).task
+    return ProposalView(
+        id=record.id,
+        task=_planned(task),
+        why=record.why or "",
+        by=record.by,
+        at=iso(record.at),
+        status=record.status,  # type: ignore[arg-type]  # the model checks it
+        decided_by=record.decided_by,
+        note=record.note or "",
+    )
