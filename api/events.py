@@ -161,7 +161,7 @@ class EventStream:
             yield f"event: output\ndata: {json.dumps(shown)}\n\n"
 
     def _last_output(self) -> Iterator[str]:
-        """What was written just before the end: it is published a moment later."""
+        """The output that was written just before the end: it is published a moment later."""
         if self._output is not None:
             time.sleep(LAST_OUTPUT_S)
             yield from self._new_output()

@@ -22,7 +22,7 @@ __all__ = ["PlanResult", "plan_document", "read_plan", "run_plan", "start_plan"]
 
 @dataclass(frozen=True)
 class PlanResult:
-    """What a plan came to."""
+    """The result of a plan."""
 
     session_id: str
     #: completed, failed, stopped, exited or aborted.

@@ -27,6 +27,7 @@ class Prober(PeriodicThread):
         self._on_spill = on_spill
 
     def start(self) -> None:
+        """Check the folders once, then start the thread that repeats it."""
         self._look()
         super().start()
 

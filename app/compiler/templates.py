@@ -57,7 +57,7 @@ class Texts(NamedTuple):
         return [self.translate(text) for text in texts]
 
     def translate_value(self, value: JsonValue) -> JsonValue:
-        """Translates each text in a JSON value."""
+        """Translates each text in a JSON value, at any depth."""
         if isinstance(value, str):
             return self.translate(value)
         if isinstance(value, list):

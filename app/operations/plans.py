@@ -84,7 +84,7 @@ class Plans:
         return self.view(session)
 
     def report(self, child: str, report: TaskReport) -> ReportView:
-        """Record what a child session says of its own task. Raises NoPlan, ReportLate."""
+        """Record a child session's report about its task. Raises NoPlan, ReportLate."""
         ref, parent = self._link(child)
         if report.proposals:
             self._check_proposals(child, parent["session"], report)

@@ -1,4 +1,4 @@
-"""Says what a single loop is about: its task's first line, its doer and its checkers (pure)."""
+"""Describes a single loop: its task's first line, its doer and its checkers (pure)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TASK, _DOER = 200, 200
 
 
 class AboutLoop(NamedTuple):
-    """What a session of one loop is about; empty for flows and workflows."""
+    """The description of a session of one loop; empty for flows and workflows."""
 
     task: str | None = None
     doer: str | None = None

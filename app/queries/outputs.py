@@ -1,4 +1,4 @@
-"""Reads what running bodies write: the kept output of attempts, and what came since."""
+"""Reads the live output of attempts: the stored parts, and new ones as they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists a session's steps, each with the first line of what came of it."""
+"""Lists a session's steps, each with the first line of its outcome."""
 
 from __future__ import annotations
 

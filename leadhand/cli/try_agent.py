@@ -28,7 +28,7 @@ _LABEL = "ask"
 
 @dataclass
 class Trial:
-    """What came of it."""
+    """The result of a trial run of an agent."""
 
     session: str
     step: StepView | None = None

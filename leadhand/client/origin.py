@@ -1,4 +1,4 @@
-"""What a new session belongs to: its Idempotency-Key and, for a child, its policy."""
+"""The origin of a new session: its Idempotency-Key and, for a child, its policy."""
 
 from __future__ import annotations
 

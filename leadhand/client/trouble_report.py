@@ -1,4 +1,4 @@
-"""Says each trouble that keeps sessions waiting once, such as a full disk."""
+"""Reports each trouble that keeps sessions waiting once, such as a full disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leadhand.models.text import plain
 
 
 class TroubleReport:
-    """Says a trouble when it is new; one that ends and comes back is new again.
+    """Reports a trouble when it is new; one that ends and comes back is new again.
 
     >>> said = []
     >>> report = TroubleReport(said.append)
@@ -27,7 +27,7 @@ class TroubleReport:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anything is said at all."""
+        """Whether troubles are reported; without a callback they are not."""
         return self._say is not None
 
     def note(self, session: str, troubles: Sequence[str]) -> None:

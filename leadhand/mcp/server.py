@@ -78,7 +78,7 @@ def make_server(calls: Calls) -> Server[Any]:
 
 
 async def _called(calls: Calls, name: str, given: dict[str, Any]) -> CallToolResult:
-    """Call a tool; every error is a sentence in a result that says that it is one."""
+    """Call a tool; an error becomes a result that is marked as an error."""
     tool = TOOLS.get(name)
     if tool is None:
         near = nearest(name, TOOLS)

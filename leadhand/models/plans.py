@@ -170,7 +170,7 @@ def check_checkers(task: str, wanted: Iterable[str] | None, names: Iterable[str]
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    """What a misspelt name probably means, or else the names that exist."""
+    """The known name that is most like a misspelt one, or else all names."""
     names = tuple(known)
     near = nearest(name, names)
     if near is not None:

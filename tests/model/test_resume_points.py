@@ -60,7 +60,7 @@ def stopped(world: World, steps: int, tree: Program | None = None) -> Session:
     return session
 
 
-def test_going_on_where_it_stands_is_a_plain_resume(bench: Bench) -> None:
+def test_resume_after_the_newest_step_is_a_plain_resume(bench: Bench) -> None:
     session = stopped(World.of(bench), 5)
     session.resume(session.did[-1])
     session.go()
@@ -151,7 +151,7 @@ def test_a_loop_that_was_never_entered_is_no_point(bench: Bench) -> None:
         session.resume("l/c")
 
 
-def test_two_nodes_of_one_label_are_told_apart_by_their_paths(bench: Bench) -> None:
+def test_nodes_with_the_same_label_are_distinguished_by_path(bench: Bench) -> None:
     tree = program(step("a", label="Ask"), step("b", label="Ask"), step("c"))
     session = stopped(World.of(bench), 2, tree)
     with pytest.raises(PositionRefused, match="several nodes have this name: a, b"):
@@ -170,7 +170,7 @@ def test_a_session_that_runs_or_has_completed_is_not_sent_back(bench: Bench) -> 
         session.resume("a")
 
 
-def test_what_was_undone_by_going_back_is_no_point_any_more(bench: Bench) -> None:
+def test_steps_undone_by_a_resume_are_no_resume_points(bench: Bench) -> None:
     world = World.of(bench)
     tree = program(step("a"), step("b"), step("c"), loop("l", step("x"), step("y"), turns=2))
     session = stopped(world, 4, tree)
@@ -183,7 +183,7 @@ def test_what_was_undone_by_going_back_is_no_point_any_more(bench: Bench) -> Non
     assert session.go() == ["c", "l[1]/x", "l[1]/y", "l[2]/x", "l[2]/y"]
 
 
-def test_what_stands_beside_the_point_goes_on_where_it_is(bench: Bench) -> None:
+def test_nodes_parallel_to_the_resume_point_continue(bench: Bench) -> None:
     world = World.of(bench)
     tree = program(step("a"), step("b"), step("beside", needs=()), step("z", needs=("b", "beside")))
     id_ = world.engine.submit.program(tree, About(kind="flow", name="x")).session

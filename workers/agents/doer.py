@@ -117,7 +117,7 @@ def _outcome_of_call(task: BodyTask, who: str, called: CallResult) -> Outcome:
 
 
 def _with_prompt(outcome: Outcome, prompt: str) -> Outcome:
-    """The outcome with what the doer was given, for the transcript."""
+    """The outcome with the doer's prompt, for the transcript."""
     return outcome.model_copy(update={"prompt": cut(prompt, TEXT_LIMIT)})
 
 

@@ -1,4 +1,4 @@
-"""Asks a team lead to divide a request into tasks, and validates what it answers."""
+"""Asks a team lead to divide a request into tasks, and validates the answer."""
 
 from __future__ import annotations
 

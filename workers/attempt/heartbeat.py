@@ -130,7 +130,7 @@ class Heartbeats:
             self._note_children(lease, at_work=False)
 
     def _note_children(self, lease: Lease, *, at_work: bool) -> None:
-        """Say whether this process lends its slot to the children of its attempts."""
+        """Lend this process' slot while its attempts have active children, or take it back."""
         lent = bool(self._lending)
         (self._lending.add if at_work and lease in self._held else self._lending.discard)(lease)
         if lent != bool(self._lending):

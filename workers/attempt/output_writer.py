@@ -132,7 +132,7 @@ class OutputWriter:
             return False
 
     def _publish(self, ring: Ring) -> bool:
-        """Publish what was written since the last time; False where the store did not answer."""
+        """Publish the new output; False if the store did not answer."""
         parts = ring.output.take(time.monotonic())
         if not parts:
             return True

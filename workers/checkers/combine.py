@@ -161,7 +161,7 @@ def _feedback(verdict: Verdict, judged: Sequence[Judged]) -> str:
 
 
 def _not_judged(checks: Sequence[Judged]) -> str:
-    """Says so if every one of these timed out: that is no feedback on the work."""
+    """A note if every one of these timed out: that is no feedback on the work."""
     return f"{NOT_JUDGED}\n\n" if all(check.timed_out for check in checks) else ""
 
 

@@ -29,7 +29,7 @@ class LentSlots:
         self._lends = multiprocessing.get_context("fork").Array("b", _INDEXES, lock=False)
 
     def lender(self) -> Callable[[bool], None]:
-        """Returns the function with which this pool process says that it lends its slot."""
+        """Returns the function with which this pool process lends its slot or takes it back."""
         index = (current_process_index(base=0) or 0) % _INDEXES
         self._lends[index] = 0  # of a process before, which was killed
 

@@ -1,4 +1,4 @@
-"""What a running body writes, kept in bounded memory until it is published to those who watch."""
+"""Keeps the output of a running body in bounded memory until it is published."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class _Loss:
-    """What was dropped of one stream since it was published last."""
+    """The dropped bytes of one stream since it was published last."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -74,7 +74,7 @@ class LiveOutput:
         self.ended = False
 
     def write(self, stream: Stream, chunk: bytes) -> None:
-        """Keep what was read; the oldest that waits is dropped where there is no room."""
+        """Keep a chunk of output; without room the oldest waiting chunk is dropped."""
         with self._lock:
             self._waiting.append((stream, chunk))
             self._size += len(chunk)

@@ -57,7 +57,7 @@ class LineRedactor:
         self._skipped = 0
 
     def feed(self, chunk: bytes, *, now: float, final: bool = False) -> str:
-        """Take what was read next; return what may be published now.
+        """Take the next chunk; returns the text that may be published now.
 
         `now` is in seconds on any clock that does not step back. `final` ends the last line.
         """

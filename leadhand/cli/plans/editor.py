@@ -97,7 +97,7 @@ def conflict_lines(plan: PlanView, error: PlanChanged) -> list[str]:
 
 
 def done_line(edited: Edited) -> str:
-    """One line that says what an edit did."""
+    """One line about the effect of an edit."""
     if not edited.operations:
         return f"nothing changed; the plan is at version {edited.plan.version}"
     return changed_line(edited.plan, f"{plural(edited.operations, 'change')} made")

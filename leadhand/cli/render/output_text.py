@@ -41,7 +41,7 @@ class OutputLines:
                 yield from self._flush(of)
 
     def rest(self) -> Iterator[str]:
-        """The lines that never ended."""
+        """The unfinished last lines, for the end of the output."""
         for of in list(self._open):
             yield from self._flush(of)
 

@@ -28,7 +28,7 @@ def status_text(task: TaskView) -> str:
 
 
 def plan_lines(plan: PlanView) -> Iterator[str]:
-    """The plan with its tasks, and for each what a person may want to know."""
+    """The plan as text: its state, and each task with its status and result."""
     yield f"plan of session {plan.session}: {plan.state}, version {plan.version}"
     yield f"request: {plain(plan.request)}"
     if not plan.tasks:
@@ -67,7 +67,7 @@ def draft_lines(plan: PlanView) -> Iterator[str]:
 
 
 def plan_summary(result: ResultView, plan: PlanView) -> Iterator[str]:
-    """What a plan came to: its tasks, and commands to run next."""
+    """The result of a plan: its tasks, and commands to run next."""
     why = plain(result.exit_reason)
     if not why and result.status != "completed" and result.reason is not None:
         why = reason_text(result.reason.model_dump())
@@ -117,7 +117,7 @@ def _deadline(plan: PlanView) -> Iterator[str]:
 
 
 def _facts(task: TaskView) -> Iterator[str]:
-    """How a task is carried out, as far as it is not as usual."""
+    """The settings of a task that differ from the plan's."""
     if task.dependencies:
         yield f"after {', '.join(task.dependencies)}"
     if task.agent is not None:
@@ -133,7 +133,7 @@ def _facts(task: TaskView) -> Iterator[str]:
 
 
 def _results(task: TaskView) -> Iterator[str]:
-    """What a task came to."""
+    """The result of a task."""
     if task.reason is not None and task.status in ("failed", "blocked"):
         yield f"why: {reason_text(task.reason.model_dump())}"
     if task.run > 1:
@@ -162,7 +162,7 @@ def _hints(plan: PlanView) -> Iterator[str]:
 
 
 def changed_line(plan: PlanView, what: str) -> str:
-    """One line that says what was done to a plan, and its state."""
+    """One line about a change of a plan, and its state."""
     return f"{what}; the plan of session {plan.session} is {plan.state}, version {plan.version}"
 
 

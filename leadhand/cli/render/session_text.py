@@ -84,7 +84,7 @@ def _notices(view: SessionView) -> Iterator[str]:
 
 
 def _about(view: SessionView) -> Iterator[str]:
-    """What a loop is about: its task, doer and checkers."""
+    """The description of a loop: its task, doer and checkers."""
     if view.label and view.task:
         yield f"task     {plain(view.task)}"
     if view.doer:

@@ -63,7 +63,7 @@ def step_lines(
     *,
     now: datetime | None = None,
 ) -> Iterator[str]:
-    """One line per phase, step, loop and iteration: state, time, cost, and what came of it.
+    """One line per phase, step, loop and iteration: state, time, cost and outcome.
 
     Of a long loop only the newest iterations are listed.
     """

@@ -75,7 +75,7 @@ class TranscriptEntry(View):
 
 
 class OutputPart(View):
-    """A piece of what a running body wrote, redacted."""
+    """A part of the output of a running body, redacted."""
 
     #: Counts the parts of one attempt in the order in which they were read.
     seq: int

@@ -70,7 +70,7 @@ def ask(
     return client.open(path, method=method, headers=headers, json=body)
 
 
-def told(answer: TestResponse) -> dict[str, Any]:
+def body_of(answer: TestResponse) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(answer.data)
     return said
 
@@ -78,7 +78,7 @@ def told(answer: TestResponse) -> dict[str, Any]:
 def kept_of(engine: Engine, answer: TestResponse) -> dict[str, str]:
     """The fields of the session that was submitted."""
     assert answer.status_code == 202, answer.text
-    return engine.store.fields(ref_of(engine, told(answer)["id"]))
+    return engine.store.fields(ref_of(engine, body_of(answer)["id"]))
 
 
 def guarded(app: Api, session: str = "00000a11") -> list[tuple[Rule, str, str]]:
@@ -94,7 +94,7 @@ def guarded(app: Api, session: str = "00000a11") -> list[tuple[Rule, str, str]]:
     return found
 
 
-def test_each_route_stands_in_the_table(app):
+def test_each_route_has_a_scope(app):
     assert {rule.endpoint for rule, _, _ in guarded(app)} == set(NEEDED), (
         "give each route its scope in api/scopes.py"
     )
@@ -109,11 +109,11 @@ def test_each_route_is_open_to_its_scope_and_to_no_other(app, client, engine, se
         opens = NEEDED[rule.endpoint] is scope
         assert (answer.status_code != 403) == opens, (scope, method, path, answer.data)
         if not opens and method != "HEAD":
-            assert told(answer)["type"] == Kind.FORBIDDEN.uri
-            assert NEEDED[rule.endpoint].value in told(answer)["detail"]
+            assert body_of(answer)["type"] == Kind.FORBIDDEN.uri
+            assert NEEDED[rule.endpoint].value in body_of(answer)["detail"]
 
 
-def test_what_holds_for_everybody_s_sessions_is_the_administrator_s(client, engine):
+def test_fleet_wide_routes_need_the_scope_admin(client, engine):
     everything_else = token_of(engine, *(set(Scope) - {Scope.ADMIN}))
     limit, admin = "/v1/limits/agent/claude", token_of(engine, Scope.ADMIN)
     assert ask(client, "PUT", limit, everything_else, {"concurrency": 1}).status_code == 403
@@ -122,18 +122,18 @@ def test_what_holds_for_everybody_s_sessions_is_the_administrator_s(client, engi
     assert ask(client, "GET", limit, everything_else).status_code == 200
 
 
-def test_no_route_is_open_without_a_token_or_with_a_strange_one(app, client, session):
+def test_each_route_refuses_a_missing_or_unknown_token(app, client, session):
     for token in ("", "lht_", "lht_000000000000_x", "wrong"):
         for _, method, path in guarded(app, session):
             assert ask(client, method, path, token).status_code == 401, (token, method, path)
 
 
-def test_whoever_sent_no_token_is_told_how_and_whoever_sent_a_dead_one_is_not(client):
+def test_missing_token_gets_a_hint_and_an_invalid_one_does_not(client):
     none = client.get(S)
-    assert "Authorization: Bearer" in told(none)["hint"]
+    assert "Authorization: Bearer" in body_of(none)["hint"]
     assert none.headers["WWW-Authenticate"] == 'Bearer realm="leadhand"'
     dead = ask(client, "GET", S, "wrong")
-    assert "hint" not in told(dead)
+    assert "hint" not in body_of(dead)
     assert 'error="invalid_token"' in dead.headers["WWW-Authenticate"]
 
 
@@ -142,7 +142,7 @@ def test_the_operator_s_token_opens_all(app, client, session):
         assert ask(client, method, path, OPERATOR).status_code not in (401, 403), (method, path)
 
 
-def test_a_path_that_is_unknown_is_told_to_whoever_has_a_token(client, engine):
+def test_unknown_path_is_reported_to_callers_with_a_token(client, engine):
     token = token_of(engine, Scope.READ)
     assert ask(client, "GET", "/v1/nothing", token).status_code == 404
     assert ask(client, "PATCH", S, token).status_code == 405
@@ -171,13 +171,13 @@ PHASE = {"name": "one", "task": "t", "checker": "agent: look"}
             "phases.0.checkers.1.command"),
     ],
 )  # fmt: skip
-def test_a_command_of_one_s_own_needs_a_scope_of_its_own(client, engine, document, field):
+def test_document_with_a_command_needs_the_scope_exec_free(client, engine, document, field):
     answer = ask(client, "POST", S, token_of(engine, Scope.SUBMIT), document)
     if field is None:
         assert answer.status_code == 202
         return
     assert answer.status_code == 403
-    said = told(answer)
+    said = body_of(answer)
     assert said["field"] == field
     assert "'exec:free'" in said["detail"]
     both = token_of(engine, Scope.SUBMIT, Scope.EXEC_FREE)
@@ -200,13 +200,13 @@ def test_a_session_belongs_to_the_token_that_asked_for_it(client, engine):
     ("quotas", "header"),
     [(Quotas(max_sessions=0), None), (Quotas(steps_per_day=0), "3600")],
 )
-def test_a_quota_that_is_used_up_is_told_with_when_to_come_again(store_url, quotas, header):
+def test_used_up_quota_is_reported_with_retry_after(store_url, quotas, header):
     engine = silent_engine(store_url, clock=lambda: LATE_MS, secret=SECRET)
     client = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine).test_client()
     token = token_of(engine, Scope.SUBMIT, quotas=quotas)
     answer = ask(client, "POST", S, token, AGENTS)
     assert answer.status_code == 429
-    assert told(answer)["type"] == Kind.QUOTA_PASSED.uri
+    assert body_of(answer)["type"] == Kind.QUOTA_PASSED.uri
     assert answer.headers.get("Retry-After") == header
     assert engine.queries.sessions().items == []
 
@@ -214,14 +214,14 @@ def test_a_quota_that_is_used_up_is_told_with_when_to_come_again(store_url, quot
 # Tokens over HTTP
 
 
-def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
+def test_token_is_shown_once_and_grants_its_scopes(client, engine):
     body = {"name": "ci", "scopes": ["read", "submit"], "expires_s": 60,
             "quotas": {"max_sessions": 2}}  # fmt: skip
-    made = told(ask(client, "POST", "/v1/tokens", OPERATOR, body))
+    made = body_of(ask(client, "POST", "/v1/tokens", OPERATOR, body))
     assert made["token"].startswith(f"lht_{made['id']}_")
     assert ask(client, "GET", S, made["token"]).status_code == 200
     listed = ask(client, "GET", "/v1/tokens", OPERATOR)
-    [view] = told(listed)["items"]
+    [view] = body_of(listed)["items"]
     assert (view["name"], view["scopes"]) == ("ci", ["read", "submit"])
     assert view["quotas"]["max_sessions"] == 2
     assert view["last_used_at"] is not None
@@ -231,20 +231,20 @@ def test_a_token_is_shown_once_and_opens_what_it_says(client, engine):
     assert ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR).status_code == 204
     assert ask(client, "GET", S, made["token"]).status_code == 401
     again = ask(client, "DELETE", f"/v1/tokens/{made['id']}", OPERATOR)
-    assert (again.status_code, told(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
+    assert (again.status_code, body_of(again)["type"]) == (404, Kind.TOKEN_UNKNOWN.uri)
 
 
-def test_whom_a_token_tells_is_shown_without_what_only_the_receiver_knows(client, engine):
+def test_webhook_of_a_token_is_shown_without_its_secret(client, engine):
     hook = {"url": "https://h.example/T0KEN", "events": ["failed"], "secret": "known to us both"}
     body = {"name": "ci", "scopes": ["submit"], "webhook": hook}
     made = ask(client, "POST", "/v1/tokens", OPERATOR, body)
     listed = ask(client, "GET", "/v1/tokens", OPERATOR)
-    for view in (told(made), told(listed)["items"][0]):
+    for view in (body_of(made), body_of(listed)["items"][0]):
         assert view["webhook"] == {"host": "h.example", "events": ["failed"], "signed": True}
     for answer in (made, listed):
         assert "known to us both" not in answer.get_data(as_text=True)
         assert "T0KEN" not in answer.get_data(as_text=True)
-    kept = kept_of(engine, ask(client, "POST", S, told(made)["token"], AGENTS))
+    kept = kept_of(engine, ask(client, "POST", S, body_of(made)["token"], AGENTS))
     assert Webhook.model_validate_json(kept["webhook"]) == Webhook.model_validate(hook)
 
 
@@ -266,7 +266,7 @@ def test_whom_a_token_tells_is_shown_without_what_only_the_receiver_knows(client
 )
 def test_a_token_that_cannot_be_made_names_the_field(client, body, field):
     answer = ask(client, "POST", "/v1/tokens", OPERATOR, body)
-    assert (answer.status_code, told(answer)["field"]) == (422, field)
+    assert (answer.status_code, body_of(answer)["field"]) == (422, field)
 
 
 # A body's token
@@ -284,21 +284,23 @@ def body_token(session: str, grant: Grant) -> str:
     return mint(Caller(session, grant.address, grant.fence, BODY_SCOPES), secret=SECRET)
 
 
-def test_a_body_s_token_dies_with_its_attempt(client, engine, session, grant, body_token):
+def test_step_token_is_invalid_once_its_attempt_has_ended(
+    client, engine, session, grant, body_token
+):
     for path in ("", "/ledger", "/events", "/steps"):
         assert ask(client, "GET", f"{S}/{session}{path}", body_token).status_code == 200
     settle(engine, session, grant)
     for path in ("", "/ledger", "/events", "/steps", "/result"):
         answer = ask(client, "GET", f"{S}/{session}{path}", body_token)
         assert answer.status_code == 401
-        assert "has ended" in told(answer)["detail"]
+        assert "has ended" in body_of(answer)["detail"]
     exit_ = ask(client, "POST", f"{S}/{session}/exit", body_token, {"reason": "x"})
     assert exit_.status_code == 401
     view = engine.queries.session(session)
     assert (view.status, view.reason) == ("active", None)
 
 
-def test_a_body_gets_nowhere_but_to_its_own_session(app, client, session, body_token):
+def test_step_token_grants_its_own_session_only(app, client, session, body_token):
     for rule, method, path in guarded(app, session):
         answer = ask(client, method, path, body_token)
         right = BODY_NEEDED.get(rule.endpoint)
@@ -311,7 +313,7 @@ def test_a_body_gets_nowhere_but_to_its_own_session(app, client, session, body_t
         assert (answer.status_code != 403) == opens, (method, path)
 
 
-def test_the_log_tells_who_asked_and_not_with_what(client, engine, session, body_token, caplog):
+def test_request_log_has_the_caller_and_not_the_token(client, engine, session, body_token, caplog):
     caplog.set_level("INFO", "leadhand.api")
     made = engine.tokens.create("ci", frozenset({Scope.READ}))
     for token in (OPERATOR, made.token, body_token, "a stranger's"):
@@ -322,14 +324,14 @@ def test_the_log_tells_who_asked_and_not_with_what(client, engine, session, body
     assert not [line for line in lines if made.token in line or body_token in line]
 
 
-def test_a_body_has_none_of_the_scopes_of_people():
+def test_step_token_has_no_scope_of_people():
     body = Caller("00000a11", "do", 7, ("read", "exit", "report"))
     assert Visitor(body=body).scopes == frozenset()
     assert Visitor().scopes == frozenset(Scope)
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
-def test_a_token_in_the_wrong_place_is_not_told_again(client, engine, where):
+def test_token_in_the_query_or_body_is_not_echoed(client, engine, where):
     made = token_of(engine, Scope.SUBMIT)
     path, body = (f"{S}?who={made}", AGENTS) if where == "query" else (S, {**AGENTS, "who": made})
     answer = ask(client, "POST", path, made, body)

@@ -23,7 +23,7 @@ def at() -> Iterator[Receiver]:
         yield receiving
 
 
-def test_a_slow_receiver_is_given_as_long_as_a_try_may_take(at):
+def test_slow_receiver_times_out_after_the_limit_of_one_delivery(at):
     at.answers.clear()
     began = time.monotonic()
     posted = post(at.url, b"{}", {}, hosts=[at.host], total_s=0.3)
@@ -55,7 +55,7 @@ def test_an_answer_is_read_as_far_as_its_status(answer, why):
             assert post(f"http://{host}/", b"{}", {}, hosts=[host]).why == why
 
 
-def test_a_name_that_leads_to_us_is_not_called(at, monkeypatch):
+def test_host_name_that_resolves_to_a_local_address_is_refused(at, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", Resolver("127.0.0.1"))
     posted = post("https://hooks.example/", b"{}", {})
     assert posted.why == "hooks.example is not, or not only, a public address"
@@ -83,7 +83,7 @@ def test_a_name_is_resolved_once_and_the_certificate_must_be_its_own(tmp_path, m
         assert len(at.received) == 1
 
 
-def test_no_proxy_of_the_environment_is_asked(at, monkeypatch):
+def test_delivery_ignores_the_proxies_of_the_environment(at, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert post(at.url, b"{}", {}, hosts=[at.host]).arrived

@@ -90,7 +90,7 @@ def only(lines: list[str]) -> str:
     return line
 
 
-def test_the_end_of_a_session_is_told_signed_and_without_payloads(engine, hooks, at):
+def test_delivery_of_a_session_s_end_is_signed_and_has_no_payload(engine, hooks, at):
     session = ended(engine, at)
     line = only(hooks.due(9))
     assert hooks.deliver(line) == "arrived"
@@ -107,14 +107,14 @@ def test_the_end_of_a_session_is_told_signed_and_without_payloads(engine, hooks,
     assert hooks.due(9) == []
 
 
-def test_what_was_told_to_nobody_is_signed_by_nobody(engine, hooks, at):
+def test_webhook_without_a_secret_is_not_signed(engine, hooks, at):
     session = engine.submit.document(loop(webhook={"url": at.url})).session
     engine.control.apply(session, "abort")
     assert hooks.deliver(only(hooks.due(9))) == "arrived"
     assert "Leadhand-Signature" not in at.received[0].headers
 
 
-def test_only_what_was_asked_for_is_told(engine, hooks, at):
+def test_only_the_requested_events_are_delivered(engine, hooks, at):
     ended(engine, at, "failed", "waiting")
     assert hooks.due(9) == []
     ref, grant = claimed(engine, webhook={"url": at.url, "events": ("ended", "failed")})
@@ -122,7 +122,7 @@ def test_only_what_was_asked_for_is_told(engine, hooks, at):
     assert [line.split("-")[1] for line in hooks.due(9)] == ["ended", "failed"]
 
 
-def test_a_receiver_that_fails_is_told_again_under_the_same_name(engine, hooks, at, clock):
+def test_failed_delivery_is_retried_with_the_same_id(engine, hooks, at, clock):
     at.statuses = [500, 503, 204]
     ended(engine, at)
     line = only(hooks.due(9))
@@ -140,7 +140,7 @@ def test_a_receiver_that_fails_is_told_again_under_the_same_name(engine, hooks, 
     assert all(map(proves, at.received))
 
 
-def test_what_never_arrives_is_given_up_and_that_is_noted(engine, hooks, at, clock, redis_client):
+def test_undeliverable_webhook_is_given_up_with_a_warning(engine, hooks, at, clock, redis_client):
     at.statuses = [410]
     session = ended(engine, at)
     line = only(hooks.due(9))
@@ -167,7 +167,7 @@ def test_a_redirect_is_not_followed(engine, hooks, at):
         assert elsewhere.received == []
 
 
-def test_a_deliverer_that_dies_before_it_sends_loses_nothing(engine, hooks, at, clock):
+def test_delivery_survives_the_death_of_its_deliverer(engine, hooks, at, clock):
     ended(engine, at)
     line = only(hooks.due(9))
     assert take(engine, line, nonce="dead").word == "taken"
@@ -197,7 +197,7 @@ def test_a_taker_whose_answer_was_lost_asks_again_and_has_it(engine, hooks, at):
     assert take(engine, line, nonce="another's").word == "early"
 
 
-def test_who_was_overtaken_changes_nothing(engine, hooks, at, clock):
+def test_late_deliverer_changes_nothing(engine, hooks, at, clock):
     ended(engine, at)
     line = only(hooks.due(9))
     take(engine, line, nonce="slow")
@@ -256,7 +256,7 @@ def test_neither_the_secret_nor_the_receiver_is_shown_to_readers(engine, at):
         assert "who=me" not in view.model_dump_json()
 
 
-def test_a_receiver_that_nobody_allowed_is_refused_at_submit(engine):
+def test_receiver_that_is_not_allowed_is_refused_at_submit(engine):
     for url in ("http://10.0.0.1/T0KEN", "https://192.168.0.1/T0KEN", "https://h.example:22/"):
         with pytest.raises(InvalidDocument) as refused:
             engine.submit.document(loop(webhook={"url": url}))
@@ -265,7 +265,7 @@ def test_a_receiver_that_nobody_allowed_is_refused_at_submit(engine):
         assert "T0KEN" not in str(refused.value)
 
 
-def test_the_docs_tell_receivers_how_to_know_us(store_url, at):
+def test_docs_show_receivers_how_to_verify_a_signature(store_url, at):
     engine = silent_engine(store_url, webhook_hosts=(at.host,))
     ended(engine, at)
     hooks = Webhooks(engine)
@@ -301,7 +301,7 @@ def asked(engine: Engine, ref: SessionRef, name: str, *, on: str = "human") -> i
     return parked.fence
 
 
-def test_the_last_step_that_waits_for_people_tells_of_it_once(engine, hooks, at, clock):
+def test_waiting_event_is_sent_once_when_all_steps_wait_for_people(engine, hooks, at, clock):
     ref = people(engine, at, "one", "two")
     asked(engine, ref, "one")
     assert hooks.due(9) == []
@@ -315,7 +315,7 @@ def test_the_last_step_that_waits_for_people_tells_of_it_once(engine, hooks, at,
     assert (told["event"], told["session"]["status"]) == ("waiting", "waiting")
 
 
-def test_a_session_that_also_waits_for_a_time_goes_on_by_itself(engine, hooks, at):
+def test_session_that_also_waits_for_a_timer_sends_no_waiting_event(engine, hooks, at):
     ref = people(engine, at, "one", "two")
     asked(engine, ref, "one")
     asked(engine, ref, "two", on="wait")
@@ -349,7 +349,7 @@ def test_a_time_among_many_questions_is_found(engine, hooks, at):
     assert only(hooks.due(9))
 
 
-def test_what_waits_anew_tells_anew(engine, hooks, at, clock):
+def test_session_that_waits_again_sends_another_event(engine, hooks, at, clock):
     ref = people(engine, at, "one", "two", needs=("one",))
     fence = asked(engine, ref, "one")
     first = only(hooks.due(9))
@@ -363,7 +363,7 @@ def test_what_waits_anew_tells_anew(engine, hooks, at, clock):
 # The threads
 
 
-def test_deliverers_beside_each_other_tell_each_end_once(store_url, at):
+def test_parallel_deliverers_deliver_each_end_once(store_url, at):
     engine = silent_engine(store_url, webhook_hosts=(at.host,))
     sessions = {ended(engine, at) for _ in range(20)}
     deliverers = [Deliverer(engine), Deliverer(engine)]

@@ -165,7 +165,7 @@ def token_owner(engine: Engine, token: NewToken) -> Any:
     return engine.tokens.recognise(token.token).owner
 
 
-def test_the_operator_s_sessions_are_nobody_s(engine, client, redis_client):
+def test_sessions_of_the_operator_have_no_owner(engine, client, redis_client):
     answer = client.post(S, json=LOOP, headers={"Authorization": "Bearer the operator's"})
     session_of(answer)
     assert redis_client.keys("lh:owned:*") == []

@@ -39,7 +39,7 @@ def tokens(shelf: TokenStore) -> Tokens:
 READ = frozenset({Scope.READ})
 
 
-def test_what_is_kept_of_a_token_opens_nothing(shelf, tokens):
+def test_stored_token_record_grants_nothing(shelf, tokens):
     made = tokens.create("ci", READ)
     [kept] = shelf.all().values()
     assert made.token.rpartition("_")[2] not in kept
@@ -52,7 +52,7 @@ def test_what_is_kept_of_a_token_opens_nothing(shelf, tokens):
     assert tokens.recognise(made.token).name == "ci"
 
 
-def test_two_tokens_are_never_alike(tokens):
+def test_tokens_are_unique(tokens):
     assert len({tokens.create("x", READ).token.split("_", 2)[2] for _ in range(50)}) == 50
     assert len(tokens.create("x", READ).token.split("_", 2)[2]) >= 43
 
@@ -60,7 +60,7 @@ def test_two_tokens_are_never_alike(tokens):
 @pytest.mark.parametrize(
     "field", ["scopes", "digest", "expires_ms", "quotas", "id", "name", "webhook"]
 )
-def test_a_token_that_was_written_by_somebody_else_opens_nothing(shelf, tokens, field):
+def test_token_record_with_a_foreign_signature_grants_nothing(shelf, tokens, field):
     made = tokens.create("ci", READ, expires_s=60)
     kept = json.loads(shelf.all()[made.id])
     other = {"scopes": ["admin"], "digest": "0" * 64, "expires_ms": None, "id": "0" * 12,

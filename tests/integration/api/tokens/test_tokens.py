@@ -54,7 +54,7 @@ def test_a_deleted_session_takes_its_key_with_it(engine, client):
 # What is kept
 
 
-def test_no_secret_lies_in_redis(engine, client, redis_client):
+def test_no_token_secret_is_stored_in_redis(engine, client, redis_client):
     token = made(engine)
     session_of(submit(client, token))
     secret = token.token.split("_", 2)[2]
@@ -81,7 +81,7 @@ def test_a_token_written_into_redis_opens_nothing(engine, client, redis_client, 
     assert submit(client, ours).status_code == 401
 
 
-def test_what_one_process_revokes_opens_nothing_in_another(engine, client, store_url):
+def test_revoked_token_is_refused_by_other_processes(engine, client, store_url):
     other = silent_engine(store_url, secret=SECRET).tokens
     token = other.create("ci", frozenset({Scope.READ}))
     headers = {"Authorization": f"Bearer {token.token}"}
@@ -90,7 +90,7 @@ def test_what_one_process_revokes_opens_nothing_in_another(engine, client, store
     assert [view.id for view in engine.tokens.views()] == []
 
 
-def test_a_call_that_is_repeated_under_its_key_makes_one_token(engine, client, redis_client):
+def test_create_token_is_idempotent_by_key(engine, client, redis_client):
     admin = {"Authorization": f"Bearer {made(engine).token}", "Idempotency-Key": "deploy-7"}
     wish = {"name": "ci", "scopes": ["submit", "read"], "expires_s": 3600}
     first, again = (client.post("/v1/tokens", json=wish, headers=admin) for _ in range(2))
@@ -198,7 +198,7 @@ def test_tokens_need_no_more_of_redis_than_the_api_s_user_may_do(redis_client, s
         redis_client.execute_command("ACL", "DELUSER", "api")
 
 
-def test_when_a_token_was_used_last_is_told_to_all(engine, client, store_url):
+def test_last_use_of_a_token_is_shown_by_all_processes(engine, client, store_url):
     token = made(engine)
     session_of(submit(client, token))
     [view] = Tokens(engine.store.tokens(), secret=SECRET).views()

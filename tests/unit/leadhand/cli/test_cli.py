@@ -117,7 +117,7 @@ def test_an_answer_may_begin_like_an_option() -> None:
         assert given.params["words"] == ("ask", text)
 
 
-def test_a_flow_leads_to_what_was_said_in_it() -> None:
+def test_flow_summary_names_the_transcript_command() -> None:
     told = {"session_id": "1a2b3c4d", "kind": "flow", "status": "completed", "verdict": "accept"}
     lines = list(flow_summary(ResultView.model_validate({**told, "iterations": 0})))
     assert lines == ["session 1a2b3c4d: completed", "transcript: leadhand transcript 1a2b3c4d"]
@@ -125,13 +125,13 @@ def test_a_flow_leads_to_what_was_said_in_it() -> None:
     assert lines[2:] == ["all iterations: leadhand show 1a2b3c4d"]
 
 
-def test_a_url_that_is_none_is_named(leadhand: Leadhand, monkeypatch) -> None:
+def test_invalid_url_is_named(leadhand: Leadhand, monkeypatch) -> None:
     monkeypatch.setenv("LEADHAND_URL", "somewhere")
     code, _, err = leadhand("ls")
     assert (code, "LEADHAND_URL is 'somewhere'" in err) == (1, True)
 
 
-def test_a_fault_of_ours_is_a_sentence_and_a_traceback_where_wanted(
+def test_internal_error_is_one_sentence_and_a_traceback_on_request(
     script: Script, leadhand: Leadhand, monkeypatch
 ) -> None:
     script.add("1a2b3c4d", "completed", iterations="many")

@@ -92,7 +92,7 @@ def test_ctrl_c_in_watch_leaves_the_session_running(
     assert "continues; stop it with: leadhand stop 1a2b3c4d" in err
 
 
-def test_a_reader_that_has_seen_enough_is_no_fault(
+def test_closed_output_pipe_is_no_error(
     script: Script, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
     for n in range(3000):

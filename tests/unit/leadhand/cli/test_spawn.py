@@ -11,7 +11,7 @@ from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, REFUSED, Leadhand
 
 
-def test_spawn_sends_what_it_was_given(script: Script, leadhand: Leadhand, elsewhere: Path) -> None:
+def test_spawn_submits_its_options(script: Script, leadhand: Leadhand, elsewhere: Path) -> None:
     given = "--doer doer --max-iterations 5 --rule 1 --model m --checker-model c --label l"
     leadhand("spawn", "t", "--checker", "a", "--checker", "agent: b", *given.split(), "--json")
     [document] = script.submitted
@@ -59,7 +59,9 @@ def test_spawn_finds_a_rubric_beside_itself_where_the_folder_is_another(
     assert (checker["name"], checker["rubric"]) == ("good", str(elsewhere / "RUBRIC.md"))
 
 
-def test_spawn_says_how_doer_and_checkers_are_run(script: Script, leadhand: Leadhand) -> None:
+def test_spawn_submits_timeouts_attempts_and_conversation(
+    script: Script, leadhand: Leadhand
+) -> None:
     given = "--doer-timeout 60 --doer-attempts 3 --checker-timeout 5 --conversation continue"
     leadhand("spawn", "t", "--checker", "a", "--agent", "x", *given.split(), "--json")
     [document] = script.submitted
@@ -85,7 +87,7 @@ def test_a_task_comes_from_standard_input_or_a_file(
     assert (code, "binary.md is not UTF-8 text" in err) == (1, True)
 
 
-def test_spawn_tells_how_it_goes_in_plain_lines(script: Script, leadhand: Leadhand) -> None:
+def test_spawn_prints_progress_lines(script: Script, leadhand: Leadhand) -> None:
     script.events = [
         ("loop.opened", "loop~1", {"iteration": 1, "max": 3}),
         ("step.settled", "loop~1[1]/check.ruff", {"verdict": "retry", "text": "\x1b[31mE501"}),

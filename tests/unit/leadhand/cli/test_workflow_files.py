@@ -130,7 +130,7 @@ def test_a_broken_workflow_file_is_named_with_its_line(
     assert script.submitted == []
 
 
-def test_a_workflow_says_how_its_phases_are_run(
+def test_workflow_submits_timeouts_attempts_and_conversation(
     script: Script, leadhand: Leadhand, elsewhere: Path
 ) -> None:
     (elsewhere / "tdd.py").write_text(THREE_PHASES)

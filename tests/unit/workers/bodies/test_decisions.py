@@ -101,7 +101,7 @@ print(json.dumps(said))"""
     assert "0123456789" not in outcome.raw
 
 
-def test_an_agent_that_decides_is_told_how(body, tmp_path) -> None:
+def test_deciding_agent_gets_the_form_of_its_answer(body, tmp_path) -> None:
     echo = answering("import sys; open('asked', 'w').write(sys.argv[1]); print('?')")
     body(Action.BREAK, ASKED, agents=echo, failure="it said nothing")
     first, second, *rest = (tmp_path / "work" / "asked").read_text().splitlines()

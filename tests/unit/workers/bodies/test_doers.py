@@ -23,12 +23,12 @@ def test_a_command_works_in_its_folder_on_the_prompt(body, tmp_path) -> None:
     assert outcome.text == f"Fix it.\n{tmp_path / 'work'}"
 
 
-def test_what_a_failed_command_was_given_is_recorded(body) -> None:
+def test_prompt_of_a_failed_command_is_recorded(body) -> None:
     outcome = body(Action.AGENT, do({"command": "cat; exit 3"}))
     assert (outcome.word, outcome.prompt) == ("failed", "Fix it.\n")
 
 
-def test_a_body_knows_its_step_and_none_of_our_credentials(body, monkeypatch, tmp_path) -> None:
+def test_body_gets_its_step_and_no_credentials_of_the_worker(body, monkeypatch, tmp_path) -> None:
     for name in ("REDIS_URL", "BROKER_URL", "SECRET", "API_TOKEN"):
         monkeypatch.setenv(f"LEADHAND_{name}", "hush")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
@@ -107,18 +107,18 @@ def test_a_step_without_a_folder_works_in_the_attempt_s_own(body, tmp_path) -> N
     assert outcome.text == str(tmp_path / "spill")
 
 
-def test_an_agent_hears_the_prompt_on_standard_input(body) -> None:
+def test_agent_reads_the_prompt_on_standard_input(body) -> None:
     outcome = body(Action.AGENT, do({"agent": "parrot"}, model="m9"))
     assert outcome.text == "heard 'Fix it.\\n' ['-c', '--model', 'm9']"
 
 
-def test_an_agent_s_variables_are_handed_on_by_name(body, monkeypatch) -> None:
+def test_agent_gets_the_variables_that_its_entry_names(body, monkeypatch) -> None:
     monkeypatch.setenv("MY_HOME", "for the agent")
     agents = {"x": scripted("import os; print(os.environ['MY_HOME'])", env=("MY_HOME",))}
     assert body(Action.AGENT, do({"agent": "x"}), agents=agents).text == "for the agent"
 
 
-def test_the_default_agent_works_where_nobody_is_named(body) -> None:
+def test_default_agent_is_used_if_no_agent_is_named(body) -> None:
     assert body(Action.AGENT, do(None), default_agent="parrot").word == "succeeded"
     outcome = body(Action.AGENT, do(None))
     assert "set LEADHAND_DEFAULT_AGENT" in outcome.reason.text
@@ -176,7 +176,7 @@ def test_a_prompt_that_is_too_long_for_an_argument_says_what_helps(body) -> None
     )
 
 
-def test_an_unknown_agent_and_an_unwanted_model_are_told(body) -> None:
+def test_unknown_agent_and_unsupported_model_are_reported(body) -> None:
     assert "'gpt' is not known here" in body(Action.AGENT, do({"agent": "gpt"})).reason.text
     agents = {"x": scripted("pass")}
     outcome = body(Action.AGENT, do({"agent": "x"}, model="m"), agents=agents)
@@ -193,7 +193,7 @@ def hostile(tmp_path: Path) -> Path:
     return work
 
 
-def test_a_user_s_own_app_module_is_the_user_s(body, tmp_path, hostile) -> None:
+def test_module_app_of_a_user_is_not_shadowed(body, tmp_path, hostile) -> None:
     (hostile / "doing.py").write_text(
         "import app, api, tasks, workers, celery\n"
         "def work(context):\n"
@@ -294,7 +294,7 @@ def test_tools_answer_by_name(body) -> None:
 
 
 @pytest.mark.parametrize("action", [Action.HUMAN, Action.WAIT, Action.CHILD])
-def test_what_parks_has_no_body(body, action) -> None:
+def test_parking_steps_have_no_body(body, action) -> None:
     assert body(action, {}).reason.text == f"a {action.value} step parks; it has no body"
 
 
@@ -303,7 +303,7 @@ def test_input_of_the_wrong_form_is_an_outcome(body) -> None:
     assert outcome.reason.text == "the step's input 'task' cannot be used: Field required"
 
 
-def test_our_own_fault_is_an_outcome_too(body, tmp_path) -> None:
+def test_internal_error_is_an_outcome(body, tmp_path) -> None:
     (tmp_path / "spill").write_text("a file where a folder should be")
     outcome = body(Action.AGENT, do({"command": "true"}))
     assert (outcome.word, code_of(outcome)) == ("failed", ReasonCode.FAILED_STEP)
