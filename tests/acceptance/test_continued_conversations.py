@@ -90,6 +90,7 @@ def test_a_loop_that_continues_shows_its_model_the_earlier_turns(world) -> None:
         assert world.engine.queries.session(session).counters.input_tokens == 3000
 
 
+@pytest.mark.slow
 def test_a_loop_that_does_not_continue_begins_a_new_conversation_each_time(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")
@@ -102,6 +103,7 @@ def test_a_loop_that_does_not_continue_begins_a_new_conversation_each_time(world
             assert ("Previous Summary" in asked.prompt) is (number > 1)
 
 
+@pytest.mark.slow
 def test_a_lost_attempt_leaves_nothing_in_the_conversation(world) -> None:  # noqa: F811
     hung = set[str]()
 
@@ -127,6 +129,7 @@ def test_a_lost_attempt_leaves_nothing_in_the_conversation(world) -> None:  # no
         assert count(last, "user", "refused in 1") == 1, "the lost attempt is not part of it"
 
 
+@pytest.mark.slow
 def test_a_conversation_that_is_gone_gives_a_fresh_prompt_and_a_warning(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")
@@ -144,6 +147,7 @@ def test_a_conversation_that_is_gone_gives_a_fresh_prompt_and_a_warning(world) -
         assert "iteration 2 began a new one" in warning
 
 
+@pytest.mark.slow
 def test_the_next_run_of_a_phase_begins_a_fresh_conversation(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")
@@ -168,6 +172,7 @@ def test_the_next_run_of_a_phase_begins_a_fresh_conversation(world) -> None:  # 
         assert kept.conversation.startswith(f"{agent}|write-it@phase-1~2 ")
 
 
+@pytest.mark.slow
 def test_a_task_that_changed_within_a_run_is_told_in_the_same_conversation(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")
@@ -192,6 +197,7 @@ def test_a_task_that_changed_within_a_run_is_told_in_the_same_conversation(world
         assert [count(third, "assistant", f"poem {n}") for n in (1, 2)] == [1, 1], agent
 
 
+@pytest.mark.slow
 def test_a_resumed_loop_continues_where_it_was_stopped(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")

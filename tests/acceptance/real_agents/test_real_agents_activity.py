@@ -61,6 +61,7 @@ def test_tool_calls_are_shown_before_the_step_ends_and_a_failing_one_is_named(wo
     assert world.engine.queries.session(session).warnings == []
 
 
+@pytest.mark.slow
 def test_a_step_in_which_every_tool_call_failed_says_so_to_people_and_to_agents(world) -> None:
     judged = Counter[str]()
 
