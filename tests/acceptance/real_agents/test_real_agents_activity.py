@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests import real_agents
 from tests.acceptance.real_agents.test_real_agents import (
     WHO,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,4 +76,6 @@ def test_messages_for_nobody_are_found_and_dropped(fleet: Fleet) -> None:
     fleet.worker("one")
     assert fleet.engine.queries.session(there).status == "active"
     assert fleet.ended(waits).verdict == "accept"
-    assert [f.what for f in audit(fleet)] == ["1 message in agents@far, which no worker consumes"]
+    # The worker's sweep sends the message of a step that is overdue once more.
+    (found_now,) = audit(fleet)
+    assert re.fullmatch(r"\d+ messages? in agents@far, which no worker consumes", found_now.what)
