@@ -28,7 +28,7 @@ from tests.engine.world import World
 
 TOKEN, SECRET = "the operator's own", "s"
 PEOPLE = ("ann", "ben", "cyd", "dan", "eve")
-EDITS = 3
+EDITS, MANY = 3, 10_000
 THREADS = 24
 
 
@@ -47,6 +47,8 @@ class Crowd:
         #: The versions that edits have made, by the tags that they were sent with.
         self.edits: list[int] = []
         self.refused = 0
+        #: One for each try of a person: they try as often as children come and go.
+        self.tries = threading.Semaphore(len(PEOPLE))
         self._lock = threading.Lock()
 
     @staticmethod
@@ -63,6 +65,7 @@ class Crowd:
 
     def carry_out(self, task: str) -> None:
         """One child: it reports, others try to report for it, and its loop ends."""
+        self.tries.release()
         world, child = self.world, self.plan.child(task)
         random = Random(f"{task}~{self.plan.task(task).run}")
         (do,) = world.engine.store.members(child, "live")
@@ -125,7 +128,7 @@ class Crowd:
         """Some edits, each repeated until the plan is the one that it was made for."""
         client, random = self.client(), Random(person)
         for number in range(EDITS):
-            while True:
+            while self.tries.acquire():
                 seen = client.get(f"/v1/sessions/{self.plan.id}/plan")
                 waiting = [one["id"] for one in seen.get_json()["tasks"] if not one["run"]]
                 if self.edited(client, seen.headers["ETag"], f"{person}{number}", waiting, random):
@@ -186,12 +189,12 @@ class Crowd:
                 list(pool.map(self.carry_out, working))
                 self.world.later(1_000)
 
-    @staticmethod
-    def hold_open(working: list[str], people: list[threading.Thread]) -> None:
+    def hold_open(self, working: list[str], people: list[threading.Thread]) -> None:
         """Leave one child at work, so that the plan does not end before the last edit."""
         if len(working) > 1:
             working.pop()
             return
+        self.tries.release(MANY)
         for person in people:
             person.join()
 
