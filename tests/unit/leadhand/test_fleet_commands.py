@@ -30,7 +30,7 @@ gpu           1      1      5s      0        0      none: start one that consume
 
 WORKER  PLACE  HOST  LOAD  SEEN  AGENTS
 w1      local  h1    1/4   10s
-  0000000a loop~1[1]/do (agent a [2J label) for 10s, attempt 2
+  0000000a loop~1[1]/do (agent a label) for 10s, attempt 2
 """
 
 
@@ -70,7 +70,7 @@ def test_agents_are_listed_with_why_one_cannot_be_used(leadhand: Leadhand) -> No
     head, claude, why, small = leadhand("agents")
     assert head.split() == ["AGENT", "KIND", "USABLE", "AT", "COMMAND"]
     assert claude.split()[:3] == ["claude", "command", "nowhere"]
-    assert why == "  not at local: the program 'claude' is not [2J found"
+    assert why == "  not at local: the program 'claude' is not found"
     assert small.split()[:4] == ["small", "(default)", "model", "local"]
 
 
