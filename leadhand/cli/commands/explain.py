@@ -59,8 +59,8 @@ def _waits(waits: list[Wait], indent: str) -> Iterator[str]:
         what = plain(wait.address or wait.session)
         label = f" ({plain(wait.label)})" if wait.label and wait.label not in wait.address else ""
         is_in_text = f"since {wait.since}" in wait.text
-        since = f", since {local_time(wait.since)}" if wait.since and not is_in_text else ""
-        yield f"{indent}{what}{label}  {wait.why}: {_shown(wait.text)}{since}"
+        since = f" since {local_time(wait.since)}" if wait.since and not is_in_text else ""
+        yield f"{indent}{what}{label}  {wait.why}{since}: {_shown(wait.text)}"
         yield from _waits(wait.beneath, indent + "  ")
 
 

@@ -48,6 +48,7 @@ def test_explain_has_local_times_only() -> None:
     shown = "\n".join(lines)
     assert "+00:00" not in shown
     assert shown.count(f"until {HERE} at most") == 2
+    assert f"  running since {HERE} (" in shown
     assert f"its deadline passed at {HERE}" in shown
 
 
