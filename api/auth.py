@@ -41,6 +41,11 @@ class Visitor(NamedTuple):
             return f"step {self.body.session}:{self.body.address}"
         return "operator" if self.token is None else f"token {self.token.id}"
 
+    @property
+    def signature(self) -> str:
+        """The caller as the author of an answer: the name of a token says who has it."""
+        return self.name if self.token is None else f"token {self.token.name} ({self.token.id})"
+
 
 class Doorkeeper:
     """Checks each request's token."""
@@ -140,6 +145,11 @@ def current_caller() -> Caller | None:
 def current_visitor() -> str:
     """The caller's name, for logs and records."""
     return _visitor().name
+
+
+def current_author() -> str:
+    """The caller as the author of an answer."""
+    return _visitor().signature
 
 
 def current_owner() -> Owner | None:

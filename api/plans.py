@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from api import requests
-from api.auth import current_visitor
+from api.auth import current_author, current_visitor
 from api.problem_types import plan_changed, task_unknown
 from api.responses import answer, plan_answer
 from app.domain.plan_errors import PlanChanged
@@ -51,14 +51,14 @@ class Plans:
         """POST .../plan/approve: approve the draft."""
         requests.query(requests.NoQuery)
         requests.body(requests.NoBody)
-        view = self._engine.plans.approve(session, by=current_visitor())
+        view = self._engine.plans.approve(session, by=current_author())
         return plan_answer(view, changed=True, status=202)
 
     def changes(self, session: str) -> Response:
         """POST .../plan/changes: have the team lead change its draft."""
         requests.query(requests.NoQuery)
         asked = requests.body(PlanChange)
-        view = self._engine.plans.change(session, asked.text, by=current_visitor())
+        view = self._engine.plans.change(session, asked.text, by=current_author())
         return plan_answer(view, changed=True, status=202)
 
     def tasks(self, session: str) -> Response:

@@ -10,7 +10,8 @@ from werkzeug.exceptions import HTTPException
 from api import store
 from api.problem_types import Refused, invalid, refuse, refuse_by_status
 from api.request_log import request_id
-from api.validation_errors import shortened
+from api.validation_errors import NAMED, shortened
+from app.domain.answer_errors import AnswerUnfit
 from app.domain.plan_errors import PlanRefused
 from app.engine import Engine
 from app.errors import (
@@ -31,6 +32,7 @@ from app.errors import (
     StoreReadOnly,
     StoreUnknown,
 )
+from leadhand.models.form_answers import Unfit
 from leadhand.models.problems import MEDIA_TYPE, FieldProblem, Kind, Problem
 
 log = logging.getLogger("leadhand.api")
@@ -83,9 +85,8 @@ def _of_core(error: LeadhandError) -> Refused | None:
         case InvalidDocument(field=field, hint=hint):
             value = shortened(error.value, field=field)
             return invalid((FieldProblem(field=field, value=value, message=hint, hint=hint),))
-        case ReferenceUnresolved(reference=reference, address=address):
-            message = "it names no node that is visible from there"
-            return invalid((FieldProblem(field=address, value=reference, message=message),))
+        case AnswerUnfit() | ReferenceUnresolved():
+            return _of_fields(error)
         case StoreAway() | SecretDiffers():
             return _of_store(error)
         case QuotaPassed(retry_after_s=int() as retry_after_s):
@@ -99,6 +100,20 @@ def _of_core(error: LeadhandError) -> Refused | None:
             return refuse(Kind.PLAN_REFUSED, str(error), field=field)
         case _:
             return _of_kind(error)
+
+
+def _of_fields(error: AnswerUnfit | ReferenceUnresolved) -> Refused:
+    match error:
+        case AnswerUnfit(unfit=unfit):
+            return invalid(tuple(_of_unfit(one) for one in unfit[:NAMED]))
+        case ReferenceUnresolved(reference=reference, address=address):
+            message = "it names no node that is visible from there"
+            return invalid((FieldProblem(field=address, value=reference, message=message),))
+
+
+def _of_unfit(one: Unfit) -> FieldProblem:
+    value = None if one.value is None else shortened(one.value, field=one.field)
+    return FieldProblem(field=one.field, value=value, message=one.message, hint=one.hint)
 
 
 def _of_store(error: StoreAway | SecretDiffers) -> Refused:

@@ -29,6 +29,7 @@ from app.queries.filters import SessionFilter
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.etags import parse_etag
+from leadhand.models.forms import Option
 from leadhand.models.plans import PlanDocument
 from leadhand.models.problems import FieldProblem
 
@@ -277,8 +278,12 @@ class Notify(Body):
 class Answers(Body):
     model_config = ConfigDict(str_strip_whitespace=True)
 
-    #: The answer.
-    text: Annotated[str, Field(min_length=1, max_length=200_000)]
+    #: The answer; of a question with choices it may be one of these.
+    text: Annotated[str, Field(min_length=1, max_length=200_000)] | None = None
+    #: One of the question's choices.
+    choice: Option | None = None
+    #: The fields of the question's form; those that are left out have their defaults.
+    fields: dict[str, JsonValue] | None = None
     #: The step that asked: its address, label or position in the file; required only if several
     #: steps wait.
     address: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None

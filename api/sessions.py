@@ -7,9 +7,9 @@ from flask import Blueprint, Response
 from api import requests
 from api.auth import (
     allow,
+    current_author,
     current_caller,
     current_owner,
-    current_visitor,
     may_bring_commands,
 )
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
@@ -18,6 +18,7 @@ from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How
 from leadhand.models.documents import Budget
+from leadhand.models.forms import GivenAnswer
 from leadhand.models.views import OutputView, Page
 
 
@@ -170,9 +171,8 @@ class Sessions:
         """POST .../answers: answer a question."""
         asked = requests.body(requests.Answers)
         requests.query(NoQuery)
-        view = self._engine.answers.give(
-            session, asked.text, address=asked.address, by=current_visitor()
-        )
+        given = GivenAnswer(text=asked.text, choice=asked.choice, fields=asked.fields)
+        view = self._engine.answers.give(session, given, address=asked.address, by=current_author())
         return session_answer(view, 202)
 
     def rehome(self, session: str) -> Response:

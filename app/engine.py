@@ -124,6 +124,12 @@ class Engine:
         )
         self.transitions.deliver = self.outbox.run
         self.expiry = Expiry(
-            store, carrier, self.registry, self.transitions, self.reports, self.plan_progress
+            store,
+            carrier,
+            self.registry,
+            self.transitions,
+            self.reports,
+            self.plan_progress,
+            self.answers,
         )
         self.audit = Audit(store, self.transitions, carrier, self.fleet)

@@ -12,7 +12,18 @@ from app.compiler.node_ids import conversation, node_id
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
 from app.domain.ids import lock_name
-from app.domain.program import Action, Given, Loop, Node, Origin, Program, RetryPolicy, Step
+from app.domain.program import (
+    SCHEMA_VERSION,
+    WITHOUT_PLANS,
+    Action,
+    Given,
+    Loop,
+    Node,
+    Origin,
+    Program,
+    RetryPolicy,
+    Step,
+)
 from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
@@ -34,8 +45,9 @@ from leadhand.flows.documents import (
     ToolStep,
     WaitStep,
 )
-from leadhand.flows.structure import Brought, Placed, nest_steps
+from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
 from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
+from leadhand.models.forms import FREE_TEXT
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -55,7 +67,10 @@ def compile_flow(document: FlowDocument) -> Program:
         raise fault
     block = _Block(document, Texts(_required_inputs(document)))
     block.take_all(nest_steps(document.steps))
-    return Program(name=document.name, body=tuple(block.nodes))
+    humans = (one.step for one in steps_of(document) if isinstance(one.step, HumanStep))
+    has_rules = any(step.rules != FREE_TEXT for step in humans)
+    schema = SCHEMA_VERSION if has_rules else WITHOUT_PLANS
+    return Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
 
 
 def _required_inputs(document: FlowDocument) -> dict[str, str]:
@@ -240,7 +255,7 @@ class _Block:
             id=ask,
             action=Action.HUMAN,
             timeout_s=step.timeout_seconds,
-            inputs={"question": question},
+            inputs={"question": question, **_rules(step)},
         )
         self._add(one, node)
         if step.agent_type is None:
@@ -399,6 +414,12 @@ class _Block:
 def _quick(id_: str, tool: str, arguments: Mapping[str, JsonValue]) -> Step:
     inputs: dict[str, JsonValue] = {"tool": tool, "arguments": dict(arguments)}
     return Step(id=id_, action=Action.TOOL, quick=True, timeout_s=QUICK_TIMEOUT_S, inputs=inputs)
+
+
+def _rules(step: HumanStep) -> dict[str, JsonValue]:
+    """What the question of a step accepts, as JSON, in which nothing is a reference."""
+    rules = step.rules.model_dump_json(exclude_unset=True, exclude_none=True)
+    return {} if step.rules == FREE_TEXT else {"rules": rules}
 
 
 def _limits(agent: str | None, model: str | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.domain.ids import lock_name
-from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, RetryPolicy, Step
+from app.domain.program import WITH_PLANS, Action, Loop, Program, RetryPolicy, Step
 from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
@@ -42,7 +42,7 @@ def compile_plan(document: PlanDocument) -> Program:
     else:
         nodes.append(draft)
     nodes.append(_execute(document))
-    return Program(schema_version=SCHEMA_VERSION, name=document.label or "plan", body=tuple(nodes))
+    return Program(schema_version=WITH_PLANS, name=document.label or "plan", body=tuple(nodes))
 
 
 def checker_names(document: PlanDocument) -> list[str]:

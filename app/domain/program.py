@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from app.domain.addresses import path_of
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 4
-#: The form of programs without plans, which older workers run too.
+SCHEMA_VERSION = 5
+#: The form of programs with plans, and that of those without, which older workers run too.
+WITH_PLANS = 4
 WITHOUT_PLANS = 3
 
 NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]

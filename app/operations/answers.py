@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import JsonValue
 
 from app.domain.addresses import path_of
+from app.domain.answer_errors import AnswerUnfit
 from app.domain.clock import iso
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef
@@ -24,6 +25,8 @@ from app.operations.transitions import Transitions
 from app.queries.sessions import Queries
 from app.redaction import without_keys
 from app.store.store import Store
+from leadhand.models.form_answers import Accepted, fit
+from leadhand.models.forms import FREE_TEXT, AnswerRules, GivenAnswer, parse_rules
 from leadhand.models.views import SessionView
 
 #: The `answered_by` of a question that timed out.
@@ -50,16 +53,39 @@ class Answers:
         self._queries = queries
 
     def give(
-        self, session: str, text: str, *, address: str | None = None, by: str = "a person"
+        self,
+        session: str,
+        given: str | GivenAnswer,
+        *,
+        address: str | None = None,
+        by: str = "a person",
     ) -> SessionView:
-        """Answer a question of a session. Raises SessionUnknown, AnswerUnwanted.
+        """Answer a question of a session. Raises SessionUnknown, AnswerUnwanted, AnswerUnfit.
 
         Repeating an answer changes nothing. If no step is waiting and none is named, the call
         refers to the question that was answered last: another client may have been faster.
         """
         ref = self._registry.ref(session)
-        self._give(ref, text, address, by=by)
+        answer = GivenAnswer.model_construct(text=given) if isinstance(given, str) else given
+        self._give(ref, answer, address, by=by)
         return self._queries.session(session)
+
+    def give_default(self, ref: SessionRef, address: str, *, fence: int) -> None:
+        """Answer a question whose deadline has passed with its default, if nobody was faster."""
+        record = self._store.steps(ref, [address]).get(address)
+        if record is None or record.fence != fence or record.parked is None:
+            return
+        rules = parse_rules(record.parked.get("rules"))
+        accepted = None if rules.default is None else fit(rules, rules.default)
+        if isinstance(accepted, Accepted):
+            question = record.parked.get("question")
+            outcome = Outcome(
+                word="succeeded",
+                text=accepted.text,
+                value=accepted.value,
+                prompt=question if isinstance(question, str) else None,
+            )
+            self.settle(ref, address, outcome, fence=fence, by=DEADLINE)
 
     def settle(
         self,
@@ -97,7 +123,7 @@ class Answers:
         self._transitions.dispatch(ref, answer)
         return answer
 
-    def _give(self, ref: SessionRef, text: str, address: str | None, *, by: str) -> None:
+    def _give(self, ref: SessionRef, given: GivenAnswer, address: str | None, *, by: str) -> None:
         asking = self.questions(ref)
         if address is None:
             found = _only(ref.id, asking) or self._last_answered(ref)
@@ -105,18 +131,31 @@ class Answers:
             found = self._resolve(ref, address, asking)
         if found is None:
             raise AnswerUnwanted(ref.id, self._no_question_text(ref))
+        accepted = fit(self._rules(ref, found), given)
         if found not in asking:
-            return self._require_same_answer(ref, found, text)
+            fitting = accepted if isinstance(accepted, Accepted) else None
+            return self._require_same_answer(ref, found, fitting)
+        if not isinstance(accepted, Accepted):
+            raise AnswerUnfit(ref.id, found, accepted)
         outcome = Outcome(
             word="succeeded",
-            text=text,
-            verdict=self._verdict(ref, found, text),
+            text=accepted.text,
+            value=accepted.value,
+            verdict=self._verdict(ref, found, accepted.text),
             prompt=self._question(ref, found),
         )
         answer = self.settle(ref, found, outcome, fence=asking[found], by=by)
         if answer.word != "settled":
-            self._require_same_answer(ref, found, text)
+            self._require_same_answer(ref, found, accepted)
         return None
+
+    def _rules(self, ref: SessionRef, address: str) -> AnswerRules:
+        """What a question accepts: as it was asked, or for one that has ended as it is written."""
+        record = self._store.steps(ref, [address]).get(address)
+        if record is not None and record.parked is not None:
+            return parse_rules(record.parked.get("rules"))
+        step = self._registry.program(self._registry.facts(ref).program).step_or_none(address)
+        return FREE_TEXT if step is None else parse_rules(step.inputs.get("rules"))
 
     def _verdict(self, ref: SessionRef, address: str, text: str) -> Verdict | None:
         """What an answer decides: `approve` approves a plan's draft, another text does not."""
@@ -182,7 +221,9 @@ class Answers:
         answered = {one: record.ended or 0 for one, record in records.items() if record.answered_by}
         return max(answered, key=lambda one: answered[one], default=None)
 
-    def _require_same_answer(self, ref: SessionRef, address: str, text: str) -> None:
+    def _require_same_answer(
+        self, ref: SessionRef, address: str, accepted: Accepted | None
+    ) -> None:
         """Raises AnswerUnwanted unless the step already has this answer."""
         record = self._store.steps(ref, [address]).get(address)
         if record is None:
@@ -193,7 +234,8 @@ class Answers:
         program = self._registry.program(self._registry.facts(ref).program)
         if not _is_question(program, address) or record.answered_by is None:
             raise AnswerUnwanted(ref.id, f"step {address!r} is {record.state}")
-        if outcome is not None and json.loads(outcome).get("text") == text:
+        stored = {} if outcome is None else json.loads(outcome)
+        if accepted == Accepted(stored.get("text", ""), stored.get("value")):
             return
         raise AnswerUnwanted(ref.id, _answered_text(address, record))
 

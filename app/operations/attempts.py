@@ -285,11 +285,12 @@ class Attempts:
         question: JsonValue = None,
         plan: JsonValue = None,
         default: JsonValue = None,
+        rules: JsonValue = None,
     ) -> Reply:
         """Park a step; replies `parked` (with a fence), `ended` (the child has) or `superseded`.
 
         `plan` is a draft that becomes the session's plan, `default` what the deadline of a person
-        does.
+        does, `rules` what a person's answer must fit.
         """
         if isinstance(question, str):
             question = without_keys(question)
@@ -299,6 +300,7 @@ class Attempts:
             "question": question,
             "plan": plan,
             "default": default,
+            "rules": rules,
         }
         if child is not None:
             arguments |= {"child": child.id, "child_base": self._store.keys.base(child)}

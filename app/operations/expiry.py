@@ -12,6 +12,7 @@ from app.domain.program import Action, Program
 from app.domain.records import Reply
 from app.errors import LeadhandError, StoreAway
 from app.history.transcript import UNANSWERED, records_of
+from app.operations.answers import Answers
 from app.operations.child_reports import ChildReports
 from app.operations.plan_progress import PlanProgress
 from app.operations.registry import Registry
@@ -30,6 +31,7 @@ class Expiry:
         transitions: Transitions,
         reports: ChildReports,
         plans: PlanProgress,
+        answers: Answers,
     ) -> None:
         self._store = store
         self._carrier = carrier
@@ -37,6 +39,7 @@ class Expiry:
         self._transitions = transitions
         self._reports = reports
         self._plans = plans
+        self._answers = answers
 
     def expire(self, ref: SessionRef, address: str, *, gone: str | None = None) -> Reply:
         """Expire a lease or a parked step's deadline; immediately if its worker `gone` has died."""
@@ -46,7 +49,9 @@ class Expiry:
         transcript = self._timeout_records(ref, address) if address else []
         answer = self._transitions.run("expire", ref, arguments, transcript=transcript)
         self._transitions.dispatch(ref, answer)
-        if answer.word == "look" and answer.child is not None and answer.fence is not None:
+        if answer.word == "default" and answer.fence is not None:
+            self._answers.give_default(ref, address, fence=answer.fence)
+        elif answer.word == "look" and answer.child is not None and answer.fence is not None:
             self._reports.look_at_child(ref, address, child=answer.child, fence=answer.fence)
         elif answer.word == "look":
             self._plans.look(ref)

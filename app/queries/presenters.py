@@ -11,7 +11,7 @@ from app.domain.addresses import block_of, iteration_of, path_of, turn_of
 from app.domain.budgets import BUDGETS
 from app.domain.clock import iso
 from app.domain.outcomes import MICROS
-from app.domain.program import Loop, Program, Step
+from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, reason_view
 from app.domain.records import StepRecord, TurnRecord
 from app.domain.routing import queue_of
@@ -120,11 +120,12 @@ def step_view(
     """The view of a step; reduced if the adopted program no longer has it."""
     step = program.step_or_none(address)
     queue = queue_of(step) if step is not None else ""
+    action = step.action if step is not None else None
     name = path_of(address).rpartition("/")[2]
     return StepView(
         address=address,
         node=path_of(address),
-        action=step.action.value if step is not None else "gone",
+        action=action.value if action is not None else "gone",
         label=without_keys((step.label if step is not None else None) or name),
         state=record.state,
         attempt=record.attempt,
@@ -139,5 +140,6 @@ def step_view(
         cost_usd=record.cost_micros / MICROS,
         input_tokens=record.tokens_in,
         output_tokens=record.tokens_out,
+        answered_by=record.answered_by if action is Action.HUMAN else None,
         summary=summary,
     )

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.records import StepRecord
@@ -16,6 +18,7 @@ from app.queries.question_texts import answer_command
 from app.store.session_index import Place
 from app.store.store import Store
 from app.truncate import cut
+from leadhand.models.forms import Form, GivenAnswer, parse_rules
 from leadhand.models.views import Page, QuestionView
 
 #: Maximum sessions that one page examines; a page may therefore be short.
@@ -127,6 +130,7 @@ def _views(asking: Asking) -> Iterator[QuestionView]:
     for address, record in asking.records.items():
         parked = record.parked or {}
         until = parked.get("until_ms")
+        rules = parse_rules(parked.get("rules"))
         yield QuestionView(
             session=asking.ref.id,
             name=asking.fields.get("label") or asking.fields["name"],
@@ -134,9 +138,18 @@ def _views(asking: Asking) -> Iterator[QuestionView]:
             question=cut(str(parked.get("question") or ""), TEXT),
             since=None if record.since is None else iso(record.since),
             until=iso(until) if isinstance(until, int) else None,
-            answer=answer_command(asking.ref.id, address, is_plan=is_plan),
+            answer=answer_command(asking.ref.id, address, rules, is_plan=is_plan),
+            form=_as_json(rules.form),
+            choices=list(rules.choices or ()),
+            default=_as_json(rules.default),
             about="plan" if is_plan else None,
         )
+
+
+def _as_json(part: Form | GivenAnswer | None) -> dict[str, JsonValue] | None:
+    if part is None:
+        return None
+    return part.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
 
 def _encode(position: Position) -> str:

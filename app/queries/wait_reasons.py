@@ -11,6 +11,7 @@ from app.domain.folders import is_folder, lies_below
 from app.domain.records import StepRecord
 from app.fleet.inventory import consumed_queues
 from app.queries.question_texts import answer_command
+from leadhand.models.forms import parse_rules
 from leadhand.models.views import Wait, WorkerView
 
 
@@ -130,7 +131,8 @@ def _wait_of_parked(record: StepRecord, around: Around, address: str) -> Wait:
     match parked.get("on"):
         case "human":
             question = str(parked.get("question") or "")
-            answer = answer_command(around.session, address, is_plan=around.is_plan)
+            rules = parse_rules(parked.get("rules"))
+            answer = answer_command(around.session, address, rules, is_plan=around.is_plan)
             text = f"a person is asked: {question}"
             return Wait(why="human", text=text, until=until_at, question=question, next=[answer])
         case "child":

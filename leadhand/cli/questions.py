@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from leadhand.cli.connect import tell
+from leadhand.cli.forms import fill_in, form_lines, form_of
 from leadhand.cli.render.live import LiveScreen, PlainScreen
 from leadhand.cli.render.times import clock_time
 from leadhand.client.client import Client
@@ -130,20 +131,45 @@ class _Desk:
             click.echo(line, file=terminal)
         # Text that was typed before the question was shown is no answer to it.
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        click.echo("answer (an empty line answers later): ", file=terminal, nl=False)
-        text = self._typed_line(view)
-        if text is None:
-            click.echo("\nthe question is closed: it was answered elsewhere, or its step ended"
-                       if not self.over.is_set() else "", file=terminal)  # fmt: skip
-        elif not text.strip():
-            click.echo(f"answer it later with: {view.answer}", file=terminal)
-        else:
-            click.echo(self._give(view, text), file=terminal)
+        text: str | None = None
+        if view.choices or view.form is None:
+            prompt = "choice" if view.choices else "answer"
+            click.echo(f"{prompt} (an empty line answers later): ", file=terminal, nl=False)
+            text = self._typed_line(view)
+            if text is None or not text.strip():
+                return self._leave_open(view, terminal, closed=text is None)
+        fields = self._fill_in(view, terminal)
+        if fields is None and view.form is not None:
+            return self._leave_open(view, terminal, closed=not self._is_open(view))
+        return click.echo(self._give(view, text, fields), file=terminal)
 
-    def _give(self, view: QuestionView, text: str) -> str:
+    def _fill_in(self, view: QuestionView, terminal: TextIO) -> dict[str, Any] | None:
+        """The fields of the question's form as they are typed; None if they are not."""
+        form = form_of(view)
+        if form is None:
+            return None
+        click.echo("an empty line leaves a field out, and at a required one answers later",
+                   file=terminal)  # fmt: skip
+        return fill_in(
+            form,
+            read_line=lambda: self._typed_line(view),
+            say=lambda text: click.echo(text, file=terminal, nl=False),
+        )
+
+    def _leave_open(self, view: QuestionView, terminal: TextIO, *, closed: bool) -> None:
+        """Say how the question is answered later, or that it is closed."""
+        if not closed:
+            click.echo(f"answer it later with: {view.answer}", file=terminal)
+        elif self.over.is_set():
+            click.echo("", file=terminal)
+        else:
+            click.echo("\nthe question is closed: it was answered elsewhere, or its step ended",
+                       file=terminal)  # fmt: skip
+
+    def _give(self, view: QuestionView, text: str | None, fields: dict[str, Any] | None) -> str:
         """Give the answer; returns the line that says what became of it."""
         try:
-            self._client.answer(view.session, text, view.address)
+            self._client.answer(view.session, text, view.address, fields=fields)
         except LeadhandError as error:
             return f"the answer was not taken: {error}"
         return "answered"
@@ -193,6 +219,7 @@ def question_lines(view: QuestionView) -> Iterator[str]:
     until = f" (until {clock_time(view.until)})" if view.until else ""
     yield f"question of session {view.session}, step {plain(view.address)}{until}:"
     yield from block(view.question, indent="  ")
+    yield from (f"  {line}" for line in form_lines(view))
 
 
 def _terminal(*, as_json: bool) -> TextIO | None:

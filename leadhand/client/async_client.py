@@ -257,9 +257,22 @@ class AsyncClient(AsyncPlanCalls, AsyncAdministration):
         """Validate a flow definition; the result lists all errors."""
         return await self._ask(requests.check_flow(definition))
 
-    async def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
-        """Answer a session's question to a person. Raises AnswerUnwanted."""
-        return await self._ask(requests.answer(session, text, address))
+    async def answer(
+        self,
+        session: str,
+        text: str | None = None,
+        address: str | None = None,
+        *,
+        choice: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> SessionView:
+        """Answer a session's question to a person: with a text, a choice, or the form's fields.
+
+        Raises AnswerUnwanted, or RequestInvalid for an answer that does not fit the question.
+        """
+        return await self._ask(
+            requests.answer(session, text=text, address=address, choice=choice, fields=fields)
+        )
 
     async def questions(
         self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None

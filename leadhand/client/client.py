@@ -255,9 +255,22 @@ class Client(PlanCalls, Administration):
         """Validate a flow definition; the result lists all errors."""
         return self._ask(requests.check_flow(definition))
 
-    def answer(self, session: str, text: str, address: str | None = None) -> SessionView:
-        """Answer a session's question to a person. Raises AnswerUnwanted."""
-        return self._ask(requests.answer(session, text, address))
+    def answer(
+        self,
+        session: str,
+        text: str | None = None,
+        address: str | None = None,
+        *,
+        choice: str | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> SessionView:
+        """Answer a session's question to a person: with a text, a choice, or the form's fields.
+
+        Raises AnswerUnwanted, or RequestInvalid for an answer that does not fit the question.
+        """
+        return self._ask(
+            requests.answer(session, text=text, address=address, choice=choice, fields=fields)
+        )
 
     def questions(
         self, *, session: str | None = None, limit: int | None = None, cursor: str | None = None

@@ -206,8 +206,8 @@ def resume_body(
     return more | {"budget": limits}
 
 
-def answer(id_: str, text: str, address: str | None) -> Ask[SessionView]:
-    content = _JSON.dump_json(_given(text=text, address=address))
+def answer(id_: str, **body: Any) -> Ask[SessionView]:
+    content = _JSON.dump_json(_given(**body))
     return _reads(SessionView, Call("POST", session_path(id_, "answers"), content=content))
 
 

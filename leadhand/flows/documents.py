@@ -27,6 +27,7 @@ from leadhand.flows.steps import (
     HUMAN_TIMEOUT_S,
     LONGEST_WAIT_S,
     AgentType,
+    FieldFaulty,
     MarkdownFile,
     Stem,
 )
@@ -48,6 +49,8 @@ from leadhand.models.documents import (
     WorkflowDocument,
     absolute,
 )
+from leadhand.models.form_answers import fit
+from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import PlanDocument
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
@@ -79,18 +82,6 @@ class Written(BaseModel):
         alias_generator=to_camel,
         serialize_by_alias=True,
     )
-
-
-class FieldFaulty(ValueError):
-    """A field conflicts with another one or is missing."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(field, message)
-        self.field = field
-        self.message = message
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 class Message(Written):
@@ -281,11 +272,35 @@ class HumanStep(_Work):
 
     type: Literal["human"]
     question: Text
+    #: The fields of the answer: a JSON Schema.
+    form: Form | None = None
+    #: The answer is one of these; with a form it has its fields, too.
+    choices: Options | None = None
+    #: The answer if nobody gives one in time: a text, a choice or an object.
+    default: GivenAnswer | None = None
     #: The agent that gets the answer as an instruction; optional.
     agent_type: AgentType | None = None
     identifier: Identifier | None = None
-    #: The step fails after this time.
+    #: After this time the step has its default as the answer, or fails without one.
     timeout_seconds: LongSeconds = HUMAN_TIMEOUT_S
+
+    @property
+    def rules(self) -> AnswerRules:
+        """What the question accepts."""
+        return AnswerRules(form=self.form, choices=self.choices, default=self.default)
+
+    @field_validator("default", mode="before", json_schema_input_type=GivenAnswer | Text | None)
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"text": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _default_fits(self) -> HumanStep:
+        found = [] if self.default is None else fit(self.rules, self.default)
+        if isinstance(found, list) and found:
+            one = found[0]
+            raise FieldFaulty(f"default.{one.field}", f"{one.message}; {one.hint}")
+        return self
 
     @model_validator(mode="after")
     def _both_or_none(self) -> HumanStep:

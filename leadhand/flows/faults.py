@@ -15,11 +15,11 @@ from pydantic_core import ErrorDetails
 
 from leadhand.flows.documents import (
     ANY_STRUCTURE,
-    FieldFaulty,
     FlowDefinition,
     FlowMalformed,
     is_input_name,
 )
+from leadhand.flows.steps import FieldFaulty
 from leadhand.flows.structure import INPUT_REFERENCE, Fault, faults
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest_field

@@ -11,6 +11,19 @@ from pydantic import (
 
 from leadhand.models import patterns
 
+
+class FieldFaulty(ValueError):
+    """A field conflicts with another one or is missing."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
 #: How often a loop of a flow turns at most, unless it says otherwise.
 DEFAULT_CEILING = 100
 #: How long a person may take to answer unless the step says otherwise.

@@ -17,6 +17,7 @@ from app.operations.attempts import Work
 from app.redaction import without_secrets
 from app.security.command_permission import commands_from_outcomes
 from leadhand.flows.documents import AnyDocument
+from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
@@ -40,9 +41,16 @@ def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> O
         case Action.HUMAN:
             wait_ms = round(work.step.timeout_s * 1000)
             question = without_secrets(work.inputs.get("question"), secrets)
-            default = work.inputs.get("default")
+            rules = work.inputs.get("rules")
+            has_default = parse_rules(rules).default is not None
             engine.attempts.park(
-                work, on="human", wait_ms=wait_ms, question=question, plan=draft, default=default
+                work,
+                on="human",
+                wait_ms=wait_ms,
+                question=question,
+                plan=draft,
+                default="answer" if has_default else work.inputs.get("default"),
+                rules=rules,
             )
         case Action.PLAN:
             engine.attempts.park(work, on="plan", wait_ms=LOOK_MS, plan=draft)

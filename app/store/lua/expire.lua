@@ -2,7 +2,7 @@
 -- step, or the session itself (the empty address), whose time is used up.
 -- Arguments: address, jitter?, gone? (a worker that is known to have ended: its leases are not waited for)
 -- Returns: lost | timeout | poison | cancelled | woken | look(child, fence: of a child; neither: of a plan) | alive |
---   gone | spent
+--   gone | spent | default(fence: the question's default is its answer now)
 --- @requires addresses, budgets, deadlines, dispatch, events, outcomes, programs, records, transaction, usage
 local LOST_MAX = 5   -- an attempt that is lost more often fails
 

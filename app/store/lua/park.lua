@@ -1,6 +1,7 @@
 -- Parks a step: it waits for a person, a time or a child, and holds no worker. The new fence goes with the question.
 -- Arguments: address, fence, nonce, on (human | wait | child | plan), until_ms?, child? and child_base?, question?,
---   plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals), default? (of a person's deadline)
+--   plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals), default? (of a person's deadline),
+--   rules? (what a person's answer must fit, as JSON)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
 --- @requires addresses, dispatch, events, locks/locks, loops, outcomes, plans/progress, records, sessions, transaction
 --- @requires transcript, webhooks
@@ -26,7 +27,7 @@ return function(tx)
   end
   step.state, step.fence, step.lease, step.deadline = 'parked', step.fence + 1, nil, nil
   step.parked = {on = args.on, until_ms = args.until_ms or tx.now, child = args.child, question = args.question,
-    default = args.default, wait_ms = args.default and args.until_ms - tx.now or nil}
+    rules = args.rules, default = args.default, wait_ms = args.default and args.until_ms - tx.now or nil}
   cjson.encode(step)   -- what JSON cannot hold, such as an infinite number, fails before anything is written
   records.save(tx, 'steps', address)
   redis.call('ZREM', tx.keys.running, address)

@@ -151,6 +151,8 @@ def _leaf(row: _Row, last: str, step: StepView, now: datetime) -> None:
     name = known.name if known is not None else plain(_name(node, step), most=60)
     leaf = _Row(name, state=step.verdict or _WORDS.get(step.state, step.state))
     leaf.summary = plain(step.summary, most=_SUMMARY)
+    if step.answered_by is not None:
+        leaf.summary = f"{leaf.summary} (by {plain(step.answered_by)})".lstrip()
     if step.attempt > 1:
         leaf.summary = f"attempt {step.attempt}  {leaf.summary}".rstrip()
     leaf.add(step, now)

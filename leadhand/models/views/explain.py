@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from leadhand.models.views.view import View
 
 
@@ -48,10 +50,16 @@ class QuestionView(View):
     question: str
     #: When the step started to ask.
     since: str | None = None
-    #: When the step fails without an answer.
+    #: When the step has its default as the answer, or fails without one.
     until: str | None = None
-    #: The command that answers it; replace TEXT by the answer.
+    #: The command that answers it; replace what is in capitals by the answer.
     answer: str
+    #: The fields of the answer, as a JSON Schema; null: it has none.
+    form: dict[str, JsonValue] | None = None
+    #: The answer is one of these; empty: it is a text, or the fields of the form.
+    choices: list[str] = []
+    #: The answer at the deadline: its text, choice and fields; null: the step fails then.
+    default: dict[str, JsonValue] | None = None
     #: `plan`: the draft of a plan, which is approved, changed or edited; null: anything else.
     about: str | None = None
 

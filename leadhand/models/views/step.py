@@ -29,6 +29,8 @@ class StepView(View):
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
+    #: Who answered its question: a token's name, `deadline`, or null.
+    answered_by: str | None = None
     #: The first line of its outcome's text, of why it failed, or of the question that it asks.
     summary: str = ""
 

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
@@ -31,12 +33,16 @@ def api(module_store_url: str) -> Iterator[Served]:
         yield running
 
 
-def start(api: Served, *questions: str) -> SessionRef:
+def start(api: Served, *questions: str, rules: dict[str, Any] | None = None) -> SessionRef:
     """A session that asks these questions, at the steps q1, q2 and so on; then all is done."""
+    more: dict[str, JsonValue] = {} if rules is None else {"rules": json.dumps(rules)}
     body = [
-        Step(id=f"q{n}", action=Action.HUMAN, needs=(), timeout_s=900, inputs={"question": text})
+        Step(
+            id=f"q{n}", action=Action.HUMAN, needs=(), timeout_s=900,
+            inputs={"question": text, **more},
+        )
         for n, text in enumerate(questions, 1)
-    ]
+    ]  # fmt: skip
     session = api.engine.submit.program(Program(body=tuple(body)), About("flow", "quiz")).session
     ref = SessionRef(session, session)
     for step in body:
@@ -227,3 +233,68 @@ def test_all_open_questions_are_listed(api: Served, tmp_path: Path) -> None:
     text = in_pipe(api, tmp_path, "questions").stdout
     assert first.id not in text
     assert second.id not in text
+
+
+RULES: dict[str, Any] = {
+    "choices": ["ship", "wait"],
+    "form": {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1},
+            "title": {"type": "string", "default": "7"},
+            "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}},
+            "owner": {"type": "object", "properties": {"name": {"type": "string"}}},
+        },
+        "required": ["count"],
+    },
+    "default": {"choice": "wait", "fields": {"count": 1}},
+}
+
+
+def value(api: Served, ref: SessionRef) -> Any:
+    return json.loads(api.engine.store.outcomes(ref)["q1"])["value"]
+
+
+def test_a_form_is_listed_and_answered_by_fields(api: Served, tmp_path: Path) -> None:
+    ref = start(api, "Ship it?", rules=RULES)
+    text = in_pipe(api, tmp_path, "questions").stdout
+    assert "  choices: ship, wait\n  field count: a whole number from 1 (required)\n" in text
+    assert "field title: a text (default: 7)\n" in text
+    assert 'without an answer: wait, {"count": 1}\n' in text
+    assert f"answer with: leadhand answer {ref.id} q1 --choice CHOICE --field count=VALUE" in text
+    refused = in_pipe(api, tmp_path, "answer", ref.id, "--choice", "no", "--field", "count=none")
+    assert refused.returncode != 0
+    assert "it is none of the choices" in refused.stderr
+    assert "fields.count" in refused.stderr
+    fields = ["count=3", "tags=a", "tags=c", "owner.name=42"]
+    given = [part for field in fields for part in ("--field", field)]
+    done = in_pipe(api, tmp_path, "answer", ref.id, "q1", "--choice", "ship", *given)
+    assert done.returncode == 0, done.stderr
+    assert value(api, ref) == {
+        "choice": "ship",
+        "fields": {"count": 3, "title": "7", "tags": ["a", "c"], "owner": {"name": "42"}},
+    }
+
+
+@pytest.mark.timeout(120)
+def test_a_form_is_filled_in_at_the_terminal(api: Served, tmp_path: Path) -> None:
+    ref = start(api, "Ship it?", rules=RULES)
+    with at_terminal(api, tmp_path, "wait", ref.id) as terminal:
+        terminal.wait_for("choice (an empty line answers later): ")
+        terminal.type("ship\n")
+        terminal.wait_for("count, a whole number from 1 (required): ")
+        terminal.type("0\n")
+        terminal.wait_for("it is too small; give a whole number from 1")
+        terminal.type("2\n")
+        terminal.wait_for("title, a text (default: 7): ")
+        terminal.type("\n")
+        terminal.wait_for("tags, ")
+        terminal.type("a, b\n")
+        terminal.wait_for("owner.name, ")
+        terminal.type("\n")
+        terminal.wait_for("answered\r\n")
+        assert terminal.process.wait(timeout=30) == 0
+    assert value(api, ref) == {
+        "choice": "ship",
+        "fields": {"count": 2, "title": "7", "tags": ["a", "b"]},
+    }

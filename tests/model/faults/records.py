@@ -109,4 +109,25 @@ FAULTS = (
         "== 0 then end",
         "test_delete_frees_everything",
     ),
+    Fault(
+        "what a question accepts is not stored with it",
+        "park",
+        "rules = args.rules, ",
+        "",
+        "test_an_answer_that_does_not_fit_leaves_the_step_waiting",
+    ),
+    Fault(
+        "the default of a question stops the session",
+        "lib/deadlines",
+        "  if step.parked.default == 'answer' then\n",
+        "  if step.parked.default == 'answer!' then\n",
+        "test_a_default_that_nobody_delivered_is_delivered_by_a_later_sweep",
+    ),
+    Fault(
+        "a default that is not delivered is due all the time",
+        "lib/deadlines",
+        "    look_at(tx, address, tx.now + 60000)   -- again, if the caller does not give it\n",
+        "",
+        "test_a_default_that_nobody_delivered_is_delivered_by_a_later_sweep",
+    ),
 )

@@ -21,8 +21,14 @@ local function stop(tx, address, step)
   return 'woken'
 end
 
--- Applies the default of a question: `approve` answers it with accept, `stop` stops the session.
+-- Applies the default of a question: `answer` lets the caller give its default answer, `approve` answers it with
+-- accept, `stop` stops the session.
 local function apply_default(tx, address, step)
+  if step.parked.default == 'answer' then
+    look_at(tx, address, tx.now + 60000)   -- again, if the caller does not give it
+    tx.reply.fence = step.fence
+    return 'default'
+  end
   if step.parked.default ~= 'approve' then return stop(tx, address, step) end
   step.answered_by = 'deadline'
   outcomes.finish(tx, address, step, 'succeeded', 'accept', {code = 'accepted', at = address,

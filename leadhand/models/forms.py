@@ -1,0 +1,303 @@
+"""Forms of questions to people: which fields they have, and which value fits each (pure).
+
+A form is a JSON Schema of an object. Its fields are texts, choices (a text with an `enum`),
+numbers, checkboxes, lists of choices, and groups of fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic.alias_generators import to_camel
+
+#: The most fields of a form, and the most groups that enclose one another.
+MAX_FIELDS, MAX_DEPTH = 100, 3
+#: The most characters of a text field, unless it says otherwise, and of all values as JSON.
+TEXT_MAX, ANSWER_MAX = 20_000, 200_000
+
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Option = Annotated[str, Field(min_length=1, max_length=200)]
+Options = Annotated[tuple[Option, ...], Field(min_length=1, max_length=200)]
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
+Count = Annotated[int, Field(strict=True, ge=0, le=ANSWER_MAX)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    """Frozen; keywords that forms do not have are errors; names are those of JSON Schema."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        serialize_by_alias=True,
+    )
+
+
+class _Input(_Part):
+    title: Label | None = None
+    description: Annotated[str, Field(max_length=2_000)] | None = None
+
+
+class TextField(_Input):
+    """A text, or with `enum` a choice of one of them."""
+
+    type: Literal["string"]
+    enum: Options | None = None
+    #: `multiline` asks for a text of several lines.
+    format: Literal["multiline"] | None = None
+    min_length: Count | None = None
+    max_length: Count | None = None
+    default: str | None = None
+
+
+class NumberField(_Input):
+    """A number; with both bounds it may be shown as a slider."""
+
+    type: Literal["number", "integer"]
+    minimum: Number | None = None
+    maximum: Number | None = None
+    multiple_of: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    default: Number | None = None
+
+
+class Checkbox(_Input):
+    type: Literal["boolean"]
+    default: bool | None = None
+
+
+class _Items(_Part):
+    type: Literal["string"] = "string"
+    enum: Options
+
+
+class Multiselect(_Input):
+    """Some of several options, each at most once."""
+
+    type: Literal["array"]
+    items: _Items
+    unique_items: Literal[True] = True
+    min_items: Count | None = None
+    max_items: Count | None = None
+    default: tuple[str, ...] | None = None
+
+
+class Group(_Input):
+    """Fields that belong together; a form is one, too."""
+
+    type: Literal["object"]
+    properties: Annotated[dict[FieldName, FormField], Field(min_length=1, max_length=MAX_FIELDS)]
+    required: tuple[str, ...] = ()
+    additional_properties: Literal[False] = False
+
+
+FormField = Annotated[
+    TextField | NumberField | Checkbox | Multiselect | Group, Field(discriminator="type")
+]
+Group.model_rebuild()
+
+
+class Form(Group):
+    """A form: a JSON Schema of type `object`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        count = 0
+        for path, depth, field in _walk(self, "", 1):
+            count += 1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"{path} is in more than {MAX_DEPTH} groups; use fewer")
+            if isinstance(field, Group):
+                _check_required(field, path)
+            elif field.default is not None:
+                _check_default(field, path)
+        _check_required(self, "the form")
+        if count > MAX_FIELDS:
+            raise ValueError(f"it has {count} fields; the most are {MAX_FIELDS}")
+        return self
+
+
+class GivenAnswer(_Part):
+    """An answer: a text, a choice, the fields of a form, or a choice and fields."""
+
+    text: Annotated[str, Field(min_length=1, max_length=ANSWER_MAX)] | None = None
+    choice: Option | None = None
+    fields: dict[str, JsonValue] | None = None
+
+
+class AnswerRules(_Part):
+    """What a question accepts as its answer; without a form and choices any text."""
+
+    form: Form | None = None
+    #: The answer is one of these, with the fields of the form if there is one.
+    choices: Options | None = None
+    #: The answer at the deadline; without one the step fails then.
+    default: GivenAnswer | None = None
+
+
+#: A question that any text answers.
+FREE_TEXT = AnswerRules()
+
+
+Leaf = TextField | NumberField | Checkbox | Multiselect
+
+
+def parse_rules(text: object) -> AnswerRules:
+    """Parses the rules of a stored question; without any, every text answers it."""
+    return AnswerRules.model_validate_json(text) if isinstance(text, str) else FREE_TEXT
+
+
+def default_of(field: Leaf) -> JsonValue:
+    """The value of a field that is left out; None if it has none."""
+    return list(field.default) if isinstance(field.default, tuple) else field.default
+
+
+def check_value(field: Leaf, value: JsonValue) -> tuple[JsonValue, str | None]:
+    """Returns a value as it is stored, and what is wrong with it."""
+    match field:
+        case TextField():
+            return value, _fault_of_text(field, value)
+        case NumberField():
+            return _check_number(field, value)
+        case Checkbox():
+            return value, None if isinstance(value, bool) else "it is neither true nor false"
+        case Multiselect():
+            return value, _fault_of_list(field, value)
+
+
+def _fault_of_text(field: TextField, value: JsonValue) -> str | None:
+    if not isinstance(value, str):
+        return "it is no text"
+    if field.enum is not None:
+        return None if value in field.enum else "it is none of its options"
+    if len(value) < (field.min_length or 0):
+        return "it is too short"
+    if len(value) > (TEXT_MAX if field.max_length is None else field.max_length):
+        return "it is too long"
+    return None
+
+
+def _check_number(field: NumberField, value: JsonValue) -> tuple[JsonValue, str | None]:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+        return value, "it is no number"
+    if field.type == "integer":
+        if value != int(value):
+            return value, "it is no whole number"
+        value = int(value)
+    if field.minimum is not None and value < field.minimum:
+        return value, "it is too small"
+    if field.maximum is not None and value > field.maximum:
+        return value, "it is too large"
+    if field.multiple_of is not None and not _is_multiple(value, field.multiple_of):
+        return value, f"it is no multiple of {field.multiple_of:g}"
+    return value, None
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number can be compared as a float.
+
+    >>> _is_finite(1), _is_finite(float("nan")), _is_finite(10**400)
+    (True, False, False)
+    """
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    """Compares in decimal, in which 0.3 is a multiple of 0.1.
+
+    >>> _is_multiple(0.3, 0.1), _is_multiple(0.35, 0.1), _is_multiple(1e300, 1e-300)
+    (True, False, False)
+    """
+    try:
+        return Decimal(str(value)) % Decimal(str(step)) == 0
+    except InvalidOperation:  # more digits than decimals have
+        return False
+
+
+def _fault_of_list(field: Multiselect, value: JsonValue) -> str | None:
+    if not isinstance(value, list):
+        return "it is no list"
+    if any(one not in field.items.enum for one in value):
+        return "it has something that is none of its options"
+    if len({str(one) for one in value}) < len(value):
+        return "it names an option twice"
+    if len(value) < (field.min_items or 0):
+        return "it has too few options"
+    if field.max_items is not None and len(value) > field.max_items:
+        return "it has too many options"
+    return None
+
+
+def expected(field: FormField) -> str:
+    """What a field accepts, in a few words.
+
+    >>> expected(NumberField(type="integer", minimum=1, maximum=5))
+    'a whole number from 1 to 5'
+    """
+    match field:
+        case TextField(enum=None):
+            return _bounded("a text", field.min_length, field.max_length, "characters")
+        case TextField():
+            return f"one of {quoted(field.enum or ())}"
+        case NumberField():
+            what = "a whole number" if field.type == "integer" else "a number"
+            step = "" if field.multiple_of is None else f", a multiple of {field.multiple_of:g}"
+            return _bounded(what, field.minimum, field.maximum, "") + step
+        case Checkbox():
+            return "true or false"
+        case Multiselect():
+            count = _bounded("", field.min_items, field.max_items, "").strip()
+            return f"a list of {quoted(field.items.enum)}" + (f", {count} of them" * bool(count))
+        case Group():
+            return "a group of fields"
+
+
+def _bounded(what: str, low: float | None, high: float | None, unit: str) -> str:
+    if low is None and high is None:
+        return what
+    if high is None:
+        bounds = f"from {low:g}"
+    else:
+        bounds = f"up to {high:g}" if low is None else f"from {low:g} to {high:g}"
+    return f"{what} {'of ' * bool(unit)}{bounds} {unit}".strip()
+
+
+def leaves(group: Group, path: str = "") -> Iterator[tuple[str, bool, Leaf]]:
+    """Yields the fields of a form that are no groups: path, whether required, and field."""
+    for name, field in group.properties.items():
+        if isinstance(field, Group):
+            yield from leaves(field, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", name in group.required, field
+
+
+def _walk(group: Group, path: str, depth: int) -> Iterator[tuple[str, int, FormField]]:
+    for name, field in group.properties.items():
+        yield f"{path}{name}", depth, field
+        if isinstance(field, Group):
+            yield from _walk(field, f"{path}{name}.", depth + 1)
+
+
+def _check_required(group: Group, path: str) -> None:
+    for name in group.required:
+        if name not in group.properties:
+            raise ValueError(f"{path} requires {name!r}, which is none of its properties")
+
+
+def _check_default(field: Leaf, path: str) -> None:
+    _, message = check_value(field, default_of(field))
+    if message is not None:
+        raise ValueError(f"the default of {path} does not fit: {message}; give {expected(field)}")
+
+
+def quoted(options: Sequence[str]) -> str:
+    """Options as a list for a text."""
+    return ", ".join(repr(one) for one in options)
