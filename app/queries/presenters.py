@@ -7,6 +7,8 @@ import gzip
 import json
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from app.domain.addresses import block_of, iteration_of, path_of, turn_of
 from app.domain.budgets import BUDGETS
 from app.domain.clock import iso
@@ -115,7 +117,13 @@ def running_step(program: Program, address: str, record: StepRecord) -> RunningS
 
 
 def step_view(
-    program: Program, address: str, record: StepRecord, place: str, *, summary: str = ""
+    program: Program,
+    address: str,
+    record: StepRecord,
+    place: str,
+    *,
+    summary: str = "",
+    answer: dict[str, JsonValue] | None = None,
 ) -> StepView:
     """The view of a step; reduced if the adopted program no longer has it."""
     step = program.step_or_none(address)
@@ -141,5 +149,6 @@ def step_view(
         input_tokens=record.tokens_in,
         output_tokens=record.tokens_out,
         answered_by=record.answered_by if action is Action.HUMAN else None,
+        answer=answer if action is Action.HUMAN else None,
         summary=summary,
     )

@@ -6,13 +6,15 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from pydantic import JsonValue
+
 from app.domain.addresses import by_number
 from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.records import StepRecord
 from app.queries.cursors import address_of, encode_cursor
 from app.queries.presenters import step_view
-from app.redaction import without_keys
+from app.redaction import without_keys, without_secrets
 from app.store.store import Store
 from leadhand.models.text import plain, reason_text
 from leadhand.models.views import Page, StepView
@@ -33,22 +35,35 @@ def steps_page(
     shown = ahead[:limit]
     records = store.steps(ref, shown)
     items = [
-        step_view(program, address, records[address], place, summary=summary)
-        for address, summary in _summaries(store, ref, shown, records)
+        step_view(program, address, records[address], place, summary=summary, answer=answer)
+        for address, summary, answer in _summaries(store, ref, shown, records)
     ]
     return Page(items=items, next=encode_cursor(shown[-1]) if len(ahead) > limit else None)
 
 
 def _summaries(
     store: Store, ref: SessionRef, shown: Sequence[str], records: dict[str, StepRecord]
-) -> Iterator[tuple[str, str]]:
-    """The addresses that have a record, each with its summary."""
+) -> Iterator[tuple[str, str, dict[str, JsonValue] | None]]:
+    """The addresses that have a record, each with its summary and a person's answer."""
     present = [address for address in shown if address in records]
     for start in range(0, len(present), _BATCH):
         batch = present[start : start + _BATCH]
         outcomes = store.values(ref, "out", batch)
         for address in batch:
-            yield address, _summary(records[address], outcomes.get(address))
+            record, outcome = records[address], outcomes.get(address)
+            yield address, _summary(record, outcome), _answer(record, outcome)
+
+
+def _answer(record: StepRecord, outcome: str | None) -> dict[str, JsonValue] | None:
+    """The answer that a step got, without credentials."""
+    if record.answered_by is None or record.state != "succeeded" or outcome is None:
+        return None
+    stored = json.loads(outcome)
+    value = stored.get("value")
+    more = value if isinstance(value, dict) else {}
+    answer = without_secrets({"text": stored.get("text") or "", **more})
+    assert isinstance(answer, dict)
+    return answer
 
 
 def _summary(record: StepRecord, outcome: str | None) -> str:

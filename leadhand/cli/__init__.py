@@ -21,6 +21,7 @@ _COMMANDS = {
     "inbox": "leadhand.cli.commands.messages.inbox",
     "notify": "leadhand.cli.commands.messages.notify",
     "hook": "leadhand.cli.commands.messages.hook",
+    "ask": "leadhand.cli.commands.ask",
     "exit": "leadhand.cli.commands.exit",
     "report": "leadhand.cli.plans.report",
     "ls": "leadhand.cli.commands.ls",

@@ -6,8 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from leadhand.client.questions import ASK_TIMEOUT_S
+from leadhand.flows.steps import LONGEST_WAIT_S as LONGEST_WAIT_FOR_A_PERSON_S
 from leadhand.models import patterns
 from leadhand.models.documents import Command, Name, Text
+from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import TaskId, TaskStatus
 
 #: Seconds that `wait_session` waits at most, and by default. Agents give up on a tool
@@ -159,6 +162,40 @@ class Start(Arguments):
         Literal["abort", "let-go-on"] | None,
         Field(description="What becomes of a child session once its parent step has ended."),
     ] = None
+
+
+class AskHuman(Arguments):
+    question: Annotated[Text, Field(description="What a person is to decide or to tell.")]
+    choices: Annotated[
+        Options | None, Field(description="The answer is one of these; by default any text.")
+    ] = None
+    form: Annotated[
+        Form | None, Field(description="The fields of the answer, as a JSON Schema.")
+    ] = None
+    default: Annotated[
+        GivenAnswer | None, Field(description="The answer if nobody gives one in time.")
+    ] = None
+    timeout_s: Annotated[
+        float,
+        Field(gt=0, le=LONGEST_WAIT_FOR_A_PERSON_S, description="How long a person may take."),
+    ] = ASK_TIMEOUT_S
+    wait_s: Annotated[
+        float,
+        Field(ge=0, le=LONGEST_WAIT_S, description="How long this call waits; then call it again."),
+    ] = WAIT_S
+    key: Annotated[
+        str | None,
+        Field(
+            min_length=1, max_length=100,
+            description="The same question with another key is asked again.",
+        ),
+    ] = None  # fmt: skip
+
+    @property
+    def rules(self) -> dict[str, object]:
+        """What the question accepts, as JSON."""
+        rules = AnswerRules(form=self.form, choices=self.choices, default=self.default)
+        return rules.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
 
 class Wait(Arguments):

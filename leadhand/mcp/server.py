@@ -33,7 +33,7 @@ NAME = "leadhand"
 _INSTRUCTIONS = (
     "Leadhand runs sessions: doers work until checkers accept. Inside a session, report about your"
     " own task with report_status, propose more with add_task, and end a task that cannot succeed"
-    " with exit."
+    " with exit. What only a person can decide, ask with ask_human."
 )
 
 

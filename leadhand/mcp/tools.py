@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from leadhand.callables import as_doer
 from leadhand.client.async_client import AsyncClient
+from leadhand.client.questions import answer_in, question_of
 from leadhand.errors import NoPlan, WaitTimedOut
 from leadhand.loop import loop_document
 from leadhand.mcp import arguments
@@ -142,6 +143,28 @@ class Calls:
             raise ToolRefused(str(error)) from None
         return await self._client.submit(document, given.key, on_parent_end=given.on_parent_end)
 
+    async def ask_human(self, given: arguments.AskHuman) -> Result:
+        self._own("ask_human", "`leadhand questions` lists what sessions ask")
+        try:
+            asked = question_of(
+                given.question, given.rules, timeout_s=given.timeout_s, key=given.key
+            )
+        except ValueError as error:
+            raise ToolRefused(str(error)) from None
+        view = await self._client.submit(
+            asked.document, asked.key, on_parent_end=asked.on_parent_end
+        )
+        try:
+            await self._client.wait(view.id, given.wait_s)
+        except WaitTimedOut:
+            again = "nobody has answered yet; call ask_human again with the same arguments"
+            return {"answered": False, "session": view.id, "hint": again}
+        view = await self._client.session(view.id)
+        found = answer_in(view, (await self._client.steps(view.id)).items)
+        if not found["answered"]:
+            raise ToolRefused(f"nobody answered: session {view.id} is {view.status}")
+        return found
+
     async def wait_session(self, given: arguments.Wait) -> Result:
         """Wait until a session ends or the timeout passes."""
         try:
@@ -227,6 +250,11 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "exit": Tool(
         "End the own session because its task cannot succeed.", arguments.Exit, Calls.exit
+    ),
+    "ask_human": Tool(
+        "Ask a person and wait for the answer; the same question again is not asked twice.",
+        arguments.AskHuman,
+        Calls.ask_human,
     ),
     "inbox": Tool(
         "List the messages of a session's inbox.", arguments.Inbox, Calls.inbox

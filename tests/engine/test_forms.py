@@ -29,8 +29,13 @@ FORM: dict[str, Any] = {
     },
     "required": ["severity"],
 }
-HUMAN = {"type": "human", "label": "ask", "question": "How bad?", "timeoutSeconds": 60}
-CHOICES = {"choices": ["ship", "wait"]}
+HUMAN: dict[str, Any] = {
+    "type": "human",
+    "label": "ask",
+    "question": "How bad?",
+    "timeoutSeconds": 60,
+}
+CHOICES: dict[str, Any] = {"choices": ["ship", "wait"]}
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ class StepView(View):
     output_tokens: int = 0
     #: Who answered its question: a token's name, `deadline`, or null.
     answered_by: str | None = None
+    #: The answer to its question: `text`, and where it has them `choice` and `fields`.
+    answer: dict[str, JsonValue] | None = None
     #: The first line of its outcome's text, of why it failed, or of the question that it asks.
     summary: str = ""
 

@@ -23,12 +23,14 @@ from leadhand.client.client import Client
 from tests.http_world import LOOP, SECRET, TOKEN, Served, served
 from tests.integration.client.plan_driving import DrivenPlan
 from tests.integration.client.test_inbox_commands import child_of
+from workers.attempt.park import park
 
 pytestmark = pytest.mark.timeout(180)
 
 TOOLS = [
     "report_status", "update_task", "task_list", "task_get", "task_update", "add_task",
-    "notify_parent", "exit", "inbox", "session_status", "start_session", "wait_session", "explain",
+    "notify_parent", "exit", "ask_human", "inbox", "session_status", "start_session",
+    "wait_session", "explain",
 ]  # fmt: skip
 PLAN = {
     "kind": "plan",
@@ -244,6 +246,50 @@ def test_a_body_starts_one_child_however_often_it_asks(api, tmp_path) -> None:
         assert client.session(started[0]).parent == child.id
 
 
+def put(api: Served, session: str) -> None:
+    """Let the question of a session wait for its answer, as a worker does."""
+    ref = api.engine.store.ref(session)
+    assert ref is not None
+    [grant] = api.engine.attempts.claim(ref, "ask", nonce=session, worker="w").grants
+    assert park(api.engine, api.engine.attempts.work(ref, grant)) is None
+
+
+def test_a_body_asks_a_person_once_and_gets_the_answer_later(api) -> None:
+    child, token = child_of(api, api.submit())
+    wanted = {
+        "question": "Ship ${inputs.x}?", "choices": ["yes", "no"],
+        "form": {"type": "object", "properties": {"why": {"type": "string"}}},
+    }  # fmt: skip
+
+    async def calls(tools: Tools) -> None:
+        first = await tools.get("ask_human", **wanted, wait_s=0)
+        assert (first["answered"], "again" in first["hint"]) == (False, True)
+        put(api, first["session"])
+        assert (await tools.get("ask_human", **wanted, wait_s=0))["session"] == first["session"]
+        other = await tools.get("ask_human", **wanted, wait_s=0, key="second")
+        assert other["session"] != first["session"]
+        with Client(api.url, TOKEN) as client:
+            [view] = client.questions(session=first["session"]).items
+            assert (view.question, view.choices) == ("Ship ${inputs.x}?", ["yes", "no"])
+            assert client.session(first["session"]).parent == child.id
+            client.answer(first["session"], choice="yes", fields={"why": "it works"})
+        found = await tools.get("ask_human", **wanted)
+        assert found == {
+            "answered": True, "session": first["session"], "status": "completed",
+            "text": "yes\nwhy: it works", "choice": "yes", "fields": {"why": "it works"},
+            "answered_by": "operator",
+        }  # fmt: skip
+        with Client(api.url, TOKEN) as client:
+            client.abort(other["session"])
+        again = await tools.refusal("ask_human", **wanted, key="second")
+        assert again == f"nobody answered: session {other['session']} is aborted"
+        assert "none of the choices" in await tools.refusal(
+            "ask_human", question="?", choices=["a"], default={"text": "b"}
+        )
+
+    using(api.url, token, calls, child.id)
+
+
 def test_outside_a_body_the_user_s_token_works_and_report_tools_say_whose_they_are(
     api, plan
 ) -> None:
@@ -254,6 +300,7 @@ def test_outside_a_body_the_user_s_token_works_and_report_tools_say_whose_they_a
             "add_task": {"id": "x", "title": "X"},
             "notify_parent": {"status": "success", "message": "hi"},
             "exit": {"reason": "no"},
+            "ask_human": {"question": "why?"},
         }
         for tool, given in needs.items():
             said = await tools.refusal(tool, **given)

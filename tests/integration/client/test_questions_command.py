@@ -21,6 +21,7 @@ from app.domain.program import Action, Program, Step
 from app.operations.submit import About
 from leadhand.client.client import Client
 from tests.http_world import TOKEN, Served, served
+from tests.integration.client.test_inbox_commands import child_of
 from tests.waiting import wait_until
 from workers.attempt.park import park
 
@@ -298,3 +299,20 @@ def test_a_form_is_filled_in_at_the_terminal(api: Served, tmp_path: Path) -> Non
         "choice": "ship",
         "fields": {"count": 2, "title": "7", "tags": ["a", "b"]},
     }
+
+
+@pytest.mark.timeout(120)
+def test_a_body_asks_a_person_and_prints_the_answer(api: Served, tmp_path: Path) -> None:
+    child, token = child_of(api, api.submit())
+    env = environment(api) | {"LEADHAND_TOKEN": token, "LEADHAND_SESSION": child.id}
+    with subprocess.Popen(
+        [*PROGRAM, "ask", "Ship it?", "--choice", "yes", "--choice", "no"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env,
+    ) as process:  # fmt: skip
+        [asked] = wait_until(lambda: api.engine.store.children(child), timeout=60)
+        ref = SessionRef(asked, child.root)
+        ask(api, ref, "ask")
+        api.engine.answers.give(asked, "no")
+        assert process.stdout is not None
+        assert process.stdout.read() == "no\n"
+        assert process.wait(timeout=60) == 0
