@@ -86,6 +86,24 @@ class Grant(BaseModel):
         return Thread.model_validate_json(value) if isinstance(value, str) else value
 
 
+class HookTask(BaseModel):
+    """The task of a plan that a webhook event is about."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    run: int
+    #: The child session that carries it out.
+    session: str | None = None
+    #: As it was reported, `failed` or `blocked`, or what became of the proposal.
+    status: str
+    #: Of `task_failed`.
+    reason: Reason | None = None
+    #: Of `proposed`: the proposal, and the id of its task.
+    proposal: str | None = None
+    proposed: str | None = None
+
+
 class Delivery(BaseModel):
     """One webhook event that is due, and how often its delivery was tried."""
 
@@ -96,6 +114,8 @@ class Delivery(BaseModel):
     at: int
     status: str
     reason: Reason | None = None
+    #: Of an event about a task of the session's plan.
+    task: HookTask | None = None
     tries: int
 
 

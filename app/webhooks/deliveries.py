@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.reasons import Reason
-from app.domain.records import Delivery
+from app.domain.records import Delivery, HookTask
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.egress import destination
@@ -134,7 +134,8 @@ def body_of(view: SessionView, delivery: str, happened: Delivery) -> bytes:
         "reason": _codes(happened.reason),
     }
     payload = Payload(event=happened.event, delivery=delivery, at=iso(happened.at), session=then)
-    return json.dumps(payload.model_dump(mode="json")).encode()
+    about = {} if happened.task is None else {"task": _task(happened.task)}
+    return json.dumps(payload.model_dump(mode="json") | about).encode()
 
 
 def headers_of(
@@ -160,6 +161,11 @@ def signature(secret: str, body: bytes, *, at_s: int) -> str:
     """
     signed = str(at_s).encode() + b"." + body
     return f"t={at_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+
+
+def _task(task: HookTask) -> JsonValue:
+    fields: dict[str, JsonValue] = task.model_dump(exclude={"reason"}, exclude_none=True)
+    return fields | ({} if task.reason is None else {"reason": _codes(task.reason)})
 
 
 def _codes(reason: Reason | None) -> JsonValue:

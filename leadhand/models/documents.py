@@ -146,14 +146,16 @@ class Checker(Document):
         return self
 
 
+WebhookEvent = Literal["ended", "failed", "waiting", "reported", "proposed", "task_failed"]
+
+
 class Webhook(Document):
     """A URL that is called with events of the session."""
 
     url: str = Field(max_length=2000, repr=False)
-    #: ended: the session ended; failed: it ended as failed; waiting: all of it waits for people.
-    events: Annotated[
-        tuple[Literal["ended", "failed", "waiting"], ...], Field(min_length=1, max_length=3)
-    ] = ("ended",)
+    #: ended: the session ended; failed: it ended as failed; waiting: all of it waits for people. Of
+    #: a plan: reported and proposed by a child session; task_failed: a task has failed for good.
+    events: Annotated[tuple[WebhookEvent, ...], Field(min_length=1, max_length=6)] = ("ended",)
     #: Signs the requests, so that the receiver can verify them; without it they are not signed.
     secret: str | None = Field(default=None, min_length=16, max_length=200, repr=False)
 

@@ -2,7 +2,7 @@
 -- Arguments: task, run, child, status, pr_url?, notes?, proposals? (tasks, each with why?), digest (of the report)
 -- Returns: reported(version) | repeated(version) | late(state: of the task) | no_plan
 --- @requires dispatch, plans/edits, plans/links, plans/notices, plans/progress, plans/tasks
---- @requires transaction
+--- @requires transaction, webhooks
 local MOST_PROPOSALS = 200
 
 -- Adds a proposed task to the plan. Returns why it is refused.
@@ -35,6 +35,8 @@ local function propose(tx, proposal)
     notices.send(tx, 'proposal', tx.args.child, tasks.load(tx, tx.args.task), asked, true)
   end
   redis.call('HSET', tx.keys.plan, 'proposal:' .. record.id, cjson.encode(record))
+  webhooks.enqueue_about_task(tx, 'proposed', tasks.load(tx, tx.args.task), {proposal = record.id,
+    proposed = record.task.id, status = record.status})
 end
 
 local function is_repeated(task, args)
@@ -57,6 +59,7 @@ return function(tx)
   tasks.note(tx, task, args.status, args.child, args.notes)
   local said = args.status .. (args.notes and ': ' .. args.notes or '')
   notices.send(tx, 'report', args.child, task, said, args.status == 'blocked')
+  webhooks.enqueue_about_task(tx, 'reported', task)
   for _, proposal in ipairs(args.proposals or {}) do propose(tx, proposal) end
   if args.proposals then
     progress.relist(tx)

@@ -134,4 +134,26 @@ FAULTS = (
         "task.state, task.run, task.session = 'starting', task.run + 1, nil",
         "test_the_next_run_begins_without_the_word_of_the_last",
     ),
+    Fault(
+        "an event is taken for another whose name contains its own",
+        "lib/webhooks",
+        "return (',' .. tx.session.rings .. ','):find(',' .. event .. ',', 1, true) ~= nil",
+        "return tx.session.rings:find(event, 1, true) ~= nil",
+        "test_an_event_is_asked_for_by_its_whole_name",
+    ),
+    Fault(
+        "a task that runs again is reported as failed",
+        "lib/plans/child_ends",
+        "  if may_retry(head, task, status) then\n",
+        "  webhooks.enqueue_about_task(tx, 'task_failed', task)\n"
+        "  if may_retry(head, task, status) then\n",
+        "test_a_task_is_reported_as_failed_after_its_last_run_alone",
+    ),
+    Fault(
+        "a repeated report is an event of its own",
+        "plan_report",
+        "  if is_repeated(task, args) then",
+        "  webhooks.enqueue_about_task(tx, 'reported', task)\n  if is_repeated(task, args) then",
+        "test_a_report_and_its_proposals_are_delivered_without_their_texts",
+    ),
 )

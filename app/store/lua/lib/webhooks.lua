@@ -4,7 +4,7 @@ local webhooks = {}
 
 -- Whether the session has a webhook for an event.
 local function is_asked_for(tx, event)
-  return tx.session.rings:find(event, 1, true) ~= nil
+  return (',' .. tx.session.rings .. ','):find(',' .. event .. ',', 1, true) ~= nil
 end
 
 -- Queues one delivery, with the session's status at this time. It is kept until it arrives or is given up.
@@ -13,6 +13,18 @@ function webhooks.enqueue(tx, event, status, reason)
   local id = tx.args.session .. '-' .. event .. '-' .. string.format('%d', tx.now)
   redis.call('HSET', tx.keys.hooks, id, cjson.encode({event = event, at = tx.now, status = status,
     reason = reason, tries = 0}))
+  redis.call('ZADD', tx.shared.hooks, tx.now, tx.args.member .. id)
+end
+
+-- Queues an event about a task of the session's plan: `reported`, `proposed` or `task_failed`. It has ids and words,
+-- and no text of a child's.
+function webhooks.enqueue_about_task(tx, event, task, more)
+  if not is_asked_for(tx, event) then return end
+  local about = {id = task.id, run = task.run, session = task.session, status = task.word or task.state}
+  for name, value in pairs(more or {}) do about[name] = value end
+  local id = table.concat({tx.args.session, event, string.format('%d', tx.now), about.proposal or task.id}, '-')
+  redis.call('HSET', tx.keys.hooks, id, cjson.encode({event = event, at = tx.now, status = tx.session.status,
+    task = about, tries = 0}))
   redis.call('ZADD', tx.shared.hooks, tx.now, tx.args.member .. id)
 end
 

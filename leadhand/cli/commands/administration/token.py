@@ -14,7 +14,7 @@ from leadhand.cli.render.times import clock_time
 if TYPE_CHECKING:
     from leadhand.models.views import TokenView
 
-EVENTS = ("ended", "failed", "waiting")
+EVENTS = ("ended", "failed", "waiting", "reported", "proposed", "task_failed")
 SCOPES = ("read", "submit", "control", "exec:free", "admin")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _SPAN = re.compile(r"([1-9][0-9]{0,9})([smhdw])")

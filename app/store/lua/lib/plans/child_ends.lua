@@ -1,5 +1,5 @@
 -- What the end of a child session, or its resume, makes of the task that it carries out.
---- @requires plans/notices, plans/progress, plans/tasks
+--- @requires plans/notices, plans/progress, plans/tasks, webhooks
 local child_ends = {}
 
 -- Whether a failed task gets another run.
@@ -22,6 +22,7 @@ local function fail(tx, task, status, reason)
   task.state, task.fact = 'done', status
   if task.word ~= 'blocked' then task.word = nil end
   notices.send(tx, 'failed', task.session or '', task, progress.reason_text(task), true)
+  webhooks.enqueue_about_task(tx, 'task_failed', task, {status = task.word or 'failed', reason = task.reason})
   if head.on_failure == 'stop' then head.halted = task.id end
   tasks.note(tx, task, task.word or 'failed', 'engine', progress.reason_text(task))
 end
