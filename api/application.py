@@ -19,6 +19,7 @@ from api import (
     problems,
     request_log,
     sessions,
+    shared,
     store,
     tokens,
 )
@@ -76,6 +77,8 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(sessions.questions_blueprint(engine))
     flask.register_blueprint(inbox.blueprint(engine))
     flask.register_blueprint(plans.blueprint(engine))
+    flask.register_blueprint(shared.locks_blueprint(engine))
+    flask.register_blueprint(shared.values_blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     for routes in fleet.blueprints(engine):
         flask.register_blueprint(routes)

@@ -13,6 +13,7 @@ from api.health import Health
 from api.limits import LimitBody
 from api.plans import Decision
 from api.responses import JSON_LINES
+from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
 from leadhand.flows.documents import AnyDocument, FlowRun
@@ -31,6 +32,9 @@ from leadhand.models.views import (
     InboxMessage,
     LedgerEntry,
     Limit,
+    LockGrant,
+    LockRelease,
+    LockView,
     NewToken,
     OutputView,
     Page,
@@ -48,6 +52,8 @@ from leadhand.models.views import (
     ToolView,
     TranscriptEntry,
     TreeView,
+    ValueHead,
+    ValueView,
     WorkerView,
 )
 
@@ -199,6 +205,27 @@ OPERATIONS: tuple[Operation, ...] = (
               (as_json(InboxMessage, "The message, new or known by its key.", 201),),
               body=requests.Hint, body_required=True, headers=("Idempotency-Key",),
               refuses=(409,)),
+    Operation("locks.listed", "GET", "List the named locks of a session's tree",
+              (as_json(Page[LockView], "Those that are held or waited for, by name."),)),
+    Operation("locks.acquire", "POST", "Take a named lock of a session's tree, or wait for it",
+              (as_json(LockGrant, "The lock is held."),
+               as_json(LockGrant, "The caller has a place in the line; call again.", 202)),
+              body=Acquire, body_required=True, refuses=(409,)),
+    Operation("locks.renew", "PUT", "Extend the time of a named lock",
+              (as_json(LockGrant, "The lock is held."),),
+              body=Renew, body_required=True, refuses=(409,)),
+    Operation("locks.release", "DELETE", "Release a named lock, or leave its line",
+              (as_json(LockRelease, "Whether it was held until now."),), query=ReleaseQuery),
+    Operation("kv.listed", "GET", "List the keys of the values that a session's tree shares",
+              (as_json(Page[ValueHead], "A page of keys, by name."),), query=ValuesQuery),
+    Operation("kv.one", "GET", "Read a value that a session's tree shares",
+              (as_json(ValueView, "The value as it is now."),)),
+    Operation("kv.put", "PUT", "Store a value for a session's tree",
+              (as_json(ValueHead, "The key, with the new version."),),
+              body=SetValue, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409, 412)),
+    Operation("kv.delete", "DELETE", "Delete a value of a session's tree", (_GONE,),
+              query=DeleteValueQuery, headers=("Idempotency-Key",), refuses=(409, 412)),
     Operation("questions.listed", "GET", "List the open questions to people",
               (as_json(Page[QuestionView], "A page of questions, those of new sessions first."),),
               query=requests.QuestionsQuery, refuses=(404,)),

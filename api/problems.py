@@ -13,6 +13,7 @@ from api.request_log import request_id
 from api.validation_errors import NAMED, shortened
 from app.domain.answer_errors import AnswerUnfit
 from app.domain.plan_errors import PlanRefused
+from app.domain.shared_errors import SharedRefusal
 from app.engine import Engine
 from app.errors import (
     ControlRefused,
@@ -148,6 +149,9 @@ def _of_kind(error: LeadhandError) -> Refused | None:
         return None
     hint = error.hint if isinstance(error, ControlRefused) else None
     refusal = refuse(error.kind, str(error), hint=hint)
+    if isinstance(error, SharedRefusal):
+        named = {"field": error.field, "value": error.value, "hint": error.hint}
+        return Refused(refusal.problem.model_copy(update=named), refusal.headers)
     if isinstance(error, SessionStillRuns | ControlRefused | SessionChanged):
         seen = refusal.problem.model_copy(update={"session_status": error.status})
         return Refused(seen, refusal.headers)

@@ -63,6 +63,7 @@ def _yes_or_no(value: object) -> object:
 
 
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_whole_number)]
+Whole = Annotated[int, Field(ge=0, le=999_999_999), BeforeValidator(_whole_number)]
 YesOrNo = Annotated[bool, BeforeValidator(_yes_or_no)]
 
 

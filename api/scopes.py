@@ -32,6 +32,14 @@ NEEDED: Mapping[str, Scope] = {
     "inbox.take": Scope.CONTROL,
     "inbox.notify_parent": Scope.CONTROL,
     "inbox.hint": Scope.CONTROL,
+    "locks.listed": Scope.READ,
+    "locks.acquire": Scope.CONTROL,
+    "locks.renew": Scope.CONTROL,
+    "locks.release": Scope.CONTROL,
+    "kv.listed": Scope.READ,
+    "kv.one": Scope.READ,
+    "kv.put": Scope.CONTROL,
+    "kv.delete": Scope.CONTROL,
     "questions.listed": Scope.READ,
     "plans.one": Scope.READ,
     "plans.tasks": Scope.READ,
@@ -82,6 +90,7 @@ class BodyRight(NamedTuple):
 
 _READS = BodyRight("read")
 _CONTROLS = BodyRight("spawn", "below")
+_SHARES = BodyRight("share", "own")
 
 #: Route -> what a body may do there; it gets no others.
 BODY_NEEDED: Mapping[str, BodyRight] = {
@@ -108,6 +117,14 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "inbox.listed": BodyRight("inbox", "own"),
     "inbox.take": BodyRight("inbox", "own"),
     "inbox.notify_parent": BodyRight("report", "own"),
+    "locks.listed": BodyRight("read", "own"),
+    "locks.acquire": _SHARES,  # for its attempt
+    "locks.renew": _SHARES,
+    "locks.release": _SHARES,
+    "kv.listed": BodyRight("read", "own"),
+    "kv.one": BodyRight("read", "own"),
+    "kv.put": _SHARES,
+    "kv.delete": _SHARES,
     "plans.own_task": BodyRight("read", "own"),
     "plans.report": BodyRight("report", "own"),
     "plans.one": _READS,

@@ -21,6 +21,7 @@ from app.operations.expiry import Expiry
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits
 from app.operations.migrate import Migration
+from app.operations.named_locks import NamedLocks
 from app.operations.outbox import Outbox
 from app.operations.plan_facts import PlanFacts
 from app.operations.plan_progress import PlanProgress
@@ -30,6 +31,7 @@ from app.operations.spawn import Spawner
 from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
+from app.operations.values import SharedValues
 from app.queries.control_receipts import Receipts
 from app.queries.explain import Explainer
 from app.queries.fleet import Fleet
@@ -37,6 +39,7 @@ from app.queries.inbox import InboxQueries
 from app.queries.outputs import OutputQueries
 from app.queries.questions import Questions
 from app.queries.sessions import Queries
+from app.queries.shared import SharedQueries
 from app.queries.tree import Trees
 from app.security.api_tokens import Tokens
 from app.settings import Settings
@@ -68,6 +71,7 @@ class Engine:
         )
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
+        self.shared = SharedQueries(store, self.queries.ref)
         self.questions = Questions(store)
         self.explainer = Explainer(
             store,
@@ -98,6 +102,8 @@ class Engine:
         self.migration = Migration(store, self.registry, self.control, self.catalog, self.submit)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
+        self.locks = NamedLocks(store, self.registry, self.transitions)
+        self.values = SharedValues(self.registry, self.transitions)
         self.attempts = Attempts(store, settings, self.registry, self.transitions)
         self.answers = Answers(store, self.registry, self.transitions, self.queries)
 
@@ -121,6 +127,7 @@ class Engine:
             self.reports,
             self.deletion,
             self.plan_progress,
+            self.locks,
         )
         self.transitions.deliver = self.outbox.run
         self.expiry = Expiry(

@@ -15,6 +15,7 @@ LeadhandError
 ├── FlowDisabled            the flow's file is broken
 ├── AnswerUnwanted          no step of the session waits for this answer
 ├── MessageRefused          an inbox refuses a message (app.domain.messages)
+├── SharedRefusal           a named lock or shared value cannot be had (domain/shared_errors)
 ├── ReferenceUnresolved     a `${reference}` names nothing
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             the program's signature does not match this process' secret

@@ -17,6 +17,12 @@ LeadhandError
     ├── FlowDisabled        409: the flow's file is invalid
     ├── AnswerUnwanted      409: no step of the session waits for this answer
     ├── MessageRefused      409: the session's inbox does not accept the message
+    ├── LockTaken           409: another attempt or session holds the lock
+    ├── LockLost            409: the lock is not held any more
+    ├── LockRefused         409: the session can take no locks, or no further ones
+    ├── ValueUnknown        404: the tree of sessions has no value under this key
+    ├── ValueChanged        412: the value has another version
+    ├── ValueRefused        409: the tree of sessions accepts no value
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's quota is used up
     ├── LabelTaken          409: another active session has the label
@@ -155,6 +161,30 @@ class AnswerUnwanted(Refused):
 
 class MessageRefused(Refused):
     """The session's inbox does not accept the message: it has ended, or is full."""
+
+
+class LockTaken(Refused):
+    """Another attempt or session holds the lock; the message names it."""
+
+
+class LockLost(Refused):
+    """The lock is not held any more: its time is over, or its owner has ended."""
+
+
+class LockRefused(Refused):
+    """The session can take no locks, or no further ones."""
+
+
+class ValueUnknown(Refused):
+    """The tree of sessions has no value under this key."""
+
+
+class ValueChanged(Refused):
+    """The value has another version than the caller expects; read it again."""
+
+
+class ValueRefused(Refused):
+    """The tree of sessions accepts no value: it has too many, or its root session is deleted."""
 
 
 class TokenUnknown(Refused):

@@ -12,6 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.messages import Message
 from app.domain.outcomes import Thread
 from app.domain.reasons import Reason
+from app.domain.shared import LockRecord
 
 
 class Hint(BaseModel):
@@ -179,6 +180,9 @@ class Reply(BaseModel):
     ids: tuple[str, ...] = ()
     #: Messages of the session's inbox.
     messages: tuple[Message, ...] = ()
+    #: A named lock, and the number of waiters before the caller.
+    record: LockRecord | None = None
+    before: int = 0
     #: Inconsistencies that an audit found.
     found: tuple[Discrepancy, ...] = ()
 

@@ -51,6 +51,7 @@ _LISTS: Mapping[str, tuple[Verb, Kind]] = {
     "tickets": ("audit_locks", "zset"),
     "called": ("audit_locks", "hash"),
     "waits": ("audit_locks", "hash"),
+    "named": ("audit_locks", "hash"),
     "sessions": ("audit_index", "zset"),
     "facts": ("audit_index", "zset"),
     "owed": ("audit_index", "hash"),

@@ -22,6 +22,7 @@ from app.operations.archive import keep
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
+from app.operations.named_locks import NamedLocks
 from app.operations.plan_progress import PlanProgress
 from app.queries.sessions import Queries
 from app.settings import Settings
@@ -30,7 +31,7 @@ from app.store.store import Store
 log = logging.getLogger(__name__)
 
 #: The known messages. Others come from a newer version, whose process may handle them.
-VERBS = ("deliver", "delete", "forget", "stop", "resume", "abort", "spawn")
+VERBS = ("deliver", "delete", "forget", "stop", "resume", "abort", "spawn", "lock")
 #: Delay of a message of a newer version.
 NEWER_MS = 2_000
 #: The statuses in which a parent still wants its children stopped, or resumed.
@@ -52,6 +53,7 @@ class Outbox:
         reports: ChildReports,
         deletion: Deletion,
         plans: PlanProgress,
+        locks: NamedLocks,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -60,6 +62,7 @@ class Outbox:
         self._reports = reports
         self._deletion = deletion
         self._plans = plans
+        self._locks = locks
 
     def run(self, errand: str) -> None:
         """Handle one message and remove it from the outbox; a moot message is removed too."""
@@ -74,6 +77,8 @@ class Outbox:
         try:
             if verb == "spawn":
                 self._plans.spawn(SessionRef(session, root), more[0])
+            elif verb == "lock":
+                self._locks.look(root, more[0])
             else:
                 self._handle(verb, SessionRef(session, root), seen)
         except SessionChanged:

@@ -18,8 +18,9 @@ from app.fleet.troubles import Troubles, troubles_at
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
 from app.queries.presenters import budget_lines
+from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
-from app.queries.wait_reasons import Ahead, Around, Holder, wait_of
+from app.queries.wait_reasons import Ahead, Around, Holder, wait_for_named_lock, wait_of
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
@@ -125,6 +126,11 @@ class Explainer:
         written = dict(self._store.outputs().attempts(ref)) if records else {}
         running = [f"{a}#{r.fence}" for a, r in records.items() if r.state == "running"]
         troubles = newest_troubles(self._store, ref, [name for name in running if name in written])
+        named = named_waits(self._store, ref)
+        for owner, one in sorted(named.items()):
+            if not owner[1]:
+                waits = wait_for_named_lock(one)
+                yield waits.model_copy(update={"session": ref.id, "state": "waiting"})
         for address, record in sorted(records.items()):
             step = program.step(address)
             queue = queue_of(step) + (f"@{fields['place']}" if fields["place"] else "")
@@ -144,6 +150,7 @@ class Explainer:
                 output_ms=written.get(f"{address}#{record.fence}"),
                 trouble=troubles.get(f"{address}#{record.fence}"),
                 is_plan=fields["kind"] == "plan",
+                named=named.get((ref.id, address)),
             )
             wait = wait_of(address, step.label or step.id, record, around)
             yield self._with_child(ref, wait, deeper)

@@ -33,6 +33,17 @@ class Ahead(NamedTuple):
     lock: str
 
 
+class NamedWait(NamedTuple):
+    """A named lock that an attempt or a session waits for, and what keeps the lock from it."""
+
+    name: str
+    #: The session that holds the lock or is before the waiter, and what it does.
+    session: str
+    text: str
+    since_ms: int
+    until_ms: int | None = None
+
+
 class Trouble(NamedTuple):
     """A retry, a rate limit or an error that an agent reported and that did not end it."""
 
@@ -63,6 +74,8 @@ class Around(NamedTuple):
     trouble: Trouble | None = None
     #: Whether the session is a plan.
     is_plan: bool = False
+    #: The named lock that the running attempt waits for, and who holds it or is before it.
+    named: NamedWait | None = None
 
 
 def wait_of(address: str, label: str, record: StepRecord, around: Around) -> Wait:
@@ -93,6 +106,8 @@ def _wait_of_running(record: StepRecord, around: Around) -> Wait:
     if record.lease is not None and record.lease < around.now_ms:
         text = f"{attempt} missed its heartbeat; the next sweep reassigns it"
         return Wait(why="lost", text=text, since=_at(record.lease), next=["leadhand workers"])
+    if around.named is not None:
+        return wait_for_named_lock(around.named)
     until = f", until {iso(record.deadline)} at most" if record.deadline else ""
     heard = _heartbeat_age(record, around.now_ms) + _output_age(around)
     return Wait(
@@ -101,6 +116,18 @@ def _wait_of_running(record: StepRecord, around: Around) -> Wait:
         since=_at(record.since),
         until=_at(record.deadline),
         next=[f"leadhand logs -f --output {around.session}"],
+    )
+
+
+def wait_for_named_lock(named: NamedWait) -> Wait:
+    """Explains why an attempt or a session waits for a named lock."""
+    return Wait(
+        why="lock",
+        text=f"it waits for lock {named.name!r}: {named.text}",
+        lock=f"lock:{named.name}",
+        since=iso(named.since_ms),
+        until=_at(named.until_ms),
+        next=[f"leadhand explain {named.session}", f"leadhand lock list {named.session}"],
     )
 
 

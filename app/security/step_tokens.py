@@ -20,9 +20,9 @@ from app.errors import CapabilityRefused
 PREFIX = "lhc1."
 #: Scopes of a token that outlives attempts: report to the parent, and read the own inbox.
 SESSION_SCOPES = ("report", "inbox")
-#: Scopes of a doer or checker: read its own session, call exit, start child sessions, report, and
-#: read its inbox.
-BODY_SCOPES = ("read", "exit", "spawn", *SESSION_SCOPES)
+#: Scopes of a doer or checker: read its own session, call exit, start child sessions, share locks
+#: and values with its tree, report, and read its inbox.
+BODY_SCOPES = ("read", "exit", "spawn", "share", *SESSION_SCOPES)
 
 
 class Caller(NamedTuple):

@@ -115,6 +115,16 @@ class FleetRecords:
         lines = dict.fromkeys(line.partition("<") for some in found for line in some)
         return [(name, rest) for name, _, rest in lines]
 
+    def named_locks(self, root: str, name: str | None = None) -> dict[str, str]:
+        """The named locks of a tree, or one of them, by name (JSON)."""
+        key, prefix = self._keys.everywhere("named"), f"lock:{root}:"
+        with self._away():
+            if name is not None:
+                found = cast("str | None", self._redis.hget(key, prefix + name))
+                return {} if found is None else {name: found}
+            rows = dict(self._redis.hscan_iter(key, match=f"{prefix}*", count=500))
+        return {lock.removeprefix(prefix): text for lock, text in sorted(rows.items())}
+
     def slot(self, lock: str) -> float | None:
         """The time (ms) at which a key's rate limit allows the next attempt."""
         with self._away():

@@ -40,6 +40,8 @@ inbox      hash    id of a message -> the message (JSON); ``key:X`` -> the messa
                    Idempotency-Key, and a digest; ``taken``: the last calls that took some
 unread     zset    messages that no turn has acknowledged: id (12 digits), ``!`` (it escalates)
                    or ``-``, and the address of the step that has got it
+kv         hash    of a tree's root: key -> version, time, nonce and author (JSON), a line break and
+                   the value (JSON); ``#version``: the last one; ``#deleted``: the last deletion
 =========  ======  ==================================================================
 
 They get a TTL when the session ends or is stopped; until then they belong to a live session.
@@ -51,7 +53,9 @@ leases       zset    ``session|root|address`` by when an attempt or a parked ste
                      ``session|root|`` by when a session's own time is over
 ready        zset    the same by when a ready step is hinted (again)
 holds        zset    ``lock<owner``: a turn that holds a folder, an attempt a limited key or
-                     a conversation
+                     a conversation, an attempt or a session (no address) a named lock
+named        hash    ``lock:ROOT:NAME`` -> the grant of a named lock, the line of those who wait
+                     for it, and its last release (JSON); deleted when it has none of these
 tickets      zset    ``lock<order<session|root|address``: the waiters, ordered by priority (a
                      digit) and arrival (14 digits)
 called       hash    ``lock<member`` of a waiter -> when its turn came, or for a rate will come;
@@ -87,7 +91,7 @@ store-past   hash    ids that the store's id succeeds -> when that was accepted 
 owed         hash    session -> why its export could not be written, while it is kept for that
 swept        string  the time of the last sweep (kept: it is one number)
 epoch        hash    the server's run id, the end of the grace period after its restart, and the
-                     number of sweeps
+                     numbers of sweeps, of tickets and of grants of named locks
 ===========  ======  ================================================================
 """
 
@@ -102,12 +106,12 @@ SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
     "holding", "hooks", "threads", "transcript", "diffs", "plan",
-    "startable", "outputs", "inbox", "unread",
+    "startable", "outputs", "inbox", "unread", "kv",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.
 GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "facts", "workers", "swept", "epoch",
-    "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed",
+    "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed", "named",
 )  # fmt: skip
 
 #: Prefixes of keys with a name: a status, a session, a program, a token ...

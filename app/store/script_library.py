@@ -1,7 +1,8 @@
 """Composes the transitions for Redis: one library of functions, or one script per verb.
 
-`lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/lib/` the modules that they
-require. The file of a verb returns a function of the transaction, `tx`.
+`lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/tree/` those of what a tree
+of sessions shares, and `lua/lib/` the modules that they require. The file of a verb returns a
+function of the transaction, `tx`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ Verb = Literal[
     "create", "claim", "beat", "settle", "release", "park", "answer", "control", "expire",
     "notify", "due", "outbox_done", "delete", "webhook_claim", "webhook_settle", "limit", "accept",
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
+    "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
     "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
 ]  # fmt: skip
@@ -86,7 +88,7 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 
 def _load(verb: Verb, read: Reader) -> Source:
-    return load(verb.replace("_", "/", 1) if verb.startswith("audit_") else verb, read)
+    return load(verb.replace("_", "/", 1) if verb.startswith(("audit_", "tree_")) else verb, read)
 
 
 def _modules(verbs: list[Source], read: Reader) -> str:

@@ -97,6 +97,18 @@ class Kind(Enum):
     TASK_UNKNOWN = "task-unknown", 404, "No such task in the plan", "TaskUnknown"
     #: The session's inbox does not accept the message: it has ended, or has too many.
     MESSAGE_REFUSED = "message-refused", 409, "The inbox does not accept this", "MessageRefused"
+    #: Another attempt or session holds the lock.
+    LOCK_TAKEN = "lock-taken", 409, "Another one has the lock", "LockTaken"
+    #: The caller does not hold the lock any more.
+    LOCK_LOST = "lock-lost", 409, "The lock is not held by this holder", "LockLost"
+    #: The session can take no locks now, or has too many.
+    LOCK_REFUSED = "lock-refused", 409, "The lock cannot be taken", "LockRefused"
+    #: The tree of sessions has no value under this key.
+    VALUE_UNKNOWN = "value-unknown", 404, "No such value in the tree of sessions", "ValueUnknown"
+    #: The value has another version than the client expects.
+    VALUE_CHANGED = "value-changed", 412, "The value has another version", "ValueChanged"
+    #: The tree of sessions accepts no value: it has too many, or its root session is deleted.
+    VALUE_REFUSED = "value-refused", 409, "The value cannot be stored", "ValueRefused"
     #: No token has this id.
     TOKEN_UNKNOWN = "token-unknown", 404, "No such token", "TokenUnknown"
     #: The token's quota is used up.

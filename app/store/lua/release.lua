@@ -11,7 +11,7 @@ local function change_folder(tx)
   if redis.call('HEXISTS', tx.keys.session, 'resolved') == 1 then return false end
   if redis.call('ZCARD', tx.keys.running) > 1 or children.any_at_work(tx) then return false end
   sessions.withdraw_all(tx)
-  locks.release_all(tx)
+  locks.release_folders(tx)
   session.folder = folder
   redis.call('HSET', tx.keys.session, 'folder', folder, 'resolved', 1)
   for _, other in ipairs(redis.call('ZRANGE', tx.keys.live, 0, -1)) do

@@ -66,6 +66,14 @@ from leadhand.models.views.session import (
     TreeNode,
     TreeView,
 )
+from leadhand.models.views.shared import (
+    LockGrant,
+    LockOwnerView,
+    LockRelease,
+    LockView,
+    ValueHead,
+    ValueView,
+)
 from leadhand.models.views.step import (
     DiffsPage,
     DiffView,
@@ -118,6 +126,10 @@ __all__ = [
     "InboxMessage",
     "LedgerEntry",
     "Limit",
+    "LockGrant",
+    "LockOwnerView",
+    "LockRelease",
+    "LockView",
     "Met",
     "Missing",
     "NewToken",
@@ -158,6 +170,8 @@ __all__ = [
     "TreeCause",
     "TreeNode",
     "TreeView",
+    "ValueHead",
+    "ValueView",
     "View",
     "Wait",
     "WorkerView",

@@ -1,5 +1,5 @@
 -- The audit's checks of the lists of locks: holds, tickets, called, waits.
---- @requires addresses, audit/findings, audit/holders, locks/folders, locks/tickets
+--- @requires addresses, audit/findings, audit/holders, audit/named_locks, locks/folders, locks/named, locks/tickets
 local lock_lists = {}
 
 -- Reports a folder and one above it that different trees hold, once: for the one below.
@@ -23,6 +23,7 @@ end
 function lock_lists.holds(tx, line)
   local lock, owner = line:match('^(.-)<(.*)$')
   local one = findings.parse(tx, owner)
+  if named.is_named(lock) and named_locks.check_hold(tx, line, lock, one) then return end
   local is_own_obstacle = obstructs_itself(lock, one)
   if is_own_obstacle or not holders.lives(one) then
     local why = is_own_obstacle and ' holds, and its session works above or below that' or ' holds, and is over'

@@ -114,7 +114,7 @@ end
 -- Binds the session to another place: ready steps are hinted there, running ones settle where they are.
 function effects.rehome(tx)
   sessions.withdraw_all(tx)
-  locks.release_all(tx)
+  locks.release_folders(tx)
   tx.session.place, tx.session.folder = tx.args.place, tx.args.folder
   redis.call('HSET', tx.keys.session, 'place', tx.args.place, 'folder', tx.args.folder,
     'signature', tx.args.signature)

@@ -2,9 +2,9 @@
 --- @requires addresses, locks/folders
 local limits = {}
 
--- Whether a lock has one holder: a folder or a conversation.
+-- Whether a lock has one holder: a folder, a conversation or a named lock.
 local function is_exclusive(name)
-  return folders.is_folder(name) or name:sub(1, 5) == 'talk:'
+  return folders.is_folder(name) or name:sub(1, 5) == 'talk:' or name:sub(1, 5) == 'lock:'
 end
 
 -- The limit of a key, nil if it has none; read once in a transaction.

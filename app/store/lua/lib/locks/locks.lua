@@ -1,7 +1,7 @@
 -- Locks: what a step must hold to run. A step takes all of its locks or none, first come first served, and no worker
 -- waits for one. The turn around a doer holds its folder until it closes, shared with the sessions of its tree; an
--- attempt holds limited keys and its conversation while it runs.
---- @requires addresses, events, locks/calls, locks/folders, locks/limits, locks/precedence, locks/rates
+-- attempt holds limited keys and its conversation while it runs. Named locks are taken by `lock`, and released here.
+--- @requires addresses, events, locks/calls, locks/folders, locks/limits, locks/named, locks/precedence, locks/rates
 --- @requires locks/tickets, records
 local locks = {}
 
@@ -126,6 +126,7 @@ local function give_back(tx, held)
   redis.call('SREM', tx.keys.holding, held)
   if redis.call('ZREM', tx.shared.holds, held) == 0 then return end
   local name = held:match('^(.-)<')
+  if named.is_named(name) then return named.forget(tx, name) end
   calls.call_next(tx, name)
   if folders.is_folder(name) and calls.has_kin(tx) then calls.call_kin(tx, name) end
 end
@@ -151,6 +152,13 @@ end
 -- Releases what the session holds.
 function locks.release_all(tx)
   for _, held in ipairs(redis.call('SMEMBERS', tx.keys.holding)) do give_back(tx, held) end
+end
+
+-- Releases what the session holds but its named locks: it moves to another folder.
+function locks.release_folders(tx)
+  for _, held in ipairs(redis.call('SMEMBERS', tx.keys.holding)) do
+    if not named.is_named(held) then give_back(tx, held) end
+  end
 end
 
 return locks
