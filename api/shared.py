@@ -96,20 +96,20 @@ class Locks:
         )
         return answer(grant, 200 if grant.state == "held" else 202)
 
-    def renew(self, session: str, name: str) -> Response:
+    def renew(self, session: str, lock: str) -> Response:
         """PUT .../locks/NAME: extend the time of a grant."""
         requests.query(NoQuery)
         asked = requests.body(Renew)
         call = _call(asked.holder)
         return answer(
-            self._engine.locks.renew(session, name, call, fence=asked.fence, ttl_s=asked.ttl_s)
+            self._engine.locks.renew(session, lock, call, fence=asked.fence, ttl_s=asked.ttl_s)
         )
 
-    def release(self, session: str, name: str) -> Response:
+    def release(self, session: str, lock: str) -> Response:
         """DELETE .../locks/NAME: release a lock, or leave its line."""
         asked = requests.query(ReleaseQuery)
-        released = self._engine.locks.release(session, name, _call(asked.holder))
-        return answer(LockRelease(name=name, released=released))
+        released = self._engine.locks.release(session, lock, _call(asked.holder))
+        return answer(LockRelease(name=lock, released=released))
 
 
 class Values:
@@ -168,8 +168,8 @@ def locks_blueprint(engine: Engine) -> Blueprint:
     routes = Blueprint("locks", __name__, url_prefix="/v1/sessions/<session>/locks")
     routes.add_url_rule("", "listed", locks.list_all)
     routes.add_url_rule("", "acquire", locks.acquire, methods=["POST"])
-    routes.add_url_rule("/<path:name>", "renew", locks.renew, methods=["PUT"])
-    routes.add_url_rule("/<path:name>", "release", locks.release, methods=["DELETE"])
+    routes.add_url_rule("/<path:lock>", "renew", locks.renew, methods=["PUT"])
+    routes.add_url_rule("/<path:lock>", "release", locks.release, methods=["DELETE"])
     return routes
 
 

@@ -17,6 +17,7 @@ FILES = {
     "async_client.py": "client.py",
     "async_event_stream.py": "event_stream.py",
     "async_plan_calls.py": "plan_calls.py",
+    "async_shared_calls.py": "shared_calls.py",
     "async_transport.py": "transport.py",
 }
 HEADER = "# Generated from {source} by scripts/client.py: do not edit.\n"

@@ -22,6 +22,8 @@ _COMMANDS = {
     "notify": "leadhand.cli.commands.messages.notify",
     "hook": "leadhand.cli.commands.messages.hook",
     "ask": "leadhand.cli.commands.ask",
+    "lock": "leadhand.cli.commands.shared.lock",
+    "kv": "leadhand.cli.commands.shared.kv",
     "exit": "leadhand.cli.commands.exit",
     "report": "leadhand.cli.plans.report",
     "ls": "leadhand.cli.commands.ls",

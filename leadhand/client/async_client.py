@@ -13,6 +13,7 @@ from leadhand.client.async_administration import AsyncAdministration
 from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.async_event_stream import follow
 from leadhand.client.async_plan_calls import AsyncPlanCalls
+from leadhand.client.async_shared_calls import AsyncSharedCalls
 from leadhand.client.event_trail import BEGINNING
 from leadhand.client.options import Options
 from leadhand.client.origin import Origin, ParentEnd
@@ -49,7 +50,7 @@ from leadhand.models.views import (
 )
 
 
-class AsyncClient(AsyncPlanCalls, AsyncAdministration):
+class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncAdministration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

@@ -18,6 +18,7 @@ from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.plan_calls import PlanCalls
 from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
+from leadhand.client.shared_calls import SharedCalls
 from leadhand.client.trouble_report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
@@ -49,7 +50,7 @@ from leadhand.models.views import (
 )
 
 
-class Client(PlanCalls, Administration):
+class Client(PlanCalls, SharedCalls, Administration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from leadhand.client.questions import ASK_TIMEOUT_S
 from leadhand.flows.steps import LONGEST_WAIT_S as LONGEST_WAIT_FOR_A_PERSON_S
@@ -203,3 +203,60 @@ class Wait(Arguments):
     timeout_s: Annotated[
         float, Field(ge=0, le=LONGEST_WAIT_S, description="How long to wait, in seconds.")
     ] = WAIT_S
+
+
+LockName = Annotated[
+    str,
+    Field(
+        pattern=patterns.SHARED_NAME,
+        description="The name of the lock within the tree of sessions, such as a path.",
+    ),
+]
+Key = Annotated[
+    str,
+    Field(pattern=patterns.SHARED_NAME, description="The key within the tree of sessions."),
+]
+IfVersion = Annotated[
+    int | None,
+    Field(ge=0, description="Only if this is the version as it is now; 0: if there is no value."),
+]
+
+
+class LockAcquire(Arguments):
+    name: LockName
+    ttl_s: Annotated[
+        float,
+        Field(ge=5, le=3600, description="For how long; the same call again renews the lock."),
+    ] = 300.0
+    wait_s: Annotated[
+        float, Field(ge=0, le=LONGEST_WAIT_S, description="How long to wait if it is taken.")
+    ] = WAIT_S
+    session: Session = None
+
+
+class LockRelease(Arguments):
+    name: LockName
+    session: Session = None
+
+
+class KvGet(Arguments):
+    key: Key
+    session: Session = None
+
+
+class KvSet(Arguments):
+    key: Key
+    value: Annotated[JsonValue, Field(description="Any JSON, of at most 64 KiB.")]
+    if_version: IfVersion = None
+    session: Session = None
+
+
+class KvList(Arguments):
+    prefix: Annotated[str, Field(max_length=200, description="Only keys that begin so.")] = ""
+    session: Session = None
+
+
+class KvDelete(Arguments):
+    key: Key
+    if_version: IfVersion = None
+    session: Session = None

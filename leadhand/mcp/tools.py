@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel
@@ -10,11 +11,11 @@ from pydantic import BaseModel
 from leadhand.callables import as_doer
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.questions import answer_in, question_of
-from leadhand.errors import NoPlan, WaitTimedOut
+from leadhand.errors import LockLost, NoPlan, WaitTimedOut
 from leadhand.loop import loop_document
 from leadhand.mcp import arguments
 from leadhand.models.plans import TaskStatus
-from leadhand.models.views import TaskView
+from leadhand.models.views import LockGrant, TaskView
 
 #: What a tool returns; it becomes one JSON object.
 Result = BaseModel | Mapping[str, Any]
@@ -45,6 +46,8 @@ class Calls:
     def __init__(self, client: AsyncClient, session: str | None) -> None:
         self._client = client
         self._session = session
+        #: The grants of this server's locks, by session and name.
+        self._grants: dict[tuple[str, str], LockGrant] = {}
 
     async def report(self, given: arguments.Report) -> Result:
         """Report the status of the session's task to the plan of its parent."""
@@ -172,6 +175,47 @@ class Calls:
         except WaitTimedOut:
             return await self._client.session(given.session)
 
+    async def lock_acquire(self, given: arguments.LockAcquire) -> Result:
+        session = self._named("lock_acquire", given.session)
+        held = self._grants.get((session, given.name))
+        if held is not None:
+            with suppress(LockLost):
+                renewed = await self._client.renew_lock(session, held, ttl_s=given.ttl_s)
+                self._grants[session, given.name] = renewed
+                return renewed
+        grant = await self._client.acquire_lock(
+            session, given.name, ttl_s=given.ttl_s, wait_s=given.wait_s
+        )
+        self._grants[session, given.name] = grant
+        return grant
+
+    async def lock_release(self, given: arguments.LockRelease) -> Result:
+        session = self._named("lock_release", given.session)
+        held = self._grants.get((session, given.name))
+        if held is None:
+            raise ToolRefused(f"name: this agent did not take lock {given.name!r}; take it first")
+        released = await self._client.release_lock(session, held)
+        del self._grants[session, given.name]
+        return {"name": given.name, "released": released}
+
+    async def kv_get(self, given: arguments.KvGet) -> Result:
+        return await self._client.value(self._named("kv_get", given.session), given.key)
+
+    async def kv_set(self, given: arguments.KvSet) -> Result:
+        session = self._named("kv_set", given.session)
+        return await self._client.set_value(
+            session, given.key, given.value, if_version=given.if_version
+        )
+
+    async def kv_list(self, given: arguments.KvList) -> Result:
+        session = self._named("kv_list", given.session)
+        return await self._client.values(session, prefix=given.prefix, limit=500)
+
+    async def kv_delete(self, given: arguments.KvDelete) -> Result:
+        session = self._named("kv_delete", given.session)
+        await self._client.delete_value(session, given.key, if_version=given.if_version)
+        return {"key": given.key, "deleted": True}
+
     async def _tasks(self, plan: str | None) -> list[TaskView]:
         """The tasks of a plan; without one, those of this session's plan, or its own task."""
         if plan is not None:
@@ -258,6 +302,38 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "inbox": Tool(
         "List the messages of a session's inbox.", arguments.Inbox, Calls.inbox
+    ),
+    "lock_acquire": Tool(
+        "Take a named lock of the tree of sessions, or renew it; others that want it wait. It is"
+        " freed with the attempt, and once its time is over.",
+        arguments.LockAcquire,
+        Calls.lock_acquire,
+    ),
+    "lock_release": Tool(
+        "Release a named lock. `released` is false if its time was over: another one may have had"
+        " it meanwhile.",
+        arguments.LockRelease,
+        Calls.lock_release,
+    ),
+    "kv_get": Tool(
+        "Read a value that the tree of sessions shares, with its version.",
+        arguments.KvGet,
+        Calls.kv_get,
+        reads=True,
+    ),
+    "kv_set": Tool(
+        "Store a value for the tree of sessions; with if_version only if nobody has changed it.",
+        arguments.KvSet,
+        Calls.kv_set,
+    ),
+    "kv_list": Tool(
+        "List the keys of the values that the tree of sessions shares.",
+        arguments.KvList,
+        Calls.kv_list,
+        reads=True,
+    ),
+    "kv_delete": Tool(
+        "Delete a value that the tree of sessions shares.", arguments.KvDelete, Calls.kv_delete
     ),
     "session_status": Tool(
         "Get a session with its status, reason and costs.",

@@ -1,0 +1,91 @@
+"""The operations of the asynchronous client on what a tree of sessions shares."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import Any
+
+from leadhand.client import shared
+from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.calls import Call
+from leadhand.client.requests import M, parsed
+from leadhand.models.views import LockGrant, LockRelease, LockView, Page, ValueHead, ValueView
+
+
+class AsyncSharedCalls:
+    """Takes named locks, and reads and stores values, of a session's tree."""
+
+    _connection: AsyncConnection
+
+    async def locks(self, session: str) -> list[LockView]:
+        """List the named locks of a session's tree that are held or waited for."""
+        return (await self._ask_shared(Page[LockView], shared.lock_list(session))).items
+
+    async def acquire_lock(
+        self, session: str, name: str, *, ttl_s: float = 60.0, wait_s: float | None = 0.0
+    ) -> LockGrant:
+        """Take a named lock of a session's tree, and wait for it at most `wait_s` (None: forever).
+
+        With the token of a body the lock belongs to its attempt, otherwise to the session; it is
+        freed with its owner, and `ttl_s` after the last renewal. Raises LockTaken if another one
+        has it, and LockRefused.
+        """
+        holder, pause = uuid.uuid4().hex, shared.FIRST_WAIT_S
+        end = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            queue = end is None or time.monotonic() < end
+            call = shared.acquisition(session, name, holder, ttl_s=ttl_s, queue=queue)
+            grant = await self._ask_shared(LockGrant, call)
+            if grant.state == "held":
+                return grant
+            left = pause if end is None else max(0.0, end - time.monotonic())
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, shared.LONGEST_WAIT_S)
+
+    async def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> LockGrant:
+        """Extend the time of a grant. Raises LockLost if it is over."""
+        call = shared.renewal(
+            session, grant.name, grant.holder, fence=grant.fence or 0, ttl_s=ttl_s
+        )
+        return await self._ask_shared(LockGrant, call)
+
+    async def release_lock(self, session: str, grant: LockGrant) -> bool:
+        """Release a lock. Returns False if the grant was over before."""
+        call = shared.release(session, grant.name, grant.holder)
+        return (await self._ask_shared(LockRelease, call)).released
+
+    async def values(
+        self,
+        session: str,
+        *,
+        prefix: str = "",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[ValueHead]:
+        """List the keys of the values that a session's tree shares, one page, by name."""
+        call = shared.key_list(session, prefix, limit, cursor)
+        return await self._ask_shared(Page[ValueHead], call)
+
+    async def value(self, session: str, key: str) -> ValueView:
+        """Read a value that a session's tree shares. Raises ValueUnknown."""
+        return await self._ask_shared(ValueView, shared.reading(session, key))
+
+    async def set_value(
+        self, session: str, key: str, value: Any, *, if_version: int | None = None
+    ) -> ValueHead:
+        """Store any JSON for a session's tree, of at most 64 KiB.
+
+        With `if_version` only if that is the version of the value as it is now; 0: there is none.
+        Raises ValueChanged, ValueRefused.
+        """
+        return await self._ask_shared(ValueHead, shared.storing(session, key, value, if_version))
+
+    async def delete_value(self, session: str, key: str, *, if_version: int | None = None) -> None:
+        """Delete a value, also if there is none. Raises ValueChanged, ValueRefused."""
+        call = shared.deletion(session, key, if_version)
+        (await self._connection.transport.send(call)).checked()
+
+    async def _ask_shared(self, model: type[M], call: Call) -> M:
+        return parsed(model, (await self._connection.transport.send(call)).checked())
