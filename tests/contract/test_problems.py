@@ -13,7 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarg
 from api import problem_types
 from api.problems import refusal_of
 from app import errors
-from app.domain import plan_errors
+from app.domain import plan_errors, shared_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
 from leadhand.client.limits import path_of
@@ -46,6 +46,13 @@ ERRORS: dict[str, Exception] = {
     "flow disabled": errors.FlowDisabled("review", "steps.0: no such step"),
     "answer unwanted": errors.AnswerUnwanted("0000000a", "no step waits"),
     "message refused": MessageRefused("0000000a", "it is completed"),
+    "lock taken": shared_errors.LockTaken("x", "session 0000000a (do) since then holds it"),
+    "lock lost": shared_errors.LockLost("h", "x"),
+    "lock refused": shared_errors.LockRefused("x", "100 wait for it already", "try again later"),
+    "value unknown": shared_errors.ValueUnknown("k", "0000000a"),
+    "value changed": shared_errors.ValueChanged(3, "k", 4),
+    "value changed to none": shared_errors.ValueChanged(3, "k", 0),
+    "value refused": shared_errors.ValueRefused("k", "the tree has 1000 keys", "delete some"),
     "no plan": plan_errors.NoPlan("0000000a", "it is a loop; plans are of kind plan"),
     "plan changed": plan_errors.PlanChanged("0000000a", 7),
     "plan refused": plan_errors.PlanRefused("0000000a", "b", "it has started", 2),

@@ -151,6 +151,26 @@ def prepare_inbox_take(drive: Drive) -> Prepared:
     return Prepared({"by": "x"}, "taken", "unknown")
 
 
+def prepare_tree_lock(drive: Drive) -> Prepared:
+    arguments = {"name": "x", "nonce": "n", "ttl_ms": 1000, "by": "ann"}
+    return Prepared(arguments, "held", "unknown")
+
+
+def prepare_tree_unlock(drive: Drive) -> Prepared:
+    drive.run("tree_lock", prepare_tree_lock(drive).arguments)
+    return Prepared({"name": "x", "nonce": "n"}, "released", "unknown")
+
+
+def prepare_tree_look(drive: Drive) -> Prepared:
+    drive.run("tree_lock", prepare_tree_lock(drive).arguments)
+    drive.bench.tick(2)
+    return Prepared({"lock": f"lock:{drive.ref.root}:x"}, "looked", "looked", has_session=False)
+
+
+def prepare_tree_kv(drive: Drive) -> Prepared:
+    return Prepared({"key": "k", "by": "ann", "nonce": "n"}, "set", "unknown", outcome="1")
+
+
 def prepare_index_sessions(drive: Drive) -> Prepared:
     drive.bench.redis.delete("lh:facts")
     drive.bench.tick(1)
@@ -183,6 +203,10 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "limit": prepare_limit,
     "inbox_add": prepare_inbox_add,
     "inbox_take": prepare_inbox_take,
+    "tree_lock": prepare_tree_lock,
+    "tree_unlock": prepare_tree_unlock,
+    "tree_look": prepare_tree_look,
+    "tree_kv": prepare_tree_kv,
     "index_sessions": prepare_index_sessions,
     "plan_edit": on_plan("edited", operations=[{"op": "move", "id": "t"}], by="x"),
     "plan_started": on_plan("recorded"),

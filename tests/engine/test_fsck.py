@@ -15,6 +15,7 @@ from app.domain.ports import QueueDepth
 from app.domain.program import SCHEMA_VERSION
 from app.domain.records import Reply
 from app.operations.audit import Audit
+from app.operations.named_locks import LockCall
 from app.store.session_index import KINDS
 from leadhand.client.requests import combine_audits
 from leadhand.models.views import Finding, FsckView
@@ -101,6 +102,12 @@ class Mess:
 
 
 DO = "loop~1[1]/do"
+
+
+def take_lock(m: Mess) -> None:
+    m.engine.locks.acquire(m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
+
+
 MESSES: dict[str, Callable[[Mess], object]] = {
     "hint_lost": lambda m: m.redis.zrem(m.everywhere("ready"), m.ready.member + DO),
     "lease_lost": lambda m: m.redis.zrem(m.everywhere("leases"), m.runs.member + DO),
@@ -189,6 +196,17 @@ MESSES: dict[str, Callable[[Mess], object]] = {
     "hold_unlisted": lambda m: m.redis.delete(m.key(m.runs, "holding")),
     "holder_dead": lambda m: m.redis.zadd(
         m.everywhere("holds"), {f"key:x<{m.ended.member}{DO}": 0}
+    ),
+    "holder_dead of a named lock": lambda m: m.redis.zadd(
+        m.everywhere("holds"), {f"lock:{m.ready.root}:x<{m.ready.member}": 0}
+    ),
+    "holder_dead that is recorded": lambda m: (
+        take_lock(m),
+        m.redis.zrem(m.everywhere("holds"), f"lock:{m.ready.root}:x<{m.ready.member}"),
+    ),
+    "lock_unwatched": lambda m: (
+        take_lock(m),
+        m.redis.zrem(m.everywhere("errands"), f"lock|{m.ready.root}|{m.ready.root}|x"),
     ),
     "ticket_stray": lambda m: m.redis.zadd(
         m.everywhere("tickets"), {f"key:x<{'1':0>14}<{m.ready.member}{DO}": 0}
