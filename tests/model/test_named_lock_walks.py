@@ -139,7 +139,8 @@ class Walk:
         owner, name = self.random.choice(self.owners[-8:]), self.random.choice(NAMES)
         lock, ttl = self.locks[name], self._ttl()
         held = self._holder(lock)
-        fence = held.fence if held and self.random.random() < 0.7 else self.fence
+        fence = held.fence if held else self.fence
+        fence -= self.random.choice([0, 0, 1])
         answer = self._run(owner, name, ttl, fence=fence)
         if not self._may_call(owner):
             assert answer.word in ("superseded", "ended")
@@ -301,6 +302,33 @@ def walk(bench: Bench, seed: int) -> None:
 def test_named_locks_are_as_the_model_says_after_each_call(bench: Bench):
     for seed in FEW:
         walk(bench, seed)
+
+
+def test_waiter_of_an_attempt_that_has_ended_keeps_nobody_back(bench: Bench):
+    drive = bench.start(steps())
+    grant = drive.take("a")
+    wanted = {"name": "x", "ttl_ms": 1000, "by": "ann", "queue": True}
+    theirs = {"nonce": "theirs", "address": "a", "attempt": grant.fence}
+    assert drive.run("tree_lock", wanted | {"nonce": "first"}).word == "held"
+    assert drive.run("tree_lock", wanted | theirs).word == "waiting"
+    drive.release(grant)
+    bench.tick(1)
+    assert drive.run("tree_lock", wanted | {"nonce": "second"}).word == "held"
+
+
+def test_only_the_newest_grant_of_a_holder_is_renewed(bench: Bench):
+    drive = bench.start(steps())
+    wanted = {"name": "x", "ttl_ms": 1000, "by": "ann", "nonce": "n"}
+    for fence in (1, 2):
+        answer = drive.run("tree_lock", wanted)
+        assert (
+            answer.word,
+            answer.record and answer.record.holder and answer.record.holder.fence,
+        ) == ("held", fence)
+        bench.tick(1)
+    assert drive.run("tree_lock", wanted).word == "held"
+    assert drive.run("tree_lock", wanted | {"fence": 2}).word == "lost"
+    assert drive.run("tree_lock", wanted | {"fence": 3}).word == "held"
 
 
 @pytest.mark.slow

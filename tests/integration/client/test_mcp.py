@@ -29,8 +29,8 @@ pytestmark = pytest.mark.timeout(180)
 
 TOOLS = [
     "report_status", "update_task", "task_list", "task_get", "task_update", "add_task",
-    "notify_parent", "exit", "ask_human", "inbox", "session_status", "start_session",
-    "wait_session", "explain",
+    "notify_parent", "exit", "ask_human", "inbox", "lock_acquire", "lock_release", "kv_get",
+    "kv_set", "kv_list", "kv_delete", "session_status", "start_session", "wait_session", "explain",
 ]  # fmt: skip
 PLAN = {
     "kind": "plan",
@@ -217,6 +217,36 @@ def test_a_child_notifies_reads_its_inbox_and_exits(api) -> None:
         assert client.session(child.id).status in ("exiting", "exited")
         (message,) = client.inbox(parent).items
         assert message.text.startswith("it does not build")
+
+
+def test_bodies_of_a_tree_share_locks_and_values(api) -> None:
+    parent = api.submit()
+    child, token = child_of(api, parent)
+
+    async def calls(tools: Tools) -> None:
+        with Client(api.url, TOKEN) as client:
+            first = await tools.get("lock_acquire", name="src/a.py", ttl_s=60)
+            assert (first["state"], client.locks(parent)[0].fence) == ("held", first["fence"])
+            again = await tools.get("lock_acquire", name="src/a.py", ttl_s=600)
+            assert (again["fence"], again["until"] > first["until"]) == (first["fence"], True)
+            assert await tools.get("lock_release", name="src/a.py") == {
+                "name": "src/a.py", "released": True,
+            }  # fmt: skip
+            assert "did not take lock" in await tools.refusal("lock_release", name="src/a.py")
+            client.acquire_lock(parent, "src/a.py")
+            assert f"session {parent} since" in await tools.refusal(
+                "lock_acquire", name="src/a.py", wait_s=0
+            )
+            assert "ttl_s is 4" in await tools.refusal("lock_acquire", name="x", ttl_s=4)
+            client.set_value(parent, "phase", {"n": 1})
+        assert (await tools.get("kv_get", key="phase"))["value"] == {"n": 1}
+        assert (await tools.get("kv_set", key="phase", value=None, if_version=1))["version"] == 2
+        assert "has version 2" in await tools.refusal("kv_set", key="phase", value=3, if_version=1)
+        assert [one["key"] for one in (await tools.get("kv_list"))["items"]] == ["phase"]
+        assert (await tools.get("kv_delete", key="phase"))["deleted"] is True
+        assert "has no value under 'phase'" in await tools.refusal("kv_get", key="phase")
+
+    using(api.url, token, calls, child.id)
 
 
 def test_a_body_starts_one_child_however_often_it_asks(api, tmp_path) -> None:

@@ -54,7 +54,7 @@ FAULTS = (
         "tree/lock",
         " and (not args.fence or args.fence == record.holder.fence) then",
         " then",
-        found_by=_WALK,
+        found_by="test_only_the_newest_grant_of_a_holder_is_renewed",
     ),
     Fault(
         "two grants have one number",
@@ -89,7 +89,7 @@ FAULTS = (
         "lib/locks/named",
         "    if tx.now - waiter.seen <= named.LAPSE_MS and may_wait(tx, waiter) then",
         "    if tx.now - waiter.seen <= named.LAPSE_MS then",
-        found_by=_WALK,
+        found_by="test_waiter_of_an_attempt_that_has_ended_keeps_nobody_back",
     ),
     Fault(
         "another holder releases the lock",
