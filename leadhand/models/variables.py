@@ -9,7 +9,7 @@ _PREFIX = "LEADHAND_"
 #: What clients and bodies read.
 CLIENT = frozenset({
     "URL", "TOKEN", "SESSION", "STEP", "ITERATION", "HOME", "REDIS_URL", "KEY", "PROMPT_FILE",
-    "DEBUG", "REDIS_SERVER", "TREE", "SESSION_TOKEN",
+    "DEBUG", "REDIS_SERVER", "TREE", "SESSION_TOKEN", "LOCK", "LOCK_FENCE",
 })  # fmt: skip
 #: What server processes read.
 SERVER = frozenset({

@@ -18,7 +18,7 @@ from app.operations.audit import Audit
 from app.operations.named_locks import LockCall
 from app.store.session_index import KINDS
 from leadhand.client.requests import combine_audits
-from leadhand.models.views import Finding, FsckView
+from leadhand.models.views import Finding, FsckView, LockGrant
 from leadhand.models.views import FsckView as Found
 from tests.engine.children.test_children import family
 from tests.engine.driving import Bench
@@ -104,8 +104,8 @@ class Mess:
 DO = "loop~1[1]/do"
 
 
-def take_lock(m: Mess) -> None:
-    m.engine.locks.acquire(m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
+def take_lock(m: Mess) -> LockGrant:
+    return m.engine.locks.acquire(m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
 
 
 MESSES: dict[str, Callable[[Mess], object]] = {

@@ -60,7 +60,7 @@ def holders(world: World, ref: SessionRef) -> dict[str, str | None]:
     """Who holds each lock of a tree, and that the audit finds nothing wrong."""
     assert audit(world.engine.audit.run).items == []
     locks = world.engine.shared.locks(ref.id)
-    return {one.name: one.holder and one.holder.session for one in locks}
+    return {one.name: one.holder.session if one.holder else None for one in locks}
 
 
 def is_held(world: World, ref: SessionRef, name: str = "x") -> bool:
@@ -109,6 +109,8 @@ def test_the_end_of_an_attempt_frees_its_locks(world: World, end: str) -> None:
                 {"address": DO, "fence": grant.fence, "nonce": grant.nonce, "on": "human",
                  "until_ms": until},
             )  # fmt: skip
+        case _:
+            raise AssertionError(end)
     assert not is_held(world, ref)
     assert not is_held(world, ref, "y")
     with pytest.raises((CapabilityRefused, LockRefused)):
@@ -165,7 +167,7 @@ def test_waiters_get_the_lock_in_their_order(world: World) -> None:
     assert acquire(world, ref, callers[2], queue=True).state == "held"
 
 
-def test_a_waiter_that_asks_no_more_keeps_nobody_back(world: World) -> None:
+def test_a_waiter_that_has_gone_keeps_no_other_back(world: World) -> None:
     ref = world.session()
     gone, waits = LockCall("gone", holder="gone"), LockCall("waits", holder="waits")
     acquire(world, ref, ANN)
@@ -194,7 +196,7 @@ def test_explain_names_the_holder_of_the_lock_that_a_session_waits_for(world: Wo
     acquire(world, child, LockCall("bob", holder="bob"), "deploy", queue=True)
     texts = [one.text for one in world.engine.explainer.explain(child.id).waits]
     assert any("1 before it in line" in text for text in texts)
-    world.now += 10_001  # nobody asks any more
+    world.now += 10_001  # none of them has asked again
     assert [one.why for one in world.engine.explainer.explain(child.id).waits].count("lock") == 0
 
 
@@ -222,7 +224,15 @@ def test_a_value_is_shared_by_the_tree_and_kept_over_its_sessions(world: World) 
     ref = world.session()
     child = child_of(world, ref, world.grant(ref, DO))
     values, shared = world.engine.values, world.engine.shared
-    for value in ({"a": [], "b": None, "c": 1.5}, [], "text\nwith lines", 0, None, "ü"):
+    given: tuple[JsonValue, ...] = (
+        {"a": [], "b": None, "c": 1.5},
+        [],
+        "text\nwith lines",
+        0,
+        None,
+        "ü",
+    )
+    for value in given:
         values.set(child.id, "state/one", value, by="child")
         assert shared.value(ref.id, "state/one").value == value
     world.engine.deletion.delete(child.id, force=True)

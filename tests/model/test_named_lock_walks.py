@@ -304,7 +304,7 @@ def test_named_locks_are_as_the_model_says_after_each_call(bench: Bench):
         walk(bench, seed)
 
 
-def test_waiter_of_an_attempt_that_has_ended_keeps_nobody_back(bench: Bench):
+def test_waiter_of_an_attempt_that_has_ended_keeps_no_other_back(bench: Bench):
     drive = bench.start(steps())
     grant = drive.take("a")
     wanted = {"name": "x", "ttl_ms": 1000, "by": "ann", "queue": True}

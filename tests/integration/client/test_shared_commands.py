@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli.commands.shared import held_lock
 from leadhand.client.client import Client
 from leadhand.errors import LockTaken
 from tests.http_world import TOKEN
@@ -25,8 +24,14 @@ def started(api, session: str, *arguments: str, token: str = TOKEN) -> subproces
     env = os.environ | {
         "LEADHAND_URL": api.url, "LEADHAND_TOKEN": token, "LEADHAND_SESSION": session,
     }  # fmt: skip
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    return subprocess.Popen([*PROGRAM, *arguments], env=env, text=True, **pipes)
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        env=env,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def test_a_command_runs_under_the_lock_with_its_fence_and_exit_code(api, leadhand):
@@ -68,11 +73,10 @@ def test_bodies_run_one_after_the_other_and_a_killed_attempt_s_lock_is_free(api,
         assert client.locks(parent) == []
 
 
-def test_a_command_whose_lock_is_lost_is_killed(api, tmp_path, monkeypatch):
+def test_a_command_whose_lock_is_lost_is_killed(api, tmp_path):
     session = api.submit()
     marker = tmp_path / "runs"
     code = f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(60)"
-    monkeypatch.setattr(held_lock, "_LAST_S", 0.5)
     process = started(
         api, session, "lock", "run", "x", "--ttl", "5", "--", sys.executable, "-c", code
     )

@@ -89,7 +89,7 @@ FAULTS = (
         "lib/locks/named",
         "    if tx.now - waiter.seen <= named.LAPSE_MS and may_wait(tx, waiter) then",
         "    if tx.now - waiter.seen <= named.LAPSE_MS then",
-        found_by="test_waiter_of_an_attempt_that_has_ended_keeps_nobody_back",
+        found_by="test_waiter_of_an_attempt_that_has_ended_keeps_no_other_back",
     ),
     Fault(
         "another holder releases the lock",
