@@ -9,7 +9,16 @@ from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
 from app.domain.ids import lock_name
-from app.domain.program import WITH_PLANS, Action, Loop, Program, RetryPolicy, Step
+from app.compiler.workspaces import survey_step
+from app.domain.program import (
+    WITH_PLANS,
+    WITH_WORKSPACES,
+    Action,
+    Loop,
+    Program,
+    RetryPolicy,
+    Step,
+)
 from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.models.plans import PlanDocument, PlannedTask, check_checkers
@@ -23,7 +32,7 @@ EXECUTE = "execute"
 
 
 def compile_plan(document: PlanDocument) -> Program:
-    """Compiles a plan: analyze, then drafts until one is approved, then execute.
+    """Compiles a plan: look at its folder, analyze, draft until one is approved, then execute.
 
     Given tasks are not analyzed, and without `refine` the first draft is executed.
 
@@ -31,6 +40,8 @@ def compile_plan(document: PlanDocument) -> Program:
     """
     _check_given(document)
     nodes: list[Step | Loop] = []
+    if has_workspaces(document):
+        nodes.append(survey_step(document.workspace))
     if document.tasks is None:
         nodes.append(_analyze(document))
     draft = _draft(document)
@@ -42,7 +53,13 @@ def compile_plan(document: PlanDocument) -> Program:
     else:
         nodes.append(draft)
     nodes.append(_execute(document))
-    return Program(schema_version=WITH_PLANS, name=document.label or "plan", body=tuple(nodes))
+    version = WITH_WORKSPACES if has_workspaces(document) else WITH_PLANS
+    return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
+
+
+def has_workspaces(document: PlanDocument) -> bool:
+    """Whether each task works in a folder of its own; without a folder there is none to share."""
+    return document.workspace != "shared" and document.cwd is not None
 
 
 def checker_names(document: PlanDocument) -> list[str]:

@@ -19,8 +19,11 @@ from app.domain.addresses import path_of
 
 #: The newest form of programs that this version reads; incremented with each new feature.
 SCHEMA_VERSION = 5
-#: The form of programs with plans, and that of those without, which older workers run too.
+#: The form of programs whose tasks have folders of their own.
+WITH_WORKSPACES = 5
+#: The form of plans whose tasks share the folder, which older workers run too.
 WITH_PLANS = 4
+#: The form of programs without plans, which older workers run too.
 WITHOUT_PLANS = 3
 
 NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
@@ -49,6 +52,8 @@ class Action(StrEnum):
     DRAFT = "draft"
     #: Executes a plan: parks until the child sessions of its tasks have ended.
     PLAN = "plan"
+    #: Makes, keeps or removes the folder of a plan's task, or looks at that of the plan.
+    WORKSPACE = "workspace"
 
 
 #: Actions whose verdict can be another node's condition.

@@ -102,6 +102,9 @@ class PlanDocument(Document):
     proposals: ProposalPolicy = "ask"
     #: Seconds for each turn of the team lead.
     timeout_s: Seconds = AGENT_TIMEOUT_S
+    #: Where each task works: in a worktree of the repository, in a copy of the folder, or in the
+    #: folder itself with all others. By default a worktree in a git repository, otherwise a copy.
+    workspace: Literal["worktree", "copy", "shared"] | None = None
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
@@ -113,6 +116,14 @@ class PlanDocument(Document):
     @classmethod
     def _absolute(cls, value: str | None) -> str | None:
         return absolute(value)
+
+    @field_validator("cwd", mode="after")
+    @classmethod
+    def _hold_workspaces(cls, value: str | None, info: ValidationInfo) -> str | None:
+        wanted = info.data.get("workspace")
+        if value is None and wanted in ("worktree", "copy"):
+            raise ValueError(f"workspace {wanted!r} needs a folder; give cwd")
+        return value
 
     @field_validator("checkers")
     @classmethod

@@ -1,0 +1,83 @@
+"""The folders that tasks of a plan work in: each its own, a git worktree or a copy (pure)."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+#: The node of a program that looks at a plan's folder, or makes a task's folder.
+WORKSPACE = "workspace"
+#: The node that commits what is left in a worktree once the task's work was accepted.
+KEEP = "keep"
+Kind = Literal["worktree", "copy"]
+
+
+class Survey(BaseModel):
+    """What the worker of a plan found out about its folder; the value of a step's outcome."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    kind: Kind
+    #: The folder for the tasks' folders.
+    shelf: str
+    #: The plan's folder within the repository's working tree.
+    prefix: str = ""
+    #: The branch or commit that worktrees start from.
+    target: str = ""
+
+
+class Workspace(NamedTuple):
+    """The folder of one run of a task."""
+
+    kind: Kind
+    plan: str
+    task: str
+    run: int
+    #: The folder that the plan works in.
+    origin: str
+    #: The worktree or the copy.
+    path: str
+    prefix: str = ""
+    branch: str = ""
+    target: str = ""
+
+    @property
+    def cwd(self) -> str:
+        """The working folder of the child session."""
+        return str(PurePosixPath(self.path, self.prefix))
+
+
+def workspace_of(survey: Survey, plan: str, task: str, run: int, origin: str) -> Workspace:
+    """The folder of a task's run, by what was found out about the plan's folder."""
+    is_worktree = survey.kind == "worktree"
+    return Workspace(
+        kind=survey.kind,
+        plan=plan,
+        task=task,
+        run=run,
+        origin=origin,
+        path=str(PurePosixPath(survey.shelf, folder_name(task, run))),
+        prefix=survey.prefix,
+        branch=branch_of(plan, task) if is_worktree else "",
+        target=survey.target if is_worktree else "",
+    )
+
+
+def folder_name(task: str, run: int) -> str:
+    """The name of the folder of a task's run.
+
+    >>> folder_name("parser", 1), folder_name("parser", 2)
+    ('parser', 'parser~2')
+    """
+    return task if run == 1 else f"{task}~{run}"
+
+
+def branch_of(plan: str, task: str) -> str:
+    """The branch of a task; all its runs share it.
+
+    >>> branch_of("5e551045", "parser")
+    'leadhand/5e551045/parser'
+    """
+    return f"leadhand/{plan}/{task}"

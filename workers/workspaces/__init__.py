@@ -1,0 +1,3 @@
+"""Folders of their own for the tasks of plans: git worktrees and copies."""
+
+from __future__ import annotations

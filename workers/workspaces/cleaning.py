@@ -1,0 +1,100 @@
+"""Removes the folders of tasks. Without force, none that holds anything that is nowhere else.
+
+With force the folder of a worktree is removed too if it has changes or commits of its own: the
+changes are committed to its branch first, and the branch stays.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from workers.workspaces import worktrees
+from workers.workspaces.copies import is_unchanged
+from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.layout import Record, read_record, record_file
+from workers.workspaces.worktrees import Place
+
+_FOREIGN = "its record is gone, so that nobody knows what it holds; look at it and remove it"
+
+
+class Removed(NamedTuple):
+    """What became of a task's folder."""
+
+    #: Why it was left; empty if it was removed.
+    kept: str = ""
+    #: Whether its branch stays, because the target has not all of its commits.
+    keeps_branch: bool = False
+
+
+def clean(git: Git, place: Place, *, force: bool) -> Removed:
+    """Remove the folder of a task's run, under the lock of its shelf. Raises Cancelled."""
+    record = read_record(place.path)
+    if record is None:
+        return Removed(kept=_FOREIGN if place.path.exists() else "")
+    try:
+        if record.kind == "copy":
+            return _clean_copy(place.path, record, force=force)
+        return _clean_worktree(git, place.path, record, force=force)
+    except (WorkspaceRefused, OSError) as error:
+        return Removed(kept=str(error))
+
+
+def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
+    if path.exists():
+        if record.ready and not force and not is_unchanged(path, Path(record.origin)):
+            return Removed(kept="it has files that differ from the original; --force removes them")
+        shutil.rmtree(path)
+    record_file(path).unlink()
+    return Removed()
+
+
+def _clean_worktree(git: Git, path: Path, record: Record, *, force: bool) -> Removed:
+    branch, owns_branch = record.branch, True
+    if path.exists() and record.ready:
+        owns_branch = not worktrees.is_detached(git, path)
+        _secure(git, path, branch if owns_branch else "", force=force)
+    is_merged = _is_merged(git, record)
+    if owns_branch and not is_merged and not force:
+        target = record.target.removeprefix("refs/heads/")
+        why = f"{branch!r} has commits that {target!r} has not; merge it, or give --force"
+        return Removed(kept=why)
+    if path.exists() and not record.ready:
+        shutil.rmtree(path)
+    worktrees.remove(git, path)
+    tip = worktrees.tip(git, branch)
+    deletes = is_merged and tip is not None and not worktrees.holder_of(git, branch)
+    if deletes:
+        git("update-ref", "-d", f"refs/heads/{branch}", str(tip))
+    record_file(path).unlink()
+    return Removed(keeps_branch=tip is not None and not deletes)
+
+
+def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
+    """See that a branch has all that is in a worktree. Raises WorkspaceRefused.
+
+    `branch` is empty for the worktree of a run whose branch a later one took over.
+    """
+    if not branch and not worktrees.is_on_a_ref(git, path):
+        raise WorkspaceRefused("it has commits that are on no branch; create one for them first")
+    inner = worktrees.inner_repository(path)
+    if inner is not None:
+        why = f"it holds a repository of its own in {inner!r}; move that away first"
+        raise WorkspaceRefused(why)
+    if not worktrees.has_changes(git.at(path)):
+        return
+    if not branch:
+        raise WorkspaceRefused("it has changes and is on no branch; commit them to one first")
+    if not force:
+        why = f"it has uncommitted changes; --force commits them to {branch!r} first"
+        raise WorkspaceRefused(why)
+    worktrees.keep_unfinished(git, path, branch)
+
+
+def _is_merged(git: Git, record: Record) -> bool:
+    """Whether the target, as it is now, has all commits of the branch."""
+    tip = worktrees.tip(git, record.branch)
+    if tip is None or tip == record.base:
+        return True
+    return git.ask("merge-base", "--is-ancestor", tip, record.target) is not None

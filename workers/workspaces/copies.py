@@ -1,0 +1,107 @@
+"""Copies a folder that is no repository, for one task; refused above LEADHAND_COPY_MAX."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from workers.workspaces.git import Cancelled, WorkspaceRefused
+from workers.workspaces.layout import Record, read_record, write_record
+
+#: Folders of Leadhand's own, which are no work.
+_OURS = ".leadhand"
+_DRAFT = ".draft"
+
+
+def make_copy(
+    path: Path, record: Record, *, most: int, cancel: threading.Event, deadline: float
+) -> Record:
+    """Copy the origin folder to `path`, unless that is done. Raises WorkspaceRefused, Cancelled."""
+    known = read_record(path)
+    if known is not None and known.ready and path.is_dir():
+        return known
+    if known is None and path.exists():
+        raise WorkspaceRefused(f"{str(path)!r} is in the way; move it elsewhere")
+    origin = Path(record.origin)
+    check_size(origin, most)
+    write_record(path, record)
+    draft = path.with_name(f"{path.name}{_DRAFT}")
+    for unfinished in (draft, path):  # never complete, so nobody has worked there
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+    try:
+        _copy(origin, draft, cancel, deadline)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise WorkspaceRefused(f"{record.origin!r} cannot be copied: {error}") from None
+    draft.rename(path)
+    record = record.model_copy(update={"ready": True})
+    write_record(path, record)
+    return record
+
+
+def check_size(origin: Path, most: int) -> None:
+    """Raises WorkspaceRefused for a folder with more than `most` bytes."""
+    left = most
+    for path in _files(origin):
+        try:
+            left -= path.lstat().st_size
+        except FileNotFoundError:
+            continue
+        if left < 0:
+            raise WorkspaceRefused(
+                f"{str(origin)!r} has more than {most:,} bytes (LEADHAND_COPY_MAX), too much for a"
+                " copy per task; make it a git repository, or give `workspace: shared`"
+            )
+
+
+def is_unchanged(copy: Path, origin: Path) -> bool:
+    """Whether each file of a copy is in the origin too, with the same content."""
+    for path in _files(copy):
+        theirs = origin / path.relative_to(copy)
+        if path.is_symlink() or theirs.is_symlink():
+            if not (path.is_symlink() and theirs.is_symlink()):
+                return False
+            if path.readlink() != theirs.readlink():
+                return False
+        elif not theirs.is_file() or not filecmp.cmp(path, theirs, shallow=False):
+            return False
+    return True
+
+
+def _copy(origin: Path, draft: Path, cancel: threading.Event, deadline: float) -> None:
+    def copy_file(source: str, target: str) -> str:
+        if cancel.is_set():
+            raise Cancelled
+        if time.monotonic() > deadline:
+            raise OSError("it took too long")
+        shutil.copy2(source, target, follow_symlinks=False)
+        return target
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == _OURS or _is_special(Path(folder, name))}
+
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(origin, draft, symlinks=True, ignore=left_out, copy_function=copy_file)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a socket, a pipe or a device, which has no content to copy."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return True
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for above, names, files in os.walk(folder):
+        names[:] = [name for name in names if name != _OURS]
+        links = [name for name in names if Path(above, name).is_symlink()]
+        yield from (Path(above, name) for name in (*files, *links))

@@ -1,0 +1,136 @@
+"""Runs git for worktrees: without hooks, prompts and housekeeping, and until it is cancelled.
+
+Unlike a snapshot, a worktree needs the repository's filters: files of Git LFS, for one, are only
+complete with them. Git runs none in a repository of another user.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workers.processes import environment
+
+#: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase.
+_PLAIN = (
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
+    "commit.gpgSign=false", "advice.addEmbeddedRepo=false", "advice.detachedHead=false",
+)  # fmt: skip
+#: The author of commits where the user has set none.
+_NAME, _EMAIL = "Leadhand", "leadhand@localhost"
+_POLL_S = 0.1
+#: Characters of git's own words in an error.
+_QUOTE = 500
+
+
+class WorkspaceRefused(Exception):
+    """A folder cannot be made, used or removed; the text says why and what to do."""
+
+
+class Cancelled(Exception):
+    """The attempt was stopped or cancelled while git worked."""
+
+
+class GitFailed(WorkspaceRefused):
+    """Git ended with an error; the text quotes it."""
+
+    def __init__(self, what: str, stderr: str) -> None:
+        lines = [line for line in stderr.strip().splitlines() if line.strip()]
+        # The first line with a fatal error says more than the hints after it.
+        said = next((one for one in lines if one.startswith(("fatal:", "error:"))), "")
+        super().__init__(f"git {what} failed: {(said or stderr.strip())[:_QUOTE]}")
+        self.stderr = stderr
+
+
+class GitMissing(WorkspaceRefused):
+    """Git is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("git is not installed; install it, or give `workspace: copy`")
+
+
+@dataclass(frozen=True)
+class Git:
+    """Runs git in a folder. Raises GitFailed, GitMissing, Cancelled."""
+
+    folder: Path
+    cancel: threading.Event = field(default_factory=threading.Event)
+    #: On the monotonic clock.
+    deadline: float = float("inf")
+    #: A lock that git holds too: it outlives a worker that is killed.
+    lock: int | None = None
+
+    def at(self, folder: Path) -> Git:
+        """The same in another folder."""
+        return Git(folder, self.cancel, self.deadline, self.lock)
+
+    def holding(self, lock: int) -> Git:
+        """The same with a lock that git inherits."""
+        return Git(self.folder, self.cancel, self.deadline, lock)
+
+    def __call__(self, *arguments: str) -> str:
+        """The output of git without its last line break."""
+        code, out, err = self._run(arguments)
+        if code:
+            raise GitFailed(arguments[0], err)
+        return out.removesuffix("\n")
+
+    def ask(self, *arguments: str) -> str | None:
+        """The output of git, or None if it ended with an error."""
+        code, out, _ = self._run(arguments)
+        return None if code else out.removesuffix("\n")
+
+    def _run(self, arguments: tuple[str, ...]) -> tuple[int, str, str]:
+        command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
+        try:
+            with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
+                command,
+                cwd=self.folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+                pass_fds=() if self.lock is None else (self.lock,),
+            ) as process:
+                out, err = self._output(process)
+        except FileNotFoundError:
+            if not self.folder.is_dir():
+                raise WorkspaceRefused(f"{str(self.folder)!r} is not a folder") from None
+            raise GitMissing from None
+        except OSError as error:
+            raise WorkspaceRefused(f"git could not start: {error}") from None
+        return process.returncode, os.fsdecode(out), err.decode(errors="replace")
+
+    def _output(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+        while True:
+            try:
+                return process.communicate(timeout=_POLL_S)
+            except subprocess.TimeoutExpired:
+                if not self.cancel.is_set() and time.monotonic() < self.deadline:
+                    continue
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                if self.cancel.is_set():
+                    raise Cancelled from None
+                raise WorkspaceRefused("git took too long and was ended") from None
+
+
+def _environment() -> dict[str, str]:
+    """The environment of git, without the worker's secrets: a repository may name programs."""
+    plain = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    return {**environment.clean(environment.inherited()), **plain}
+
+
+def identity(git: Git) -> tuple[str, ...]:
+    """Settings that name an author, where the user has set none."""
+    if git.ask("var", "GIT_COMMITTER_IDENT") is not None and git.ask("config", "user.email"):
+        return ()
+    return ("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}")

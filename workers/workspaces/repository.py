@@ -1,0 +1,95 @@
+"""Finds the repository of a folder, and says why worktrees of it cannot be made. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from workers.workspaces.git import Git, GitFailed, GitMissing, WorkspaceRefused
+
+_OTHERWISE = "or give `workspace: copy` or `workspace: shared`"
+
+
+class Repository(NamedTuple):
+    """A repository, as the worktrees of tasks start from it."""
+
+    #: The working tree that the folder is in.
+    top: Path
+    #: The directory that all its worktrees share, with links resolved.
+    common: Path
+    #: The folder within the working tree; empty for its top.
+    prefix: str
+    #: The branch that is checked out, or a commit: tasks start from its tip.
+    target: str
+
+
+def find_repository(git: Git) -> Repository | None:
+    """The repository of git's folder; None outside of any, and where git tracks nothing of it.
+
+    Raises WorkspaceRefused for one that worktrees cannot be made of.
+    """
+    folder = git.folder
+    try:
+        kind = git("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+    except GitMissing:
+        if not any((above / ".git").exists() for above in (folder, *folder.parents)):
+            return None
+        raise
+    except GitFailed as error:
+        if "not a git repository" in error.stderr and not (folder / ".git").exists():
+            return None
+        raise WorkspaceRefused(_why_not(folder, error)) from None
+    if kind.split() != ["false", "true"]:
+        what = "is a bare repository" if kind.startswith("true") else "is inside a .git folder"
+        raise WorkspaceRefused(
+            f"{str(folder)!r} {what} and has no working tree; clone it and work there, {_OTHERWISE}"
+        )
+    prefix = git("rev-parse", "--show-prefix").rstrip("/")
+    if prefix and not git("ls-files", "--", ".")[:1]:
+        return None
+    top = Path(git("rev-parse", "--show-toplevel"))
+    common = (folder / git("rev-parse", "--git-common-dir")).resolve()
+    _refuse_rebase(git, top)
+    return Repository(top, common, prefix, _target(git, top))
+
+
+def _target(git: Git, top: Path) -> str:
+    commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if commit is None:
+        raise WorkspaceRefused(
+            f"the repository {str(top)!r} has no commit to start from; commit something first, "
+            f"{_OTHERWISE}"
+        )
+    return git.ask("symbolic-ref", "--quiet", "HEAD") or commit
+
+
+def _refuse_rebase(git: Git, top: Path) -> None:
+    for name in ("rebase-merge", "rebase-apply"):
+        if (git.folder / git("rev-parse", "--git-path", name)).exists():
+            raise WorkspaceRefused(
+                f"a rebase is in progress in {str(top)!r}; finish it (git rebase --continue) or "
+                f"end it (git rebase --abort) first, {_OTHERWISE}"
+            )
+
+
+def _why_not(folder: Path, error: GitFailed) -> str:
+    if "dubious ownership" in error.stderr:
+        return (
+            f"the repository of {str(folder)!r} belongs to another user, and git does not trust it;"
+            f" run `git config --global --add safe.directory` with its path, {_OTHERWISE}"
+        )
+    return f"the repository of {str(folder)!r} cannot be used: {error}; repair it, {_OTHERWISE}"
+
+
+def tip_of(git: Git, target: str) -> str:
+    """The commit that a target points to. Raises WorkspaceRefused if there is none."""
+    found = git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{target}^{{commit}}")
+    if found is None:
+        raise WorkspaceRefused(f"{target.removeprefix('refs/heads/')!r} is gone; create it again")
+    return found
+
+
+def count_uncommitted(git: Git) -> int:
+    """How many changes in the working tree are in no commit."""
+    found = git.ask("status", "--porcelain", "--untracked-files=normal")
+    return len(found.splitlines()) if found else 0

@@ -1,0 +1,232 @@
+"""Makes and checks the git worktree of a task, and commits what its session left in it.
+
+Each function may be called again after a kill at any point. None drops a change that is in no
+commit, or a commit that no other branch has.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.layout import Record, Shelf, read_record, record_file, write_record
+from workers.workspaces.repository import tip_of
+
+#: The message of the commit with what an ended session left.
+UNFINISHED = "leadhand: unfinished"
+_HEADS = "refs/heads/"
+
+
+class Place(NamedTuple):
+    """A run of a task, and where its worktree belongs."""
+
+    shelf: Shelf
+    plan: str
+    task: str
+    run: int
+
+    @property
+    def path(self) -> Path:
+        return self.shelf.path(self.plan, self.task, self.run)
+
+
+def make(git: Git, place: Place, wanted: Record) -> Record:
+    """Make the worktree of a run, on the branch of its task, and return its record.
+
+    `git` works in the origin folder, under the lock of the repository. The branch starts from the
+    tip of the target; that of an earlier run is taken over with what that run left.
+    """
+    path, record = place.path, read_record(place.path)
+    if record is None:
+        if path.exists():
+            raise WorkspaceRefused(f"{str(path)!r} is in the way; move it elsewhere")
+        record = wanted.model_copy(update={"base": _base(git, place, wanted)})
+        write_record(path, record)
+    if record.ready and _branch_at(git, path) == record.branch:
+        return record
+    if record.ready and path.exists():
+        _require(git, path, record.branch)  # raises what is wrong with it
+    is_new = tip(git, record.branch) is None
+    _free_branch(git, place, record.branch)
+    if is_new:
+        git("branch", "--no-track", record.branch, record.base)
+    try:
+        _add(git, path, record.branch)
+    except WorkspaceRefused:
+        _undo(git, path, record, is_new=is_new)
+        raise
+    record = record.model_copy(update={"ready": True})
+    write_record(path, record)
+    return record
+
+
+def check(git: Git, path: Path, branch: str) -> None:
+    """Checks that a worktree is where it was made, and on its branch. Raises WorkspaceRefused."""
+    if not path.is_dir():
+        raise WorkspaceRefused(
+            f"the worktree {str(path)!r} is gone; its commits are on the branch {branch!r}; retry"
+            " the task for a new one"
+        )
+    _require(git, path, branch)
+
+
+def keep(git: Git, path: Path, message: str) -> str:
+    """Commit all changes in a worktree to its branch. Returns the newest commit."""
+    here = git.at(path)
+    # Its session has ended or waits, so nobody works there: a lock is of a git that was killed.
+    with suppress(OSError):
+        (path / here("rev-parse", "--git-path", "index.lock")).unlink()
+    if has_changes(here):
+        here("add", "--all")
+        if here.ask("diff", "--cached", "--quiet") is None:
+            here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
+    return here("rev-parse", "HEAD")
+
+
+def has_changes(here: Git) -> bool:
+    """Whether a worktree has changes that are in no commit, untracked files included."""
+    return bool(here("status", "--porcelain", "--untracked-files=normal"))
+
+
+def keep_unfinished(git: Git, path: Path, branch: str) -> str:
+    """Commit what an ended session left in its worktree. Raises WorkspaceRefused."""
+    _require(git, path, branch)
+    return keep(git, path, UNFINISHED)
+
+
+def remove(git: Git, path: Path) -> None:
+    """Remove a worktree without changes, or what is left of one. Raises GitFailed."""
+    if path.exists():
+        git("worktree", "remove", str(path))
+    else:
+        _forget(git, path)
+
+
+def inner_repository(path: Path) -> str | None:
+    """A repository inside a worktree, of which a commit would keep nothing; None without one."""
+    for above, names, files in os.walk(path):
+        if Path(above) != path and ".git" in (*names, *files):
+            return str(Path(above).relative_to(path))
+        if ".git" in names:
+            names.remove(".git")
+    return None
+
+
+def _base(git: Git, place: Place, wanted: Record) -> str:
+    """The commit that the branch starts from; for a later run, that of the first one."""
+    for run in range(1, place.run):
+        earlier = read_record(place.shelf.path(place.plan, place.task, run))
+        if earlier is not None and earlier.base and tip(git, wanted.branch) is not None:
+            return earlier.base
+    return tip_of(git, wanted.target)
+
+
+def _add(git: Git, path: Path, branch: str) -> None:
+    if path.exists():  # it was never complete, so nobody has worked there
+        shutil.rmtree(path)
+    _forget(git, path)
+    git("worktree", "add", "--quiet", str(path), branch)
+
+
+def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:
+    """Remove what a failed creation left, unless it holds commits."""
+    if record.ready:
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    record_file(path).unlink(missing_ok=True)
+    with suppress(GitFailed):
+        _forget(git, path)
+        if is_new:
+            git("update-ref", "-d", f"{_HEADS}{record.branch}", record.base)
+
+
+def _forget(git: Git, path: Path) -> None:
+    """Remove git's own record of a worktree whose folder is gone."""
+    if any(one.path == path for one in list_worktrees(git)):
+        git("worktree", "remove", "--force", "--force", str(path))
+
+
+def _free_branch(git: Git, place: Place, branch: str) -> None:
+    """Let go of the branch in the worktree of an earlier run, and keep what that run left."""
+    for one in list_worktrees(git):
+        if one.branch != branch or one.path == place.path:
+            continue
+        if not one.path.is_relative_to(place.shelf.of_plan(place.plan)):
+            raise WorkspaceRefused(
+                f"the branch {branch!r} is checked out in {str(one.path)!r}; check out another one"
+                " there"
+            )
+        if one.path.exists():
+            commit = keep_unfinished(git, one.path, branch)
+            git.at(one.path)("update-ref", "--no-deref", "HEAD", commit)
+        else:
+            _forget(git, one.path)
+
+
+def is_detached(git: Git, path: Path) -> bool:
+    """Whether a later run took over the branch of a worktree, so that it is on none."""
+    return git.at(path).ask("symbolic-ref", "--quiet", "HEAD") is None
+
+
+def is_on_a_ref(git: Git, path: Path) -> bool:
+    """Whether any branch or tag has the commit that is checked out in a worktree."""
+    return bool(git.at(path)("for-each-ref", "--count=1", "--contains=HEAD"))
+
+
+def holder_of(git: Git, branch: str) -> Path | None:
+    """The worktree that has a branch checked out; None if none has."""
+    return next((one.path for one in list_worktrees(git) if one.branch == branch), None)
+
+
+class Listed(NamedTuple):
+    """A worktree as git lists it."""
+
+    path: Path
+    branch: str
+
+
+def list_worktrees(git: Git) -> list[Listed]:
+    """All worktrees of the repository."""
+    found: list[Listed] = []
+    for block in git("worktree", "list", "--porcelain").split("\n\n"):
+        fields = dict(line.partition(" ")[::2] for line in block.splitlines())
+        if "worktree" in fields:
+            branch = fields.get("branch", "").removeprefix(_HEADS)
+            found.append(Listed(Path(fields["worktree"]), branch))
+    return found
+
+
+def tip(git: Git, branch: str) -> str | None:
+    """The newest commit of a branch; None if there is no such branch."""
+    return git.ask("rev-parse", "--verify", "--quiet", f"{_HEADS}{branch}^{{commit}}")
+
+
+def _branch_at(git: Git, path: Path) -> str | None:
+    """The branch that is checked out in a worktree; None if there is no worktree or no branch."""
+    if not path.is_dir():
+        return None
+    here = git.at(path)
+    top = here.ask("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != path.resolve():
+        return None
+    head = here.ask("symbolic-ref", "--quiet", "HEAD")
+    return None if head is None else head.removeprefix(_HEADS)
+
+
+def _require(git: Git, path: Path, branch: str) -> None:
+    here = git.at(path)
+    top = here.ask("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != path.resolve():
+        raise WorkspaceRefused(
+            f"{str(path)!r} is no git worktree any more; repair it with `git worktree repair`"
+        )
+    head = here.ask("symbolic-ref", "--quiet", "HEAD")
+    if head != f"{_HEADS}{branch}":
+        now = "no branch" if head is None else f"the branch {head.removeprefix(_HEADS)!r}"
+        raise WorkspaceRefused(
+            f"the worktree {str(path)!r} is on {now}; check out {branch!r} there and go on"
+        )
