@@ -32,6 +32,7 @@ from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
 from app.operations.values import SharedValues
+from app.operations.worktrees import Worktrees
 from app.queries.control_receipts import Receipts
 from app.queries.explain import Explainer
 from app.queries.fleet import Fleet
@@ -116,6 +117,7 @@ class Engine:
         self.plan_progress = PlanProgress(
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
+        self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
         self.deletion = Deletion(self.registry, self.control, self.reports)
         self.bulk = Bulk(self.queries, self.control, self.deletion)

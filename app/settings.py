@@ -61,6 +61,10 @@ class Settings(BaseModel):
     state_home: Path = Path("~/.local/state")
     #: Folder for prompts and for outputs that are too long for Redis.
     spill: Path = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
+    #: Folder of the worktrees and copies for tasks of plans; in the state folder unless set.
+    worktrees: Path | None = None
+    #: The most bytes of a folder that is copied for a task.
+    copy_max: int = Field(default=1_000_000_000, ge=0)
     #: Retention of a deleted session's spill files, in seconds since the last write.
     spill_keep_s: float = Field(default=7 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
     default_agent: str | None = None
@@ -113,6 +117,11 @@ class Settings(BaseModel):
     own_redis: bool = False
     #: Whether the data comes from elsewhere: its webhooks are removed, and nothing is sent.
     importing: bool = False
+
+    @property
+    def worktrees_root(self) -> Path:
+        """The folder of all worktrees and copies; steps may always work in their own there."""
+        return self.worktrees or (self.state_dir or self.state_home / "leadhand") / "worktrees"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -208,6 +217,8 @@ _PLAIN = {
     "place": "LEADHAND_PLACE",
     "state_dir": "LEADHAND_STATE_DIR",
     "spill": "LEADHAND_SPILL",
+    "worktrees": "LEADHAND_WORKTREES",
+    "copy_max": "LEADHAND_COPY_MAX",
     "spill_keep_s": "LEADHAND_SPILL_KEEP_S",
     "default_agent": "LEADHAND_DEFAULT_AGENT",
     "attempts": "LEADHAND_ATTEMPTS",

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
-from app.domain.ids import lock_name
 from app.compiler.workspaces import survey_step
+from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_PLANS,
     WITH_WORKSPACES,

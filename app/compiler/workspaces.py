@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from app.domain.program import WITH_WORKSPACES, Action, Program, Step
 from app.domain.references import literal
-from app.domain.workspaces import KEEP, WORKSPACE, Workspace
+from app.domain.workspaces import KEEP, WORKSPACE, Kind, Workspace
 
 #: Seconds for a worktree or a copy of a large folder.
 TIMEOUT_S = 1800.0
@@ -19,10 +19,15 @@ def survey_step(kind: str | None) -> Step:
     return _step(WORKSPACE, {"do": "survey", "kind": kind})
 
 
-def clean_program(plan: str, runs: Sequence[tuple[str, int]], *, force: bool) -> Program:
+def clean_program(
+    plan: str, origin: str, kind: Kind, runs: Sequence[tuple[str, int]], *, force: bool
+) -> Program:
     """The program that removes the folders of these runs of tasks."""
     listed: list[JsonValue] = [[task, run] for task, run in runs]
-    inputs: dict[str, JsonValue] = {"do": "clean", "plan": plan, "runs": listed, "force": force}
+    inputs: dict[str, JsonValue] = {
+        "do": "clean", "kind": kind, "plan": plan, "origin": literal(origin),
+        "runs": listed, "force": force,
+    }  # fmt: skip
     return Program(
         schema_version=WITH_WORKSPACES, name="clean worktrees", body=(_step(WORKSPACE, inputs),)
     )
@@ -43,6 +48,4 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
 
 
 def _step(id_: str, inputs: dict[str, JsonValue]) -> Step:
-    return Step(
-        id=id_, action=Action.WORKSPACE, folder=True, timeout_s=TIMEOUT_S, inputs=inputs
-    )
+    return Step(id=id_, action=Action.WORKSPACE, folder=True, timeout_s=TIMEOUT_S, inputs=inputs)

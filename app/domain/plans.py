@@ -26,6 +26,12 @@ class RunRecord(BaseModel):
     session: str
     ended: str | None = None
     reason: Reason | None = None
+    folder: str | None = None
+    branch: str | None = None
+    base: str | None = None
+    #: Whether the folder was removed, and why it was not when that was asked last.
+    cleaned: bool = False
+    kept: str | None = None
 
 
 class NoteRecord(BaseModel):
@@ -60,8 +66,10 @@ class TaskRecord(BaseModel):
     history: tuple[NoteRecord, ...] = ()
     pr_url: str | None = None
     notes: str | None = None
+    #: Of the newest run.
     folder: str | None = None
     branch: str | None = None
+    base: str | None = None
 
     @field_validator("deps", "runs", "history", mode="before")
     @classmethod

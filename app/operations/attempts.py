@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -15,10 +15,12 @@ from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
 from app.domain.plans import parse_plan
-from app.domain.program import SCHEMA_VERSION, Action, Step
+from app.domain.program import SCHEMA_VERSION, Action, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
+from app.domain.references import substitute
 from app.domain.retries import ending_of, quote_error
+from app.domain.workspaces import WORKSPACE
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
@@ -47,6 +49,8 @@ class Work(NamedTuple):
     facts: Facts
     #: The step's working folder: the session's, or one beneath it.
     cwd: Path | None
+    #: For a task of a plan: what its first step makes, as the signed program says.
+    workspace: Mapping[str, JsonValue] | None = None
 
     @property
     def locks_another(self) -> Path | None:
@@ -117,7 +121,7 @@ class Attempts:
             inputs["current"] = self._planned(ref)
         beneath = str(inputs.get("working_folder") or "")
         cwd = Path(facts.cwd, beneath) if facts.cwd else None
-        return Work(ref, grant, step, inputs, facts, cwd)
+        return Work(ref, grant, step, inputs, facts, cwd, _workspace_of(program))
 
     def _planned(self, ref: SessionRef) -> JsonValue:
         """The tasks of the plan as people have edited them; None before the first draft."""
@@ -316,6 +320,17 @@ class Attempts:
             "nonce": grant.nonce,
             "lease_ms": self._settings.lease_ms,
         }
+
+
+def _workspace_of(program: Program) -> Mapping[str, JsonValue] | None:
+    """The inputs of the step that makes the session's folder; None if no step does."""
+    if not program.has(WORKSPACE):
+        return None
+    node = program.node(WORKSPACE)
+    if not isinstance(node, Step) or node.inputs.get("do") != "make":
+        return None
+    inputs = substitute(node.inputs, lambda _: None)
+    return inputs if isinstance(inputs, dict) else None
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:

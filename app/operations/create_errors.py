@@ -8,8 +8,7 @@ from pydantic import JsonValue
 
 from app.domain.records import Reply
 from app.domain.tree_limits import TreeLimitReached
-from app.errors import LabelTaken, ParentRests, QuotaPassed
-from app.security.api_tokens import DAY_MS, Owner
+from app.errors import LabelTaken, ParentRests
 
 
 def create_error(
@@ -21,12 +20,3 @@ def create_error(
     if answer.word == "label_taken":
         return LabelTaken(label, str(answer.session))
     return ParentRests(str(parent))
-
-
-def quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
-    """The error for a quota that is used up; a daily one says when to try again."""
-    quotas = owner.quotas
-    if what == "sessions":
-        return QuotaPassed(what, quotas.max_sessions or 0)
-    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
-    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue, ValidationError
 
@@ -10,6 +11,7 @@ from app.compiler.checker_names import check_names
 from app.compiler.plan import document_of
 from app.domain.ids import SessionRef
 from app.domain.plans import PlanRecord, TaskRecord, parse_plan
+from app.domain.workspaces import WORKSPACE, Survey, Workspace, workspace_of
 from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
 from app.operations.child_reports import ChildReports
 from app.operations.plan_facts import PlanFacts
@@ -22,6 +24,12 @@ from leadhand.models.plans import PlanDocument
 
 #: The checker of a plan that says it has none.
 _UNCHECKED = Checker(name="unchecked", command="true")
+#: Where a task with a folder of its own works.
+_FOLDER = (
+    "# Your folder\n\nYou work in a folder of your own. Other tasks have others and do not see"
+    " yours: change files in this folder only. If it is a git worktree, stay on its branch. What"
+    " you do not commit is committed at the end."
+)
 #: Characters of the reason for which an earlier run failed, in the prompt of the next.
 _LAST_REASON = 4_000
 
@@ -67,9 +75,10 @@ class PlanProgress:
         }
         try:
             document = self._document(ref, plan, task)
+            workspace = self._workspace(ref, task)
             key = f"{ref.id}:{plan.address}:{run_of_task}"
             submitted = self._submit.document(
-                document, idempotency_key=key, parent=parent, root=ref.root
+                document, idempotency_key=key, parent=parent, root=ref.root, workspace=workspace
             )
         except StoreAway:
             raise
@@ -82,6 +91,8 @@ class PlanProgress:
             return
         arguments: dict[str, JsonValue] = {
             "task": task.id, "run": task.run, "child": submitted.session,
+            "folder": workspace.path if workspace else None,
+            "branch": (workspace.branch or None) if workspace else None,
         }  # fmt: skip
         answer = self._transitions.run("plan_started", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -120,6 +131,18 @@ class PlanProgress:
         answer = self._transitions.run("plan_fact", ref, arguments)
         self._transitions.dispatch(ref, answer)
 
+    def _workspace(self, ref: SessionRef, task: TaskRecord) -> Workspace | None:
+        """The folder of a task's run; None if the tasks share that of the plan."""
+        facts = self._registry.facts(ref)
+        program = self._registry.verified_program(ref, facts)
+        if not program.has(WORKSPACE) or facts.cwd is None:
+            return None
+        run = int(self._store.values(ref, "runs", [WORKSPACE]).get(WORKSPACE, 1))
+        address = WORKSPACE if run == 1 else f"{WORKSPACE}~{run}"
+        found = self._store.values(ref, "out", [address]).get(address, "{}")
+        survey = Survey.model_validate(json.loads(found).get("value"))
+        return workspace_of(survey, ref.id, task.id, task.run, facts.cwd)
+
     def _document(self, ref: SessionRef, plan: PlanRecord, record: TaskRecord) -> LoopDocument:
         """The document of a task's child session, from the signed document of the plan."""
         facts = self._registry.facts(ref)
@@ -130,7 +153,7 @@ class PlanProgress:
         wanted = [names[name] for name in task.checkers or names]
         doer = Doer(agent=task.agent) if task.agent else document.doer
         return LoopDocument(
-            task=_prompt(document, plan, record),
+            task=_prompt(document, plan, record, has_own_folder=program.has(WORKSPACE)),
             checkers=tuple(wanted) or (_UNCHECKED,),
             rule=task.rule,
             doer=doer,
@@ -148,12 +171,15 @@ def _task(plan: PlanRecord | None, task: str) -> TaskRecord | None:
     return next((one for one in plan.tasks if one.id == task), None) if plan is not None else None
 
 
-def _prompt(document: PlanDocument, plan: PlanRecord, record: TaskRecord) -> str:
+def _prompt(
+    document: PlanDocument, plan: PlanRecord, record: TaskRecord, *, has_own_folder: bool
+) -> str:
     task = record.task
     sections = [
         f"# Task {task.id}: {task.title}\n\n{task.description}".rstrip(),
         f"# The whole request\n\nThis task is one part of it; do this part alone.\n\n"
         f"{document.request}",
+        _FOLDER if has_own_folder else "",
         _done_before(plan, record),
         _last_reason(record),
     ]
@@ -164,7 +190,18 @@ def _done_before(plan: PlanRecord, record: TaskRecord) -> str:
     """The tasks that this one needs, with where their work is."""
     by_id: Mapping[str, TaskRecord] = {one.id: one for one in plan.tasks}
     lines = [_where(by_id[needed]) for needed in record.deps if needed in by_id]
-    return "# Done before\n\n" + "\n".join(lines) if lines else ""
+    if not lines:
+        return ""
+    needed = [by_id[one] for one in record.deps if one in by_id]
+    return "\n".join(["# Done before\n", *lines, *_how_to_take(needed)])
+
+
+def _how_to_take(needed: Sequence[TaskRecord]) -> Iterator[str]:
+    """How a task gets the work of those that it needs, where that is elsewhere."""
+    if any(one.branch for one in needed):
+        yield "\nTheir work is not in your folder: take it with `git merge BRANCH`."
+    elif any(one.folder for one in needed):
+        yield "\nTheir work is not in your folder: copy what you need from theirs."
 
 
 def _where(needed: TaskRecord) -> str:

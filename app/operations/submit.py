@@ -14,17 +14,17 @@ from app.catalog.catalog import Catalog, hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
+from app.compiler.workspaces import in_workspace
 from app.domain import routing
 from app.domain.budgets import limits_of
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
 from app.domain.records import NewSession
-from app.errors import (
-    IdempotencyConflict,
-    InvalidDocument,
-)
+from app.domain.workspaces import Workspace
+from app.errors import IdempotencyConflict, InvalidDocument
 from app.fleet.admission import Where, admit, faults_here
-from app.operations.create_errors import create_error, quota_error
+from app.operations.create_errors import create_error
+from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
 from app.operations.request_hashes import hash_document, hash_run
 from app.operations.store_guard import StoreGuard
@@ -88,6 +88,8 @@ class Asker(NamedTuple):
     on_parent_end: str = ""
     place: str = ""
     limits: Mapping[str, int] | None = None
+    #: For a task of a plan: the folder of its own that its first step makes.
+    workspace: Workspace | None = None
 
     @property
     def is_taken_over(self) -> bool:
@@ -133,6 +135,7 @@ class Submissions:
         root: str | None = None,
         owner: Owner | None = None,
         free: bool = False,
+        workspace: Workspace | None = None,
     ) -> Submitted:
         """Create a session from a document; the same key again returns the same session.
 
@@ -140,7 +143,8 @@ class Submissions:
         with another body, QuotaPassed if the owner's quota is used up, LabelTaken if another
         active session has the label.
         """
-        asker = Asker(hash_document(document), idempotency_key, parent, root, owner, free)
+        body = hash_document(document)
+        asker = Asker(body, idempotency_key, parent, root, owner, free, workspace=workspace)
         return self.document_of(asker, document)
 
     def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
@@ -230,13 +234,17 @@ class Submissions:
             document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._fleet.inventories())
-        program = compile_document(document)
+        program, cwd = compile_document(document), document.cwd or ""
+        if asker.workspace is not None:
+            program = in_workspace(program, asker.workspace, label)
+            cwd = asker.workspace.cwd
+            where = where._replace(folder=cwd)
         about = About(
             kind=document.kind,
             name=without_keys(program.name),
             label=without_keys(label),
             unique_label=self._unique_label(document, asker, source, where),
-            cwd=document.cwd or "",
+            cwd=cwd,
             place=where.place,
             folder=where.folder,
             priority=_priority(document, asker),
@@ -321,7 +329,7 @@ class Submissions:
                     body_hash=asker.body,
                     parent=parent,
                     limits=asker.limits,
-                    owner=_owner_argument(owner, size),
+                    owner=owner_argument(owner, size),
                 )
             )
             match answer.word:
@@ -403,17 +411,3 @@ def _own_key(owner: Owner | None, key: str | None) -> str | None:
     if key is None:
         return None
     return f"{owner.token if owner is not None else ''}/{key}"
-
-
-def _owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
-    """The owner as an argument of the create transition."""
-    if owner is None:
-        return None
-    quotas = owner.quotas
-    return {
-        "token": owner.token,
-        "sessions": quotas.max_sessions,
-        "steps": quotas.steps_per_day,
-        "bytes": quotas.bytes_per_day,
-        "size": size,
-    }

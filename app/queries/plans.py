@@ -125,6 +125,7 @@ def _task_view(record: TaskRecord, status: str) -> TaskView:
             "notes": record.notes or "",
             "branch": record.branch,
             "folder": record.folder,
+            "base": record.base,
             "history": [
                 TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
                 for one in record.history

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.local.python_module import only_ours
+from leadhand.local.user_state import worktrees_folder
 
 #: Variables that refer to another stack or session.
 _FOREIGN = {
@@ -75,6 +76,8 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_PLACE": base.get("LEADHAND_PLACE") or "local",
         "LEADHAND_STATE_DIR": str(stack.home),
         "LEADHAND_SPILL": str(stack.home / "spill"),
+        # Not in the state folder, which lies in a working folder.
+        "LEADHAND_WORKTREES": base.get("LEADHAND_WORKTREES") or str(worktrees_folder(base)),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
         "LEADHAND_FLOWS": base.get("LEADHAND_FLOWS") or ":".join(map(str, stack.flows)),
         "LEADHAND_TOOLS": base.get("LEADHAND_TOOLS") or ":".join(map(str, stack.tools)),

@@ -22,6 +22,14 @@ def bindings_folder(env: Mapping[str, str]) -> Path:
     return ours / "folders"
 
 
+def worktrees_folder(env: Mapping[str, str]) -> Path:
+    """The folder of the worktrees and copies of tasks; it may not exist yet.
+
+    Raises UserStateUnfit.
+    """
+    return _state_home(env) / "leadhand" / "worktrees"
+
+
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
     """Raise UserStateUnfit, which names the folder, for an OSError inside this `with`."""

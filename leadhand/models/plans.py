@@ -107,23 +107,18 @@ class PlanDocument(Document):
     workspace: Literal["worktree", "copy", "shared"] | None = None
     label: Name | None = None
     priority: Priority = "normal"
-    cwd: str | None = None
+    cwd: Annotated[str | None, Field(validate_default=True)] = None
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()
 
     @field_validator("cwd")
     @classmethod
-    def _absolute(cls, value: str | None) -> str | None:
-        return absolute(value)
-
-    @field_validator("cwd", mode="after")
-    @classmethod
     def _hold_workspaces(cls, value: str | None, info: ValidationInfo) -> str | None:
         wanted = info.data.get("workspace")
         if value is None and wanted in ("worktree", "copy"):
             raise ValueError(f"workspace {wanted!r} needs a folder; give cwd")
-        return value
+        return absolute(value)
 
     @field_validator("checkers")
     @classmethod

@@ -213,6 +213,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "plan_report": on_plan("reported", status="completed", digest="d"),
     "plan_fact": on_plan("applied", status="deleted"),
     "plan_look": on_plan("looked"),
+    "plan_workspace": on_plan("recorded", branch="b"),
     "due": prepare_due,
     "audit_steps": audit("gone", addresses=["a"]),
     "audit_session": audit("gone"),

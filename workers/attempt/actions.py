@@ -18,6 +18,7 @@ from workers import tools
 from workers.agents.doer import run_doer
 from workers.agents.draft import draft_tasks
 from workers.attempt.redact import redact_outcome
+from workers.attempt.workspace_step import carry_out
 from workers.checkers import decide
 from workers.checkers.check import check
 from workers.checkers.combine import judge
@@ -62,7 +63,9 @@ def run_body(
     return outcome.model_copy(update={"started_ms": started_ms, "ended_ms": _now_ms()})
 
 
-def _run_action(task: BodyTask, cancel: threading.Event) -> Outcome:
+def _run_action(  # noqa: C901 - one case per action
+    task: BodyTask, cancel: threading.Event
+) -> Outcome:
     match task.action:
         case Action.AGENT:
             return run_doer(task, cancel)
@@ -76,6 +79,8 @@ def _run_action(task: BodyTask, cancel: threading.Event) -> Outcome:
             return decide.decide(task, cancel)
         case Action.DRAFT:
             return draft_tasks(task, cancel)
+        case Action.WORKSPACE:
+            return carry_out(task, cancel)
         case Action.HUMAN | Action.WAIT | Action.CHILD | Action.PLAN:
             return _failure(task, f"a {task.action.value} step parks; it has no body")
     assert_never(task.action)

@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from app.domain.addresses import iteration_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
@@ -35,6 +37,7 @@ from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_of, secrets_of_task
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
+from workers.attempt.workspace_step import turn_failure
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.root_check import folder_failure
 from workers.folders.spill import attempt_folder
@@ -307,7 +310,7 @@ class Attempts:
             return Outcome(word="skipped")
         if work.step.action in PARKING:
             return retry_while_away(lambda: park(self._engine, work, self._secrets()), lease)
-        failure = folder_failure(work, self._engine.settings)
+        failure = folder_failure(work, self._engine.settings) or turn_failure(work)
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
             return failure or run_body(task, lease.ended, body and body.outcome)
@@ -348,11 +351,17 @@ class Attempts:
             mint_for_session=partial(self._mint_for_session, caller),
             on_spent=lease.spent,
             until=partial(lease.until, work.step.timeout_s),
+            worktrees=settings.worktrees_root,
+            copy_max=settings.copy_max,
+            on_workspace=partial(self._record_workspace, lease),
             live=live,
         )
         if live is not None:
             live.secrets = partial(secrets_of_task, task)
         return task
+
+    def _record_workspace(self, lease: Lease, fields: Mapping[str, JsonValue]) -> None:
+        retry_while_away(lambda: self._engine.worktrees.record(fields), lease)
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)

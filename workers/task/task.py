@@ -58,6 +58,11 @@ class BodyTask:
     #: Called with the agent's usage so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
+    #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
+    worktrees: Path | None = None
+    copy_max: int = 0
+    #: Called with what was done with a task's folder: its fields in the plan.
+    on_workspace: Callable[[Mapping[str, JsonValue]], None] = field(default=lambda _: None)
     #: Collects the body's output for live display.
     live: LiveOutput | None = None
     #: Returns when the attempt's lease expires, on the monotonic clock.

@@ -14,7 +14,8 @@ return function(tx)
     if args.child ~= '' and task.state == 'starting' then   -- it ended before its creation was recorded
       task.session = args.child
       task.runs = task.runs or {}
-      table.insert(task.runs, {run = args.run, session = args.child})
+      table.insert(task.runs, {run = args.run, session = args.child, folder = task.folder, branch = task.branch,
+        base = task.base})
     end
     changed = child_ends.apply(tx, task, args.status, args.reason)
     if changed then tasks.write(tx, args.status, args.child) end

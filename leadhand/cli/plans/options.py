@@ -61,6 +61,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--proposals", type=click.Choice(["accept", "ask", "refuse"]),
         help="What happens with tasks that child sessions propose (ask).",
     ),
+    click.option(
+        "--workspace", type=click.Choice(["worktree", "copy", "shared"]),
+        help="Where each task works (worktree in a git repository, otherwise copy).",
+    ),
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),
     click.option(

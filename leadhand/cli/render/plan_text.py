@@ -142,7 +142,7 @@ def _results(task: TaskView) -> Iterator[str]:
     if task.pr_url:
         yield f"pull request: {plain(task.pr_url)}"
     if task.branch:
-        yield f"branch: {plain(task.branch)}"
+        yield f"branch: {plain(task.branch)}" + (f", from {task.base[:12]}" if task.base else "")
     if task.folder:
         yield f"folder: {plain(task.folder)}"
     if task.notes:

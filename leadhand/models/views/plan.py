@@ -17,6 +17,35 @@ class TaskRun(View):
     reason: Reason | None = None
 
 
+class WorktreeView(View):
+    """The folder of one run of a task: a git worktree with its branch, or a copy."""
+
+    task: str
+    run: int
+    #: The child session that works or worked there, and its status; None if it was deleted.
+    session: str
+    status: str | None = None
+    folder: str
+    #: Of a worktree: its branch, and the commit that the branch started from.
+    branch: str | None = None
+    base: str | None = None
+    place: str = ""
+    #: Whether the folder was removed.
+    cleaned: bool = False
+    #: Why it was not removed when that was asked last.
+    kept: str = ""
+
+
+class CleaningView(View):
+    """A session that removes folders of tasks at their place."""
+
+    #: None if it has nothing to remove.
+    session: str | None = None
+    #: What it removes, and what it cannot, with the reason in `kept`.
+    cleaning: list[WorktreeView] = []
+    failed: list[WorktreeView] = []
+
+
 class TaskHistory(View):
     """One change of a task's status."""
 
@@ -53,9 +82,10 @@ class TaskView(View):
     runs: list[TaskRun] = []
     pr_url: str | None = None
     notes: str = ""
-    #: The branch or the folder in which its work is.
+    #: The branch and the folder in which its work is, and the commit that the branch started from.
     branch: str | None = None
     folder: str | None = None
+    base: str | None = None
     history: list[TaskHistory] = []
 
 

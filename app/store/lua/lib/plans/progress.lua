@@ -31,7 +31,7 @@ end
 local function start(tx, task)
   local head = tasks.head(tx)
   task.state, task.run, task.session, task.word = 'starting', task.run + 1, nil, nil
-  task.said = nil
+  task.said, task.folder, task.branch, task.base, task.cleaned, task.kept = nil, nil, nil, nil, nil, nil
   head.working = head.working + 1
   tasks.note(tx, task, 'in_progress', 'engine', task.run > 1 and 'run ' .. task.run or nil)
   queue_spawn(tx, task)
@@ -39,14 +39,17 @@ end
 
 -- What came of the tasks: accepted and failed ones, and those that did not start.
 local function sort_out(tx)
-  local accepted, failed, open, sessions = 0, {}, {}, {}
+  local accepted, failed, open, sessions, worktrees = 0, {}, {}, {}, {}
   for _, task in ipairs(tasks.all(tx)) do
     if task.fact == 'accepted' then accepted = accepted + 1
     elseif task.state == 'done' then table.insert(failed, task)
     else table.insert(open, task.id) end
     if task.session then table.insert(sessions, {id = task.id, session = task.session, run = task.run}) end
+    if task.folder then
+      table.insert(worktrees, {id = task.id, folder = task.folder, branch = task.branch, base = task.base})
+    end
   end
-  return accepted, failed, open, sessions
+  return accepted, failed, open, sessions, worktrees
 end
 
 local function reason_of_end(tx, accepted, failed, open)
@@ -74,7 +77,7 @@ local function finish(tx)
   local head = tasks.head(tx)
   local step = records.load(tx, 'steps', head.address)
   if not step or step.state ~= 'parked' then return end
-  local accepted, failed, open, sessions = sort_out(tx)
+  local accepted, failed, open, sessions, worktrees = sort_out(tx)
   local reason = reason_of_end(tx, accepted, failed, open)
   local bad = {}
   for _, task in ipairs(failed) do
@@ -85,7 +88,7 @@ local function finish(tx)
   local word = reason and 'failed' or 'succeeded'
   head.state, step.answered_by = 'ended', 'plan'
   tx.document = cjson.encode({word = word, text = text, reason = reason, value = {accepted = accepted,
-    sessions = #sessions > 0 and sessions or nil, failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
+    sessions = #sessions > 0 and sessions or nil, worktrees = #worktrees > 0 and worktrees or nil, failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
   outcomes.finish(tx, head.address, step, word, nil, reason, text)
 end
 

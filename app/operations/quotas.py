@@ -1,0 +1,31 @@
+"""The quotas of API tokens, as the create transition checks them."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from app.errors import QuotaPassed
+from app.security.api_tokens import DAY_MS, Owner
+
+
+def owner_argument(owner: Owner | None, size: int) -> dict[str, JsonValue] | None:
+    """The owner as an argument of the create transition."""
+    if owner is None:
+        return None
+    quotas = owner.quotas
+    return {
+        "token": owner.token,
+        "sessions": quotas.max_sessions,
+        "steps": quotas.steps_per_day,
+        "bytes": quotas.bytes_per_day,
+        "size": size,
+    }
+
+
+def quota_error(owner: Owner, what: str, now_ms: int) -> QuotaPassed:
+    """The error for a quota that is used up."""
+    quotas = owner.quotas
+    if what == "sessions":
+        return QuotaPassed(what, quotas.max_sessions or 0)
+    limit = quotas.steps_per_day if what == "steps" else quotas.bytes_per_day
+    return QuotaPassed(what, limit or 0, retry_after_s=-(-(DAY_MS - now_ms % DAY_MS) // 1000))

@@ -1,0 +1,209 @@
+"""Carries out the steps that look at a plan's folder, or make, keep and remove those of tasks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, JsonValue
+
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from app.domain.reasons import ReasonCode
+from app.domain.workspaces import Survey
+from app.operations.attempts import Work
+from workers.processes.exit_outcome import failed_outcome
+from workers.task.task import BodyTask
+from workers.workspaces import worktrees
+from workers.workspaces.cleaning import clean
+from workers.workspaces.copies import check_size, make_copy
+from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
+from workers.workspaces.layout import Record, Shelf
+from workers.workspaces.repository import count_uncommitted, find_repository
+from workers.workspaces.worktrees import Place
+
+
+class _Made(BaseModel):
+    """The inputs of a step that makes or keeps the folder of a task's run."""
+
+    kind: Literal["worktree", "copy"]
+    plan: str
+    task: str
+    run: int
+    origin: str
+    prefix: str = ""
+    branch: str = ""
+    target: str = ""
+    message: str = ""
+
+
+class _Cleaning(BaseModel):
+    """The inputs of a step that removes folders."""
+
+    kind: Literal["worktree", "copy"]
+    plan: str
+    origin: str
+    runs: tuple[tuple[str, int], ...]
+    force: bool = False
+
+
+def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
+    """Run a workspace step; what cannot be done fails it with one sentence."""
+    deadline = time.monotonic() + task.timeout_s
+    try:
+        match task.inputs.get("do"):
+            case "survey":
+                return _survey(task, Git(task.folder, cancel, deadline))
+            case "clean":
+                return _clean(task, cancel, deadline)
+            case "keep":
+                return _keep(task, cancel, deadline)
+            case _:
+                return _make(task, cancel, deadline)
+    except WorkspaceRefused as error:
+        return failed_outcome(ReasonCode.FAILED_STEP, str(error))
+    except Cancelled:
+        return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
+
+
+def turn_failure(work: Work) -> Outcome | None:
+    """The failure of a doer whose folder is gone or is on another branch; None if all is well."""
+    if work.workspace is None or work.step.action is not Action.AGENT or work.cwd is None:
+        return None
+    made = _Made.model_validate(work.workspace)
+    path = _path_of(work.cwd, made)
+    try:
+        if made.kind == "worktree":
+            worktrees.check(Git(Path(made.origin)), path, made.branch)
+        elif not path.is_dir():
+            raise WorkspaceRefused(f"the copy {str(path)!r} is gone; retry the task for a new one")
+    except WorkspaceRefused as error:
+        return failed_outcome(ReasonCode.FAILED_STEP, str(error))
+    return None
+
+
+def _survey(task: BodyTask, git: Git) -> Outcome:
+    kind, root = task.inputs.get("kind"), _root(task)
+    found = None if kind == "copy" else find_repository(git)
+    if found is None and kind == "worktree":
+        raise WorkspaceRefused(
+            f"{str(git.folder)!r} is in no git repository; give `workspace: copy` or"
+            " `workspace: shared`"
+        )
+    top = git.folder.resolve() if found is None else found.top.resolve()
+    if root.resolve().is_relative_to(top):
+        raise WorkspaceRefused(
+            f"the folder for worktrees, {str(root)!r}, lies inside {str(top)!r}; set"
+            " LEADHAND_WORKTREES to one outside"
+        )
+    if found is None:
+        check_size(git.folder, task.copy_max)
+        shelf = Shelf.of(root, git.folder)
+        survey = Survey(kind="copy", shelf=str(shelf.of_plan(task.session)))
+        return _done(f"each task works in a copy of {git.folder}", survey.model_dump())
+    shelf = Shelf.of(root, found.common)
+    survey = Survey(
+        kind="worktree", shelf=str(shelf.of_plan(task.session)), prefix=found.prefix,
+        target=found.target,
+    )  # fmt: skip
+    target = found.target.removeprefix("refs/heads/")
+    outcome = _done(f"each task works in a worktree, from {target}", survey.model_dump())
+    changes = count_uncommitted(git)
+    if not changes:
+        return outcome
+    what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
+    warning = f"{what} in no worktree: tasks start from the commits of {target}"
+    return outcome.model_copy(update={"warning": warning})
+
+
+def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
+    made = _Made.model_validate(task.inputs)
+    git = Git(Path(made.origin), cancel, deadline)
+    place = _place(task, made, git)
+    wanted = Record(**made.model_dump(exclude={"plan", "prefix", "message"}))
+    if made.kind == "copy":
+        record = make_copy(place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline)
+    else:
+        with place.shelf.locked(cancel) as lock:
+            record = worktrees.make(git.holding(lock), place, wanted)
+        (place.path / made.prefix).mkdir(parents=True, exist_ok=True)
+    facts = _facts(made, folder=str(place.path), branch=record.branch, base=record.base)
+    task.on_workspace(facts)
+    where = f", branch {record.branch} from {record.base}" if record.branch else ""
+    return _done(f"{made.kind} {place.path}{where}", facts)
+
+
+def _keep(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
+    made = _Made.model_validate(task.inputs)
+    git = Git(Path(made.origin), cancel, deadline)
+    place = _place(task, made, git)
+    with place.shelf.locked(cancel) as lock:
+        worktrees.check(git, place.path, made.branch)
+        commit = worktrees.keep(git.holding(lock), place.path, made.message)
+    return _done(f"branch {made.branch} is at {commit}", {"commit": commit})
+
+
+def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
+    asked = _Cleaning.model_validate(task.inputs)
+    origin = Path(asked.origin)
+    git = Git(origin, cancel, deadline)
+    found = _shelf(task, asked.kind, git)
+    cleaned: list[JsonValue] = []
+    failed: list[JsonValue] = []
+    with found.locked(cancel) as lock:
+        for name, run in asked.runs:
+            place = Place(found, asked.plan, name, run)
+            removed = clean(git.holding(lock), place, force=asked.force)
+            one: dict[str, JsonValue] = {"plan": asked.plan, "task": name, "run": run}
+            if removed.kept:
+                failed.append({**one, "kept": removed.kept})
+                task.on_workspace({**one, "kept": removed.kept})
+            else:
+                cleaned.append({**one, "keeps_branch": removed.keeps_branch})
+                task.on_workspace({**one, "cleaned": True})
+    text = f"{len(cleaned)} removed, {len(failed)} left"
+    return _done(text, {"cleaned": cleaned, "failed": failed})
+
+
+def _facts(made: _Made, **more: str) -> dict[str, JsonValue]:
+    """What the plan records about the folder of a run."""
+    given = {name: value for name, value in more.items() if value}
+    return {"plan": made.plan, "task": made.task, "run": made.run, **given}
+
+
+def _shelf(task: BodyTask, kind: str, git: Git) -> Shelf:
+    """The shelf of a repository, or of a plain folder."""
+    root = _root(task)
+    if kind == "copy":
+        return Shelf.of(root, git.folder)
+    return Shelf.of(root, git.folder / git("rev-parse", "--git-common-dir"))
+
+
+def _place(task: BodyTask, made: _Made, git: Git) -> Place:
+    """Where the folder of a run belongs. Raises WorkspaceRefused if the session has another."""
+    place = Place(_shelf(task, made.kind, git), made.plan, made.task, made.run)
+    if task.cwd is None or _path_of(task.cwd, made) != place.path:
+        raise WorkspaceRefused(
+            f"the folder of this session is {str(task.cwd)!r}, but tasks of this repository work in"
+            f" {str(place.path)!r}; LEADHAND_WORKTREES or the repository has changed: start a new"
+            " plan"
+        )
+    return place
+
+
+def _path_of(cwd: Path, made: _Made) -> Path:
+    """The worktree whose folder `prefix` is the session's working folder."""
+    depth = len(Path(made.prefix).parts)
+    return cwd.parents[depth - 1] if depth else cwd
+
+
+def _root(task: BodyTask) -> Path:
+    if task.worktrees is None:
+        raise WorkspaceRefused("this worker has no folder for worktrees")
+    return task.worktrees
+
+
+def _done(text: str, value: JsonValue) -> Outcome:
+    return Outcome(word="succeeded", text=text, value=value)
