@@ -22,6 +22,7 @@ from api import (
     shared,
     store,
     tokens,
+    worktrees,
 )
 from api.fanout import Fanout
 from api.openapi import routes as openapi_routes
@@ -79,6 +80,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(plans.blueprint(engine))
     flask.register_blueprint(shared.locks_blueprint(engine))
     flask.register_blueprint(shared.values_blueprint(engine))
+    flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     for routes in fleet.blueprints(engine):
         flask.register_blueprint(routes)

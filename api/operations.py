@@ -16,11 +16,13 @@ from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
+from api.worktrees import CleanBody
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.views import (
     AgentView,
     BulkView,
+    CleaningView,
     DiffsPage,
     Event,
     ExplainView,
@@ -55,6 +57,7 @@ from leadhand.models.views import (
     ValueHead,
     ValueView,
     WorkerView,
+    WorktreeView,
 )
 
 JSON = "application/json"
@@ -259,6 +262,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("plans.report", "POST", "Report about the task that a child session carries out",
               (as_json(ReportView, "The task's status with the report."),),
               body=TaskReport, body_required=True, refuses=(409,)),
+    Operation("worktrees.listed", "GET", "List the folders that a plan's tasks work in",
+              (as_json(Page[WorktreeView], "All folders, in the order of the plan."),),
+              refuses=(409,)),
+    Operation("worktrees.clean", "POST", "Remove the folders of a plan's ended tasks",
+              (as_json(CleaningView, "The session that removes them, and what must stay.", 202),),
+              body=CleanBody, refuses=(409,)),
     Operation("flows.listed", "GET", "List the flows of the catalog, broken ones included",
               (as_json(Page[FlowView], "All flows, by name."),)),
     Operation("flows.one", "GET", "Show a flow of the catalog",

@@ -50,6 +50,8 @@ NEEDED: Mapping[str, Scope] = {
     "plans.changes": Scope.CONTROL,
     "plans.decide": Scope.CONTROL,
     "plans.report": Scope.CONTROL,
+    "worktrees.listed": Scope.READ,
+    "worktrees.clean": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file
@@ -130,6 +132,7 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "plans.one": _READS,
     "plans.tasks": _READS,
     "plans.task": _READS,
+    "worktrees.listed": _READS,
 }
 
 #: Routes without a session in their path -> the parameter of the query that names it.

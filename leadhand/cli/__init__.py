@@ -15,6 +15,7 @@ _COMMANDS = {
     "flow": "leadhand.cli.commands.flow",
     "flows": "leadhand.cli.commands.flows",
     "plan": "leadhand.cli.plans.command",
+    "worktree": "leadhand.cli.plans.worktree",
     "answer": "leadhand.cli.commands.answer",
     "questions": "leadhand.cli.commands.answer",
     "hint": "leadhand.cli.commands.messages.hint",

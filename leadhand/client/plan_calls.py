@@ -13,7 +13,7 @@ from leadhand.client.plans import Change, Operations
 from leadhand.client.requests import M, parsed
 from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused
 from leadhand.models.plans import Proposal
-from leadhand.models.views import Page, PlanView, ReportView, TaskView
+from leadhand.models.views import CleaningView, Page, PlanView, ReportView, TaskView, WorktreeView
 
 
 class PlanCalls:
@@ -76,6 +76,21 @@ class PlanCalls:
         session carries out no task, and ReportLate if it came too late.
         """
         return self._read(ReportView, plans.report(session, status, pr_url, notes, proposals))
+
+    def worktrees(self, session: str) -> list[WorktreeView]:
+        """List the folders that a plan's tasks work in, in its order. Raises NoPlan."""
+        return (self._read(Page[WorktreeView], plans.worktree_list(session))).items
+
+    def clean_worktrees(
+        self, session: str, tasks: Sequence[str] = (), *, force: bool = False
+    ) -> CleaningView:
+        """Start a session that removes the folders of ended tasks: of all, or of some.
+
+        A folder with changes or commits that are nowhere else stays, unless `force` is given; then
+        its changes are committed, and its branch stays. Wait for the session's end, and read
+        `worktrees` for what became of each. Raises PlanRefused.
+        """
+        return self._read(CleaningView, plans.cleaning(session, tasks, force=force))
 
     def _read(self, model: type[M], call: Call) -> M:
         return parsed(model, (self._connection.transport.send(call)).checked())

@@ -126,6 +126,17 @@ def report(
     return Call("POST", session_path(session, "reports"), content=content)
 
 
+def worktree_list(session: str) -> Call:
+    """The call that lists the folders of a plan's tasks."""
+    return Call("GET", session_path(session, "worktrees"))
+
+
+def cleaning(session: str, tasks: Sequence[str], *, force: bool) -> Call:
+    """The call that removes folders of a plan's tasks; a repeated one removes no others."""
+    content = _JSON.dump_json({"tasks": list(tasks), "force": force})
+    return Call("POST", session_path(session, "worktrees/clean"), content=content)
+
+
 def fields_of(operation: PlanOperation) -> dict[str, Any]:
     """The fields of an operation that are set, also those that are set to null."""
     return {"op": operation.op, **operation.model_dump(mode="json", exclude_unset=True)}

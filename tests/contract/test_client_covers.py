@@ -38,6 +38,8 @@ METHODS = {
     "plans.tasks": "plan_tasks",
     "plans.task": "plan_task",
     "plans.decide": "decide_proposal",
+    "worktrees.listed": "worktrees",
+    "worktrees.clean": "clean_worktrees",
     "workers.listed": "workers",
     "agents.listed": "agents",
     "tools.listed": "tools",

@@ -37,12 +37,14 @@ from leadhand.models.views.flow import (
 )
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import (
+    CleaningView,
     PlanView,
     ProposalView,
     ReportView,
     TaskHistory,
     TaskRun,
     TaskView,
+    WorktreeView,
 )
 from leadhand.models.views.result import (
     BestIteration,
@@ -110,6 +112,7 @@ __all__ = [
     "BulkRefusal",
     "BulkView",
     "Cause",
+    "CleaningView",
     "Counters",
     "DiffView",
     "DiffsPage",
@@ -175,5 +178,6 @@ __all__ = [
     "View",
     "Wait",
     "WorkerView",
+    "WorktreeView",
     "position",
 ]

@@ -1,0 +1,151 @@
+"""`leadhand worktree`: lists, shows and removes the folders of a plan's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.render.tables import echo_json, plural, table
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+    from leadhand.models.views import CleaningView, WorktreeView
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+
+
+@click.group("worktree", context_settings={"max_content_width": 100})
+def worktree_command() -> None:
+    """Show and remove the folders that a plan's tasks work in: git worktrees and copies."""
+
+
+@worktree_command.command("list")
+@click.argument("session")
+@_JSON
+def worktree_list_command(*, session: str, as_json: bool) -> int:
+    """List the folders of the tasks of the plan of SESSION."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        found = client.worktrees(session)
+    if as_json:
+        echo_json({"items": [one.model_dump(mode="json") for one in found]})
+        return 0
+    for line in worktree_lines(found):
+        click.echo(line)
+    return 0
+
+
+@worktree_command.command("show")
+@click.argument("session")
+@click.argument("task")
+@_JSON
+def worktree_show_command(*, session: str, task: str, as_json: bool) -> int:
+    """Show the folders of TASK of the plan of SESSION, the newest run last."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        client.plan_task(session, task)  # raises TaskUnknown with what was probably meant
+        found = [one for one in client.worktrees(session) if one.task == task]
+    if as_json:
+        echo_json({"items": [one.model_dump(mode="json") for one in found]})
+        return 0
+    for one in found:
+        for line in _detail(one):
+            click.echo(line)
+    if not found:
+        click.echo(f"task {task} has no folder of its own")
+    return 0
+
+
+@worktree_command.command("clean")
+@click.argument("session")
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also with work that is nowhere else: changes are committed to the branch, which stays;"
+    " a copy is deleted.",
+)
+@_JSON
+def worktree_clean_command(
+    *, session: str, tasks: tuple[str, ...], force: bool, as_json: bool
+) -> int:
+    """Remove the folders of ended tasks of the plan of SESSION: of all, or of each TASK.
+
+    A folder stays if it has changes, or if its branch has commits that the branch from which it
+    started has not.
+    """
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        done = _clean(client, session, tasks, force=force)
+    if as_json:
+        echo_json(
+            {
+                "cleaned": [one.model_dump(mode="json") for one in done.cleaning],
+                "failed": [one.model_dump(mode="json") for one in done.failed],
+            }
+        )
+    else:
+        for line in cleaned_lines(done):
+            click.echo(line)
+    return 3 if done.failed else 0
+
+
+def _clean(client: Client, session: str, tasks: tuple[str, ...], *, force: bool) -> CleaningView:
+    """Start the removal, wait for it, and return what became of each folder."""
+    started = client.clean_worktrees(session, tasks, force=force)
+    if started.session is None:
+        return started
+    ended = client.wait(started.session)
+    why = (
+        ended.reason.text
+        if ended.reason is not None
+        else f"session {started.session} is {ended.status}"
+    )
+    now = {(one.task, one.run): one for one in client.worktrees(session)}
+    seen = [now.get((one.task, one.run), one) for one in started.cleaning]
+    left = [one for one in seen if not one.cleaned]
+    failed = [one.model_copy(update={"kept": one.kept or why}) for one in left]
+    cleaned = [one for one in seen if one.cleaned]
+    return started.model_copy(update={"cleaning": cleaned, "failed": [*started.failed, *failed]})
+
+
+def worktree_lines(found: list[WorktreeView]) -> Iterator[str]:
+    """A table of folders."""
+    if not found:
+        yield "no folders: the tasks share the plan's, or none has started"
+        return
+    rows = [
+        [one.task, str(one.run), one.session, "cleaned" if one.cleaned else one.status or "deleted",
+         one.branch or "-", one.folder]
+        for one in found
+    ]  # fmt: skip
+    yield from table(["TASK", "RUN", "SESSION", "STATUS", "BRANCH", "FOLDER"], rows)
+
+
+def cleaned_lines(done: CleaningView) -> Iterator[str]:
+    """What was removed, and what was not and why."""
+    for one in done.cleaning:
+        yield f"removed {one.folder}"
+    for one in done.failed:
+        yield f"kept {one.folder}: {one.kept}"
+    if not done.cleaning and not done.failed:
+        yield "nothing to remove"
+    elif done.failed:
+        yield f"{plural(len(done.cleaning), 'folder')} removed, {len(done.failed)} kept"
+
+
+def _detail(one: WorktreeView) -> Iterator[str]:
+    kind = "worktree" if one.branch else "copy"
+    state = "removed" if one.cleaned else f"session {one.session} is {one.status or 'deleted'}"
+    yield f"{kind} of task {one.task}, run {one.run}: {state}"
+    yield f"  folder: {one.folder}" + (f" at {one.place}" if one.place else "")
+    if one.branch:
+        yield f"  branch: {one.branch}, from {one.base}"
+        yield f"  see its work with: git diff {(one.base or '')[:12]} {one.branch}"
+    if one.kept:
+        yield f"  kept: {one.kept}"

@@ -1,0 +1,154 @@
+"""The folders of a plan's tasks: paths that are known and signed at create, and the program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.plan_errors import PlanRefused
+from app.domain.program import WITH_PLANS, WITH_WORKSPACES, Action
+from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.world import World
+
+TASKS = [{"id": "a"}, {"id": "b", "dependencies": ["a"]}]
+SHELF = "/state/worktrees/0123456789abcdef"
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+class Surveyed(PlanWorld):
+    """A plan whose folder a worker has looked at."""
+
+    def survey(self, kind: str, **more: str) -> None:
+        grant = self.world.grant(self.ref, "workspace")
+        work = self.engine.attempts.work(self.ref, grant)
+        assert work.inputs["do"] == "survey"
+        assert work.workspace is None
+        value = {"kind": kind, "shelf": f"{SHELF}/{self.id}", **more}
+        self.world.settle(self.ref, grant, Outcome(word="succeeded", value=value))
+
+    def made(self, task: str) -> dict[str, object]:
+        """The resolved inputs of the step that makes a task's folder."""
+        child = self.child(task)
+        grant = self.world.grant(child, "workspace")
+        work = self.engine.attempts.work(child, grant)  # raises SpecForeign if it is not signed
+        assert work.workspace is not None
+        self.engine.worktrees.record(
+            {"plan": self.id, "task": task, "run": self.task(task).run, "base": "c0ffee"}
+        )
+        self.world.settle(child, grant)
+        return dict(work.inputs)
+
+    def keep(self, task: str) -> None:
+        child = self.child(task)
+        self.world.settle(child, self.world.grant(child, "keep"))
+
+
+@pytest.fixture
+def plan(world: World, tmp_path: Path) -> Surveyed:
+    plan = Surveyed(world, TASKS, cwd=str(tmp_path), task_retries=1)
+    plan.survey("worktree", prefix="sub", target="refs/heads/main")
+    plan.begin()
+    return plan
+
+
+def test_path_and_branch_are_known_and_signed_at_create(plan: Surveyed, tmp_path: Path) -> None:
+    child = plan.child("a")
+    path, branch = f"{SHELF}/{plan.id}/a", f"leadhand/{plan.id}/a"
+    fields = plan.engine.store.fields(child)
+    assert fields["cwd"] == f"{path}/sub"
+    assert fields["folder"].endswith(f":{path}/sub")
+    assert fields["schema"] == str(WITH_WORKSPACES)
+    assert (plan.seen("a").folder, plan.seen("a").branch) == (path, branch)
+    assert plan.made("a") == {
+        "do": "make", "kind": "worktree", "plan": plan.id, "task": "a", "run": 1,
+        "origin": str(tmp_path), "prefix": "sub", "branch": branch, "target": "refs/heads/main",
+    }  # fmt: skip
+    assert plan.seen("a").base == "c0ffee"
+
+
+def test_dependant_is_told_the_branch_and_waits_for_the_acceptance(plan: Surveyed) -> None:
+    plan.made("a")
+    plan.finish("a")
+    assert plan.seen("b").session is None  # what was left is not committed yet
+    plan.keep("a")
+    do = plan.engine.registry.program(plan.engine.store.fields(plan.child("b"))["program"])
+    prompt = str(do.step("loop/do").inputs["task"])
+    assert f"(branch leadhand/{plan.id}/a)" in prompt
+    assert "take it with `git merge BRANCH`" in prompt
+
+
+def test_next_run_gets_another_folder_on_the_same_branch(plan: Surveyed) -> None:
+    plan.made("a")
+    plan.fail("a")
+    assert plan.made("a")["run"] == 2
+    runs = plan.engine.worktrees.list_all(plan.id)
+    assert [(one.run, one.folder, one.branch, one.base, one.status) for one in runs] == [
+        (n, f"{SHELF}/{plan.id}/{name}", f"leadhand/{plan.id}/a", "c0ffee", status)
+        for n, name, status in [(1, "a", "failed"), (2, "a~2", "active")]
+    ]
+
+
+def test_copies_have_no_branch_and_nothing_to_commit(world: World, tmp_path: Path) -> None:
+    plan = Surveyed(world, TASKS, cwd=str(tmp_path))
+    plan.survey("copy")
+    plan.begin()
+    assert plan.made("a")["branch"] == ""
+    plan.finish("a")
+    assert (plan.seen("a").branch, plan.seen("a").verified) == (None, True)
+    program = plan.engine.registry.program(plan.engine.store.fields(plan.child("b"))["program"])
+    assert "copy what you need from theirs" in str(program.step("loop/do").inputs["task"])
+
+
+def test_outcome_of_the_plan_names_the_folders(plan: Surveyed) -> None:
+    for task in ("a", "b"):
+        plan.made(task)
+        plan.finish(task)
+        plan.keep(task)
+    out = json.loads(plan.engine.store.values(plan.ref, "out", ["execute"])["execute"])
+    assert out["value"]["worktrees"][0] == {
+        "id": "a", "folder": f"{SHELF}/{plan.id}/a", "branch": f"leadhand/{plan.id}/a",
+        "base": "c0ffee",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{"workspace": "shared"}, {}])
+def test_shared_folder_and_no_folder_are_as_before(
+    world: World, tmp_path: Path, more: dict[str, str]
+) -> None:
+    cwd = {"cwd": str(tmp_path)} if more else {}
+    plan = PlanWorld(world, TASKS, **more, **cwd)
+    plan.begin()  # its first step is the draft
+    fields = plan.engine.store.fields(plan.child("a"))
+    assert fields.get("cwd", "") == cwd.get("cwd", "")
+    assert int(plan.engine.store.fields(plan.ref)["schema"]) == WITH_PLANS
+    assert plan.seen("a").folder is None
+    assert plan.engine.worktrees.list_all(plan.id) == []
+
+
+def test_clean_starts_one_session_for_ended_tasks_only(plan: Surveyed) -> None:
+    plan.made("a")
+    found = plan.engine.worktrees.clean(plan.id, [], force=True)
+    assert found.session is None
+    assert [one.kept for one in found.failed] == ["its session is active"]
+    with pytest.raises(PlanRefused, match="task 'b': it has no folder"):
+        plan.engine.worktrees.clean(plan.id, ["b"], force=False)
+    plan.finish("a")
+    plan.keep("a")
+    found = plan.engine.worktrees.clean(plan.id, ["a"], force=False)
+    assert found.session is not None
+    ref = SessionRef(found.session, found.session)
+    work = plan.engine.attempts.work(ref, plan.world.grant(ref, "workspace"))
+    assert (work.step.action, work.inputs["runs"]) == (Action.WORKSPACE, [["a", 1]])
+    plan.engine.worktrees.record({"plan": plan.id, "task": "a", "run": 1, "kept": "dirty"})
+    assert plan.engine.worktrees.list_all(plan.id)[0].kept == "dirty"
+    plan.engine.worktrees.record({"plan": plan.id, "task": "a", "run": 1, "cleaned": True})
+    (first, *_) = plan.engine.worktrees.list_all(plan.id)
+    assert (first.cleaned, first.kept) == (True, "")
