@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,7 @@ def test_request_is_planned_refined_and_carried_out(alone: Project) -> None:
     assert [(one["id"], one["verified"], one["notes"]) for one in shown["tasks"]] == [
         ("one", True, "all of it"), ("two", True, "all of it"),
     ]  # fmt: skip
-    children = [project.folder / one["session"] for one in shown["tasks"]]
-    assert all(child.exists() for child in children)
+    # The folder is in no repository, so each task worked in a copy of it.
+    assert all((Path(one["folder"]) / one["session"]).exists() for one in shown["tasks"])
+    assert not any((project.folder / one["session"]).exists() for one in shown["tasks"])
     assert json.loads((project.folder / "asked").read_text()) == 3
