@@ -52,6 +52,7 @@ from workers.processes.own_folders import claim_folder
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.reload import AgentFiles
 from workers.registry.tools import ToolCatalogue
+from workers.workspaces.rescue import WorktreeRescue
 
 #: The queues of every place, as QUEUE@PLACE; a step without a folder goes to the bare name.
 QUEUES = ("agents", "checks", "tools")
@@ -170,8 +171,8 @@ def _run_host_threads(
     lock: NameLock,
     intake: Intake,
 ) -> None:
-    """Run the threads of the parent process: sweeper, webhooks, spill cleanup and inventory."""
-    threads = (Sweeper, Deliverer, SpillCleanup, SecretRenewal)
+    """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
+    threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, SecretRenewal)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),

@@ -122,17 +122,18 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     made = _Made.model_validate(task.inputs)
     git = Git(Path(made.origin), cancel, deadline)
     place = _place(task, made, git)
-    wanted = Record(**made.model_dump(exclude={"plan", "prefix", "message"}))
+    facts = made.model_dump(exclude={"plan", "prefix", "message"})
+    wanted = Record(**facts, session=task.session)
     if made.kind == "copy":
         record = make_copy(place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline)
     else:
         with place.shelf.locked(cancel) as lock:
             record = worktrees.make(git.holding(lock), place, wanted)
         (place.path / made.prefix).mkdir(parents=True, exist_ok=True)
-    facts = _facts(made, folder=str(place.path), branch=record.branch, base=record.base)
-    task.on_workspace(facts)
+    done = _facts(made, folder=str(place.path), branch=record.branch, base=record.base)
+    task.on_workspace(done)
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
-    return _done(f"{made.kind} {place.path}{where}", facts)
+    return _done(f"{made.kind} {place.path}{where}", done)
 
 
 def _keep(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:

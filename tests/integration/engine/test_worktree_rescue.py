@@ -1,0 +1,60 @@
+"""What a failed session left in its worktree is committed to its branch, once."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.domain.workspaces import branch_of
+from app.engine import Engine
+from tests.silent_engine import loop, silent_engine
+from tests.unit.workers.repositories import git, make_repository
+from workers.workspaces import worktrees
+from workers.workspaces.git import Git
+from workers.workspaces.layout import Record, Shelf
+from workers.workspaces.rescue import WorktreeRescue
+from workers.workspaces.worktrees import Place
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+PLAN = "5e551045"
+
+
+@pytest.fixture
+def engine(store_url: str, tmp_path: Path) -> Engine:
+    engine = silent_engine(store_url)
+    engine.settings = engine.settings.model_copy(update={"worktrees": tmp_path / "state"})
+    return engine
+
+
+def make(engine: Engine, session: str, tmp_path: Path) -> Path:
+    repo = make_repository(tmp_path / "repo")
+    place = Place(Shelf.of(engine.settings.worktrees_root, repo / ".git"), PLAN, "one", 1)
+    wanted = Record(
+        kind="worktree", origin=str(repo), task="one", run=1, session=session,
+        branch=branch_of(PLAN, "one"), target="refs/heads/main",
+    )  # fmt: skip
+    with place.shelf.locked(threading.Event()):
+        worktrees.make(Git(repo), place, wanted)
+    (place.path / "half").write_text("done")
+    return place.path
+
+
+def test_worktree_of_an_ended_session_is_committed_once(engine: Engine, tmp_path: Path) -> None:
+    session = engine.submit.document(loop()).session
+    path = make(engine, session, tmp_path)
+    assert WorktreeRescue(engine).look() == []
+    assert git(path, "status", "--porcelain") == "?? half"
+    engine.control.apply(session, "abort")
+    assert WorktreeRescue(engine).look() == [str(path)]
+    assert git(path, "log", "-1", "--format=%s") == "leadhand: unfinished"
+    assert git(path, "status", "--porcelain") == ""
+    assert WorktreeRescue(engine).look() == []
+
+
+def test_worktree_of_another_store_is_left_alone(engine: Engine, tmp_path: Path) -> None:
+    path = make(engine, "0123abcd", tmp_path)
+    assert WorktreeRescue(engine).look() == []
+    assert git(path, "status", "--porcelain") == "?? half"

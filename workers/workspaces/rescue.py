@@ -1,0 +1,70 @@
+"""Commits what ended sessions left in their worktrees, as `leadhand: unfinished`.
+
+A failed session starts no step any more, so its worker looks for its worktree from time to time.
+Several installations of one user may share the folder: only sessions that this store has are
+looked at, and each worktree once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.domain.states import ENDED, SessionStatus
+from app.engine import Engine
+from tasks.periodic import PeriodicThread
+from workers.workspaces import worktrees
+from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.layout import Record, Shelf, read_record, write_record
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two rounds.
+EVERY_S = 30.0
+#: No session in one of these works in its worktree, unless it is resumed.
+_OVER = ENDED - {SessionStatus.STOPPED}
+
+
+class WorktreeRescue(PeriodicThread):
+    """Looks for worktrees of ended sessions until it is stopped."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__("rescue of worktrees", EVERY_S, self.look)
+        self._engine = engine
+
+    def look(self) -> list[str]:
+        """Commit what is in no commit yet, and return the folders of the ended sessions."""
+        found = dict(_open_worktrees(self._engine.settings.worktrees_root))
+        known = self._engine.store.fields_of([record.session for record in found.values()])
+        over = [
+            path
+            for path, record in found.items()
+            if record.session in known and known[record.session][1]["status"] in _OVER
+        ]
+        for path in over:
+            try:
+                _rescue(path, found[path])
+            except (WorkspaceRefused, OSError) as error:
+                log.info("worktree left as it is", extra={"folder": str(path), "why": str(error)})
+        return [str(path) for path in over]
+
+
+def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:
+    """The worktrees of which nobody knows yet how their session ended."""
+    for file in root.glob("*/*/*.json"):
+        path = file.with_suffix("")
+        record = read_record(path)
+        if record is not None and record.kind == "worktree" and record.ready and not record.over:
+            yield path, record
+
+
+def _rescue(path: Path, record: Record) -> None:
+    with Shelf(path.parent.parent).locked(threading.Event()) as lock:
+        now = read_record(path)
+        if now is None:  # it was removed meanwhile
+            return
+        write_record(path, now.model_copy(update={"over": True}))
+        if path.is_dir() and not worktrees.is_detached(Git(path), path):
+            worktrees.keep_unfinished(Git(path).holding(lock), path, record.branch)
