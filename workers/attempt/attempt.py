@@ -351,6 +351,7 @@ class Attempts:
             mint_for_session=partial(self._mint_for_session, caller),
             on_spent=lease.spent,
             until=partial(lease.until, work.step.timeout_s),
+            origin=_origin_of(work),
             worktrees=settings.worktrees_root,
             copy_max=settings.copy_max,
             on_workspace=partial(self._record_workspace, lease),
@@ -392,6 +393,11 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
         return False
     lease.end("fenced")  # in case the launcher ended it before this process noticed
     return True
+
+
+def _origin_of(work: Work) -> Path | None:
+    """The folder of the plan that the session carries out a task of, if it has one of its own."""
+    return Path(str(work.workspace["origin"])) if work.workspace is not None else None
 
 
 def _is_skipped(work: Work) -> bool:

@@ -45,7 +45,7 @@ def by_rubric(
     """Runs all gates, then judges the criteria; reads the file at each check."""
     deadline = time.monotonic() + timeout_s
     try:
-        rubric = _read(task.folder / name)
+        rubric = _read((task.origin or task.folder) / name)
     except (OSError, ValueError, RubricUnclear) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return not_started(f"rubric {name!r} cannot be read: {why}")

@@ -58,6 +58,8 @@ class BodyTask:
     #: Called with the agent's usage so far, while it works.
     on_spent: Callable[[Usage], None] = field(default=lambda _: None)
 
+    #: The folder of the plan whose task this is; rubrics are read there, and not in the worktree.
+    origin: Path | None = None
     #: The folder of the worktrees and copies of tasks, and the most bytes of a copy.
     worktrees: Path | None = None
     copy_max: int = 0

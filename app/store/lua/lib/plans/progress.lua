@@ -88,7 +88,8 @@ local function finish(tx)
   local word = reason and 'failed' or 'succeeded'
   head.state, step.answered_by = 'ended', 'plan'
   tx.document = cjson.encode({word = word, text = text, reason = reason, value = {accepted = accepted,
-    sessions = #sessions > 0 and sessions or nil, worktrees = #worktrees > 0 and worktrees or nil, failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
+    sessions = #sessions > 0 and sessions or nil, worktrees = #worktrees > 0 and worktrees or nil,
+    failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
   outcomes.finish(tx, head.address, step, word, nil, reason, text)
 end
 
