@@ -16,7 +16,7 @@ from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, read_record, record_file
 from workers.workspaces.worktrees import Place
 
-_FOREIGN = "its record is gone, so that nobody knows what it holds; look at it and remove it"
+_FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
 
 
 class Removed(NamedTuple):

@@ -32,7 +32,7 @@ def make_copy(
     check_size(origin, most)
     write_record(path, record)
     draft = path.with_name(f"{path.name}{_DRAFT}")
-    for unfinished in (draft, path):  # never complete, so nobody has worked there
+    for unfinished in (draft, path):  # never complete, so that no session has worked there
         if unfinished.exists():
             shutil.rmtree(unfinished)
     try:

@@ -42,7 +42,7 @@ class Record(BaseModel):
     target: str = ""
     #: Whether the folder was complete once, so that work may be in it.
     ready: bool = False
-    #: The session that works in it, and whether that had ended when somebody looked.
+    #: The session that works in it, and whether that had ended when a worker looked.
     session: str = ""
     over: bool = False
 

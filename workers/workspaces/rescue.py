@@ -52,7 +52,7 @@ class WorktreeRescue(PeriodicThread):
 
 
 def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:
-    """The worktrees of which nobody knows yet how their session ended."""
+    """The worktrees whose sessions had not ended when a worker looked last."""
     for file in root.glob("*/*/*.json"):
         path = file.with_suffix("")
         record = read_record(path)

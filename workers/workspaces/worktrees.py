@@ -77,7 +77,7 @@ def check(git: Git, path: Path, branch: str) -> None:
 def keep(git: Git, path: Path, message: str) -> str:
     """Commit all changes in a worktree to its branch. Returns the newest commit."""
     here = git.at(path)
-    # Its session has ended or waits, so nobody works there: a lock is of a git that was killed.
+    # Its session has ended or waits, and no body runs: a lock is of a git that was killed.
     with suppress(OSError):
         (path / here("rev-parse", "--git-path", "index.lock")).unlink()
     if has_changes(here):
@@ -126,7 +126,7 @@ def _base(git: Git, place: Place, wanted: Record) -> str:
 
 
 def _add(git: Git, path: Path, branch: str) -> None:
-    if path.exists():  # it was never complete, so nobody has worked there
+    if path.exists():  # it was never complete, so that no session has worked there
         shutil.rmtree(path)
     _forget(git, path)
     git("worktree", "add", "--quiet", str(path), branch)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
@@ -14,7 +15,7 @@ from app.domain.program import WITH_PLANS, WITH_WORKSPACES, Action
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.world import World
 
-TASKS = [{"id": "a"}, {"id": "b", "dependencies": ["a"]}]
+TASKS: list[dict[str, object]] = [{"id": "a"}, {"id": "b", "dependencies": ["a"]}]
 SHELF = "/state/worktrees/0123456789abcdef"
 
 
@@ -31,7 +32,7 @@ class Surveyed(PlanWorld):
         work = self.engine.attempts.work(self.ref, grant)
         assert work.inputs["do"] == "survey"
         assert work.workspace is None
-        value = {"kind": kind, "shelf": f"{SHELF}/{self.id}", **more}
+        value: JsonValue = {"kind": kind, "shelf": f"{SHELF}/{self.id}", **more}
         self.world.settle(self.ref, grant, Outcome(word="succeeded", value=value))
 
     def made(self, task: str) -> dict[str, object]:
