@@ -22,7 +22,10 @@ _if_version = click.option(
 
 @click.group("kv")
 def kv_command() -> None:
-    """Share values within a tree of sessions: 1,000 keys, 64 KiB each."""
+    """Share values within a tree of sessions.
+
+    A tree has at most 1,000 keys, and a value at most 64 KiB of JSON.
+    """
 
 
 @kv_command.command("get")
