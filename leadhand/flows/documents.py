@@ -276,7 +276,7 @@ class HumanStep(_Work):
     form: Form | None = None
     #: The answer is one of these; with a form it has its fields, too.
     choices: Options | None = None
-    #: The answer if nobody gives one in time: a text, a choice or an object.
+    #: The answer if no person gives one in time: a text, a choice or an object.
     default: GivenAnswer | None = None
     #: The agent that gets the answer as an instruction; optional.
     agent_type: AgentType | None = None

@@ -173,7 +173,7 @@ class AskHuman(Arguments):
         Form | None, Field(description="The fields of the answer, as a JSON Schema.")
     ] = None
     default: Annotated[
-        GivenAnswer | None, Field(description="The answer if nobody gives one in time.")
+        GivenAnswer | None, Field(description="The answer if no person gives one in time.")
     ] = None
     timeout_s: Annotated[
         float,

@@ -14,7 +14,7 @@ from leadhand.cli.render.tables import echo_json
 @click.argument("question")
 @click.option("--choice", "choices", metavar="CHOICE", multiple=True, help="An answer; repeat it.")
 @click.option("--form", metavar="JSON", help="The fields of the answer: a JSON Schema.")
-@click.option("--default", metavar="ANSWER", help="The answer if nobody gives one in time: a text,"
+@click.option("--default", metavar="ANSWER", help="The answer if none comes in time: a text,"
               " a choice, or JSON with text, choice and fields.")  # fmt: skip
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), metavar="S",
@@ -37,7 +37,7 @@ def ask_command(
     For doers and checkers. The question is a child session: people see it in `leadhand questions`,
     and a later attempt at the same step finds the same question with its answer.
 
-    Exits with 3 if nobody answered in time.
+    Exits with 3 if no answer came in time.
     """
     from leadhand.cli.connect import open_client, tell
     from leadhand.cli.exit_codes import DONE, code_of

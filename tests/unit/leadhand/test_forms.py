@@ -87,7 +87,7 @@ def test_every_kind_of_field_accepts_its_values() -> None:
         ("tags", [], "it has too few options"),
         ("tags", ["a", "b", "c"], "it has too many options"),
         ("owner", "me", "it is no object"),
-        ("tittle", "Moby", "the form has no such field"),
+        ("titles", "Moby", "the form has no such field"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(name: str, value: Any, message: str) -> None:
@@ -113,7 +113,7 @@ def test_a_choice_is_one_of_those_that_the_question_has() -> None:
     asked = AnswerRules(choices=("ship it", "wait"))
     assert fits(asked, choice="wait") == fits(asked, text=" wait ")
     assert fits(asked, choice="wait") == Accepted("wait", {"choice": "wait"})
-    assert unfit(asked, text="wiat")["text"].hint == "did you mean 'wait'?"
+    assert unfit(asked, text="waits")["text"].hint == "did you mean 'wait'?"
     assert unfit(asked, choice="no")["choice"].hint == "give one of 'ship it', 'wait'"
     assert [*unfit(asked)] == ["choice"]
     assert [*unfit(asked, text="wait", choice="wait")] == ["text"]
