@@ -163,4 +163,5 @@ def _settings(document: PlanDocument) -> dict[str, JsonValue]:
         "retries": document.task_retries,
         "on_failure": document.on_task_failure,
         "proposals": document.proposals,
+        "proposal_ms": round(document.proposal_timeout_s * 1000),
     }

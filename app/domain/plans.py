@@ -100,6 +100,8 @@ class ProposalRecord(BaseModel):
     status: str
     decided_by: str | None = None
     note: str | None = None
+    #: When it is refused unless a person has decided; None without a deadline.
+    until_ms: int | None = None
 
 
 class PlanRecord(NamedTuple):

@@ -163,4 +163,5 @@ def _proposal_view(record: ProposalRecord) -> ProposalView:
         status=record.status,  # type: ignore[arg-type]  # the model checks it
         decided_by=record.decided_by,
         note=record.note or "",
+        until=None if record.until_ms is None else iso(record.until_ms),
     )

@@ -100,6 +100,8 @@ class PlanDocument(Document):
     on_task_failure: TaskFailure = "continue"
     #: What becomes of tasks and changes that children propose.
     proposals: ProposalPolicy = "ask"
+    #: How long a proposal waits for a person; then it is refused.
+    proposal_timeout_s: Seconds = REFINE_TIMEOUT_S
     #: Seconds for each turn of the team lead.
     timeout_s: Seconds = AGENT_TIMEOUT_S
     #: Where each task works: in a worktree of the repository, in a copy of the folder, or in the

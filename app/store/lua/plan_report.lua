@@ -31,6 +31,7 @@ local function propose(tx, proposal)
     record.status, record.decided_by, record.note = why and 'refused' or 'accepted', 'engine', why and why.why
   else
     head.proposed = (head.proposed or 0) + 1
+    record.until_ms = head.proposal_ms and tx.now + head.proposal_ms or nil
     local asked = 'proposes ' .. record.id .. ', task ' .. record.task.id .. (record.why and ': ' .. record.why or '')
     notices.send(tx, 'proposal', tx.args.child, tasks.load(tx, tx.args.task), asked, true)
   end

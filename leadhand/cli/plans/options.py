@@ -65,6 +65,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--workspace", type=click.Choice(["worktree", "copy", "shared"]),
         help="Where each task works (worktree in a git repository, otherwise copy).",
     ),
+    click.option(
+        "--proposal-timeout", "proposal_timeout_s", type=float, metavar="S",
+        help="Seconds after which an open proposal is refused (two days).",
+    ),
     click.option("--cwd", metavar="DIR", help="The folder to work in (the current one)."),
     click.option("--label", metavar="TEXT", help="The session's label."),
     click.option(

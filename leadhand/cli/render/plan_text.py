@@ -100,6 +100,8 @@ def _proposal(session: str, one: ProposalView) -> Iterator[str]:
     if one.note:
         yield f"  note: {plain(one.note, most=400)}"
     if one.status == "open":
+        if one.until is not None:
+            yield f"  refused without a decision: {clock_time(one.until)}"
         yield f"  accept it with: leadhand plan accept {session} {one.id}"
         yield f"  refuse it with: leadhand plan refuse {session} {one.id}"
 

@@ -99,9 +99,12 @@ class ProposalView(View):
     by: str
     at: str
     status: Literal["open", "accepted", "refused"]
+    #: `engine` by the plan's policy, `deadline`, or who decided.
     decided_by: str | None = None
-    #: Why an accepting policy could not add it.
+    #: Why an accepting policy could not add it, or that its deadline has passed.
     note: str = ""
+    #: When it is refused unless somebody decides.
+    until: str | None = None
 
 
 class ReportView(View):

@@ -197,3 +197,48 @@ def test_a_long_report_is_cut_between_characters(bench: Bench) -> None:
         text = plan.engine.messages.page(plan.id).items[-1].text
         assert text.endswith("éé")
         assert 3998 <= len(text.encode()) <= 4000
+
+
+MORE = [{"task": {"id": "c", "title": "More"}}]
+
+
+def test_an_open_proposal_is_refused_at_its_deadline_and_the_plan_ends(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposal_timeout_s=600.0)
+    plan.begin()
+    plan.report("a", "completed", proposals=MORE)
+    plan.finish("a")
+    [proposal] = plan.view.proposals
+    assert (proposal.status, proposal.until) == ("open", "1970-01-01T00:26:40.000+00:00")
+    world.later(590_000)
+    assert plan.status == "waiting"
+    version = plan.view.version
+    world.later(70_000)
+    [proposal] = plan.view.proposals
+    assert (proposal.status, proposal.decided_by) == ("refused", "deadline")
+    assert proposal.note == "no decision before its deadline"
+    assert plan.status == "completed"
+    assert plan.view.version > version
+    assert plan.statuses() == {"a": "completed"}
+
+
+def test_a_proposal_that_was_decided_is_left_alone_by_its_deadline(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposal_timeout_s=600.0)
+    plan.begin()
+    plan.report("a", "completed", proposals=[*MORE, {"task": {"id": "d", "title": "D"}}])
+    world.engine.plans.decide(plan.id, "p1", accept=True, by="ann")
+    world.later(700_000)
+    decided = {one.id: (one.status, one.decided_by) for one in plan.view.proposals}
+    assert decided == {"p1": ("accepted", "ann"), "p2": ("refused", "deadline")}
+    assert plan.at_work() == {"a", "c"}
+
+
+def test_the_deadline_of_a_proposal_waits_for_a_stopped_plan(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposal_timeout_s=600.0)
+    plan.begin()
+    plan.report("a", "in_progress", proposals=MORE)
+    world.engine.control.apply(plan.id, "stop")
+    world.later(700_000)
+    assert [one.status for one in plan.view.proposals] == ["open"]

@@ -156,4 +156,25 @@ FAULTS = (
         "  webhooks.enqueue_about_task(tx, 'reported', task)\n  if is_repeated(task, args) then",
         "test_a_report_and_its_proposals_are_delivered_without_their_texts",
     ),
+    Fault(
+        "a proposal has no deadline",
+        "lib/plans/progress",
+        "record.status == 'open' and record.until_ms and",
+        "record.status == 'open!' and record.until_ms and",
+        "test_an_open_proposal_is_refused_at_its_deadline_and_the_plan_ends",
+    ),
+    Fault(
+        "the deadline of a proposal undoes a decision",
+        "lib/plans/progress",
+        "record.status == 'open' and record.until_ms and",
+        "record.until_ms and",
+        "test_a_proposal_that_was_decided_is_left_alone_by_its_deadline",
+    ),
+    Fault(
+        "a proposal of a stopped plan is refused",
+        "lib/plans/progress",
+        "if (head.proposed or 0) == 0 or tx.session.status ~= 'active' then return false end",
+        "if (head.proposed or 0) == 0 then return false end",
+        "test_the_deadline_of_a_proposal_waits_for_a_stopped_plan",
+    ),
 )

@@ -121,7 +121,7 @@ function progress.adopt(tx, draft)
   if head and head.state ~= 'refining' then return end
   for _, task in ipairs(head and tasks.all(tx) or {}) do tasks.remove(tx, task.id) end
   tx.plan.head = {state = 'refining', at_once = draft.at_once, retries = draft.retries, on_failure = draft.on_failure,
-    proposals = draft.proposals, working = 0}
+    proposals = draft.proposals, proposal_ms = draft.proposal_ms, working = 0}
   for number, task in ipairs(draft.tasks) do
     task.at, task.state, task.run, task.tries = number, 'waiting', 0, 0
     tasks.store(tx, task.id, task)
@@ -145,16 +145,32 @@ function progress.begin(tx, address)
   tasks.write(tx, 'began', 'engine')
 end
 
--- Queues again what a stop or a crash kept from starting.
+-- Refuses the proposals that no person has decided about in time. Returns whether there were any.
+local function refuse_overdue(tx, head)
+  if (head.proposed or 0) == 0 or tx.session.status ~= 'active' then return false end
+  local before = head.proposed
+  for _, name in ipairs(redis.call('HKEYS', tx.keys.plan)) do
+    local record = name:find('^proposal:') and cjson.decode(redis.call('HGET', tx.keys.plan, name))
+    if record and record.status == 'open' and record.until_ms and record.until_ms <= tx.now then
+      record.status, record.decided_by, record.note = 'refused', 'deadline', 'no decision before its deadline'
+      head.proposed = head.proposed - 1
+      redis.call('HSET', tx.keys.plan, name, cjson.encode(record))
+    end
+  end
+  return head.proposed < before
+end
+
+-- Queues again what a stop or a crash kept from starting, and refuses what was proposed and not decided about in time.
 function progress.look(tx)
   local head = tasks.head(tx)
   if not head or head.state ~= 'executing' then return end
+  local refused = refuse_overdue(tx, head)
   for _, task in ipairs(tasks.all(tx)) do
     if task.state == 'starting' then queue_spawn(tx, task) end
   end
   local working = head.working
   progress.advance(tx)
-  if head.working ~= working or head.state ~= 'executing' then tasks.write(tx, 'advanced', 'engine') end
+  if refused or head.working ~= working or head.state ~= 'executing' then tasks.write(tx, 'advanced', 'engine') end
 end
 
 return progress
