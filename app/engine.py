@@ -23,9 +23,9 @@ from app.operations.limits import Limits
 from app.operations.migrate import Migration
 from app.operations.named_locks import NamedLocks
 from app.operations.outbox import Outbox
-from app.operations.plan_facts import PlanFacts
-from app.operations.plan_progress import PlanProgress
-from app.operations.plans import Plans
+from app.operations.planning.facts import PlanFacts
+from app.operations.planning.plans import Plans
+from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.spawn import Spawner
 from app.operations.store_guard import StoreGuard

@@ -15,7 +15,7 @@ from app.domain.states import SessionStatus
 from app.errors import ControlRefused, SessionUnknown
 from app.operations.answers import Answers
 from app.operations.control import SessionControl
-from app.operations.plan_facts import PlanFacts
+from app.operations.planning.facts import PlanFacts
 from app.operations.registry import Registry
 from app.store.store import Store
 

@@ -14,7 +14,7 @@ from app.errors import LeadhandError, StoreAway
 from app.history.transcript import UNANSWERED, records_of
 from app.operations.answers import Answers
 from app.operations.child_reports import ChildReports
-from app.operations.plan_progress import PlanProgress
+from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.store.store import Store

@@ -23,7 +23,7 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.named_locks import NamedLocks
-from app.operations.plan_progress import PlanProgress
+from app.operations.planning.progress import PlanProgress
 from app.queries.sessions import Queries
 from app.settings import Settings
 from app.store.store import Store

@@ -19,7 +19,7 @@ from leadhand.client.plan_calls import PlanCalls
 from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
 from leadhand.client.shared_calls import SharedCalls
-from leadhand.client.trouble_report import TroubleReport
+from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.project import Project
-from tests.unit.workers.repositories import git, make_repository, user_state
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
 
 pytestmark = [
     pytest.mark.acceptance,

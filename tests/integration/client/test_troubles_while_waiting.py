@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leadhand.client import trouble_watch
+from leadhand.client.troubles import watch
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
-from leadhand.client.trouble_watch import reporting_troubles
+from leadhand.client.troubles.watch import reporting_troubles
 from tests.http_world import LOOP, TOKEN, Served, served
 from tests.session_driving import add_worker, end
 
@@ -74,7 +74,7 @@ def test_asynchronous_wait_says_a_trouble_once(api: Served, session: str) -> Non
 def test_command_that_waits_says_a_trouble_once(
     api: Served, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trouble_watch, "EVERY_S", 0.05)
+    monkeypatch.setattr(watch, "EVERY_S", 0.05)
     said = Said()
     with (
         Client(api.url, TOKEN, say=said) as client,

@@ -11,7 +11,7 @@ import pytest
 from app.domain.workspaces import branch_of
 from app.engine import Engine
 from tests.silent_engine import loop, silent_engine
-from tests.unit.workers.repositories import git, make_repository
+from tests.unit.workers.folders.repositories import git, make_repository
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git
 from workers.workspaces.layout import Record, Shelf

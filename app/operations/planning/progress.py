@@ -14,7 +14,7 @@ from app.domain.plans import PlanRecord, TaskRecord, parse_plan
 from app.domain.workspaces import WORKSPACE, Survey, Workspace, workspace_of
 from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
 from app.operations.child_reports import ChildReports
-from app.operations.plan_facts import PlanFacts
+from app.operations.planning.facts import PlanFacts
 from app.operations.registry import Registry
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from leadhand.client.client import Client
-from leadhand.client.trouble_report import TroubleReport
+from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import LeadhandError
 from leadhand.models.views import SessionView
 

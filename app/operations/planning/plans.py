@@ -16,7 +16,7 @@ from app.domain.plans import record_of, spec_of
 from app.domain.records import Reply
 from app.errors import AnswerUnwanted
 from app.operations.answers import Answers
-from app.operations.plan_facts import task_of
+from app.operations.planning.facts import task_of
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.plans import StoredPlan, plan_view, read_plan

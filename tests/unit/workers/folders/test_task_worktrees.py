@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.workspaces import branch_of
-from tests.unit.workers.repositories import git, make_repository, user_state
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from workers.workspaces import worktrees
 from workers.workspaces.cleaning import clean
 from workers.workspaces.git import Git, WorkspaceRefused

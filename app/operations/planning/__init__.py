@@ -1,0 +1,1 @@
+"""Transitions of plans: edits, reports, facts and the tasks that may start."""

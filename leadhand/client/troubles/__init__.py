@@ -1,0 +1,1 @@
+"""Troubles of the services while a client waits: how they are noticed and reported."""
