@@ -42,7 +42,9 @@ def test_a_report_and_its_proposals_are_delivered_without_their_texts(bench: Ben
     plan.report("a", "blocked", notes="hush", proposals=proposed)
     plan.world.now += 5
     plan.report("a", "blocked", notes="hush", proposals=proposed)  # a repeated one is no new event
-    first, second = delivered(plan)
+    bodies = delivered(plan)
+    assert len(bodies) == 2
+    first, second = bodies
     assert (first["event"], first["task"]) == (
         "proposed",
         {"id": "a", "run": 1, "session": child, "status": "open", "proposal": "p1",
