@@ -108,6 +108,8 @@ def take_lock(m: Mess) -> LockGrant:
     return m.engine.locks.acquire(m.ready.id, "x", LockCall("ann", holder="h"), ttl_s=60)
 
 
+#: Messes that begin with a transition, which needs a sound session.
+SOUND_FIRST = ("holder_dead that is recorded", "lock_unwatched")
 MESSES: dict[str, Callable[[Mess], object]] = {
     "hint_lost": lambda m: m.redis.zrem(m.everywhere("ready"), m.ready.member + DO),
     "lease_lost": lambda m: m.redis.zrem(m.everywhere("leases"), m.runs.member + DO),

@@ -11,7 +11,7 @@ from app.domain.program import Action, Loop, Program, Step
 from app.operations.submit import About
 from tests.effort import seeds
 from tests.engine.driving import Bench
-from tests.engine.test_fsck import MESSES, Mess, audit
+from tests.engine.test_fsck import MESSES, SOUND_FIRST, Mess, audit
 
 #: Session ids decide in which order the audit looks at sessions, and are random.
 TRIES = 8
@@ -31,6 +31,7 @@ def test_one_repair_mends_messes_of_many_kinds_at_once(store_url: str, seed: int
     random = Random(seed)
     names = random.sample(sorted(MESSES), k=random.choice((2, 3, 5, 8, 13, 30, len(MESSES))))
     random.shuffle(names)
+    names.sort(key=lambda name: name not in SOUND_FIRST)
     assert second_finding(Mess(store_url), *names) == [], names
 
 

@@ -18,7 +18,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one 
 
 @click.group("worktree", context_settings={"max_content_width": 100})
 def worktree_command() -> None:
-    """Show and remove the folders that a plan's tasks work in: git worktrees and copies."""
+    """Show and remove the folders of a plan's tasks."""
 
 
 @worktree_command.command("list")

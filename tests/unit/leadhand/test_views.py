@@ -32,7 +32,8 @@ def sample(annotation: Any, *, newer: bool = False, depth: int = 0) -> Any:
     if origin is Literal:
         return parts[0]
     if origin in (Union, types.UnionType):
-        return None if depth > DEPTH else sample(parts[0], newer=newer, depth=depth)
+        is_deep = depth > DEPTH and type(None) in parts
+        return None if is_deep else sample(parts[0], newer=newer, depth=depth)
     if origin in (list, tuple):
         return [] if depth > DEPTH else [sample(parts[0], newer=newer, depth=depth)]
     if origin is dict:
