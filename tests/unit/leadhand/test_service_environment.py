@@ -24,8 +24,10 @@ STACK = Stack(
 
 
 def test_stack_is_told_whole():
-    told = service_environment(STACK, {})
+    told = service_environment(STACK, {"HOME": "/home/me"})
     assert told == {
+        "HOME": "/home/me",
+        "LEADHAND_WORKTREES": "/home/me/.local/state/leadhand/worktrees",
         "LEADHAND_REDIS_URL": "redis://:p@127.0.0.1:7000/0",
         "LEADHAND_BROKER_URL": "redis://:p@127.0.0.1:7000/1",
         "LEADHAND_SECRET": "s",
