@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from leadhand.client.troubles import watch
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
+from leadhand.client.troubles import watch
 from leadhand.client.troubles.watch import reporting_troubles
 from tests.http_world import LOOP, TOKEN, Served, served
 from tests.session_driving import add_worker, end
