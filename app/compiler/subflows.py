@@ -25,7 +25,7 @@ from leadhand.flows.structure import Brought, faults_of_files, faults_of_inputs,
 
 
 def types_in(document: FlowDocument) -> set[str]:
-    """Every agentType that the flow or one of its subflows uses."""
+    """Every agentType of the flow and its subflows, also those that only `agents` has."""
     found = set[str]()
     for flow in (document, *document.flows.values()):
         found |= flow.agents.keys() - {"*"}

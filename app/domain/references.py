@@ -60,7 +60,7 @@ def text_reference(paths: Iterable[str]) -> str:
 
 
 def names_of(reference: Reference) -> tuple[str, ...]:
-    """The nodes that a reference names, in running order: names, or paths for `as_path`."""
+    """The nodes that a parsed reference names, in running order."""
     return tuple(reference.word.split(_OR))
 
 

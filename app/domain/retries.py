@@ -1,9 +1,8 @@
-"""Retry policy of agent steps, and the error that a retried prompt quotes."""
+"""The error of a failed attempt, as the prompt of the next one quotes it."""
 
 from __future__ import annotations
 
 from app.domain.outcomes import Outcome
-from app.domain.program import RetryPolicy
 from app.redaction import redact
 from app.truncate import cut
 
@@ -14,17 +13,8 @@ AGAIN = (
 )
 #: Length of the quoted error in characters.
 QUOTED = 240
-#: Wait before the second attempt; doubled up to a minute.
-BACKOFF_S = 1.0
-
-
 #: Characters of a doer's end that its next attempt is shown.
 ENDING = 4_000
-
-
-def policy(attempts: int) -> RetryPolicy:
-    """A retry policy with this many attempts, the first one included."""
-    return RetryPolicy(retries=attempts - 1, backoff_s=BACKOFF_S)
 
 
 def quote_error(text: str) -> str:

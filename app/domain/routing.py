@@ -200,7 +200,7 @@ def is_critical(step: Step) -> bool:
 
 
 def queue_of(step: Step) -> str:
-    """The queue of a step: its own, or that of its action."""
+    """The queue of a step: its own, that of its action, or `tools`."""
     return step.queue or QUEUES.get(step.action, "tools")
 
 

@@ -403,7 +403,7 @@ class Queries:
         return self._store.lines(ref, part, 0, -1)
 
     def ref(self, session: str) -> SessionRef:
-        """The reference of a session. Raises SessionUnknown."""
+        """The session and its root. Raises SessionUnknown."""
         ref = self._store.ref(session)
         if ref is None:
             raise SessionUnknown(session)

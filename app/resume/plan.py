@@ -77,7 +77,7 @@ class Level(NamedTuple):
     widths: Mapping[str, str]
 
     def argument(self) -> dict[str, JsonValue]:
-        """The level as an argument of the control transition."""
+        """The loop iteration to open, as an argument of the control transition (resume)."""
         return {
             "node": self.node,
             "run": self.run,

@@ -86,7 +86,7 @@ class FleetRecords:
                 self._redis.hdel(self._keys.everywhere("refused"), *workers)
 
     def refusals(self) -> dict[str, str]:
-        """Why workers refused to start, by name."""
+        """Refusals to start as JSON, by worker name, or `NAME on HOST` if the name was taken."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("refused")))
 

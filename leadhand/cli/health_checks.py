@@ -181,7 +181,7 @@ def services(
 
 
 def store_memory(store: StoreView) -> Finding:
-    """Whether the API remembers its store across restarts, to notice that Redis lost its data."""
+    """The finding whether the API would notice after a restart that Redis lost its data."""
     if store.file is None:
         text = "the API does not store the id of its store, so it cannot notice an emptied Redis"
         return Finding("warn", "store", text, "set LEADHAND_STATE_DIR to a folder that is kept")

@@ -68,7 +68,7 @@ def find_binding(home: Path, env: Mapping[str, str]) -> Binding | None:
 
 
 def begin_import(home: Path, env: Mapping[str, str]) -> Binding:
-    """Bind a folder that was created elsewhere or by an earlier version; no worker may start yet.
+    """Bind a state folder from elsewhere or an older version to this user; no worker may start yet.
 
     An existing binding is kept. Raises FolderUnfit, FolderNotBound, UserStateUnfit.
     """

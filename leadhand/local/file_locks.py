@@ -28,7 +28,7 @@ def share(lock: int) -> bool:
 
 
 def free(lock: int) -> None:
-    """Release a file lock."""
+    """Release the file lock of an open descriptor; the descriptor stays open."""
     fcntl.flock(lock, fcntl.LOCK_UN)
 
 

@@ -190,6 +190,7 @@ class Calls:
         return grant
 
     async def lock_release(self, given: arguments.LockRelease) -> Result:
+        """Release a named lock. Raises ToolRefused unless this server took it."""
         session = self._named("lock_release", given.session)
         held = self._grants.get((session, given.name))
         if held is None:

@@ -167,7 +167,7 @@ def check_tasks(tasks: Iterable[PlannedTask]) -> None:
 
 
 def check_checkers(task: str, wanted: Iterable[str] | None, names: Iterable[str]) -> None:
-    """Raises ValueError if a task names a checker that the plan does not have."""
+    """Raises ValueError if a task wants a checker that is not among the names."""
     known = tuple(names)
     for name in wanted or ():
         if name not in known:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
-from workers.checkers.combine import FEEDBACK_LIMIT, combine
+from workers.checkers.combine import combine
+from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import Check
 
 #: From worst to best, for who waits for the loop.

@@ -10,13 +10,12 @@ from app.domain.outcomes import Gate, Outcome, Verdict
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.documents import Rule
+from workers.prompts.build import FEEDBACK_LIMIT
 from workers.task.inputs import NOT_JUDGED, Check, JudgeInputs
 from workers.task.task import BodyTask
 
 #: Characters of one checker's feedback in the ledger.
 CHECK_LIMIT = 8_000
-#: Characters of the combined feedback in the next iteration's prompt.
-FEEDBACK_LIMIT = 16_000
 
 
 class Judged(BaseModel):

@@ -97,7 +97,7 @@ class Warm:
         self._resting: threading.Thread | None = None
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call the function in its folder. Raises OSError if no process can be started."""
+        """Call the function; return its reply, or why there is none. OSError if none can start."""
         deadline = time.monotonic() + timeout_s
         while True:
             with self._process(call.where) as process:

@@ -14,6 +14,8 @@ from workers.prompts.tool_failures import all_tools_failed
 
 #: Characters of each text that a prompt quotes.
 QUOTE_LIMIT = 8_000
+#: Characters of the combined feedback of an iteration's checkers, which share it.
+FEEDBACK_LIMIT = 16_000
 #: Characters of the doer's output that a checker's prompt quotes.
 WORK_LIMIT = 32_000
 #: Characters of an earlier iteration's feedback that a checker's prompt quotes.
@@ -32,7 +34,9 @@ def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
     """
     feedback = inputs.previous.feedback if inputs.previous is not None else ""
     task = (f"{_NEW_TASK}\n\n{inputs.task.strip()}", *_scope(inputs)) if has_new_task else ()
-    return _join([*task, *_previous(inputs), _titled("## Checker Feedback", feedback)])
+    return _join(
+        [*task, *_previous(inputs), _titled("## Checker Feedback", feedback, FEEDBACK_LIMIT)]
+    )
 
 
 def attempt_prompt(prompt: str, ending: str | None) -> str:
@@ -135,7 +139,7 @@ def _doer_sections(inputs: DoerInputs) -> Iterator[str]:
     if previous is not None and (previous.work.strip() or previous.feedback.strip()):
         yield from _previous(inputs)
         yield _titled("## Previous Summary", previous.work)
-        yield _titled("## Checker Feedback", previous.feedback)
+        yield _titled("## Checker Feedback", previous.feedback, FEEDBACK_LIMIT)
 
 
 def _scope(inputs: DoerInputs) -> Iterator[str]:
@@ -184,8 +188,8 @@ def _limit(inputs: DoerInputs) -> str:
     return f" of {inputs.max_iterations}" if inputs.max_iterations is not None else ""
 
 
-def _titled(title: str, text: str) -> str:
-    return f"{title}\n\n{cut(text.strip(), QUOTE_LIMIT)}" if text.strip() else ""
+def _titled(title: str, text: str, limit: int = QUOTE_LIMIT) -> str:
+    return f"{title}\n\n{cut(text.strip(), limit)}" if text.strip() else ""
 
 
 def _list(lines: Iterable[str]) -> str:

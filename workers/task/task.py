@@ -129,7 +129,7 @@ class BodyTask:
 
     @property
     def folder(self) -> Path:
-        """The working folder; without one, a folder of the attempt or of the conversations.
+        """The working folder; else one made for the attempt, or for all conversations.
 
         Some agents find a conversation only in the folder where it began, so all conversations of
         a session share one folder.

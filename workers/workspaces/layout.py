@@ -94,6 +94,7 @@ def _take(lock: int) -> bool:
 
 
 def record_file(path: Path) -> Path:
+    """The file, beside a task's folder, that records what the folder was made from."""
     return path.with_name(f"{path.name}.json")
 
 

@@ -172,7 +172,7 @@ def plan_drop_command(*, session: str, task: str) -> int:
 @click.option("--all", "every", is_flag=True, help="Include accepted and refused proposals.")
 @_JSON
 def plan_proposals_command(*, session: str, every: bool, as_json: bool) -> int:
-    """List the tasks that child sessions propose for the plan of SESSION."""
+    """List the open proposals of child sessions: tasks for the plan of SESSION."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.plan_text import proposal_lines
 

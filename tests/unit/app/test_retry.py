@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.retries import QUOTED, policy, quote_error
+from app.domain.retries import QUOTED, quote_error
 from app.redaction import redact
 from app.security import step_tokens
 
@@ -63,7 +63,3 @@ def test_no_text_is_slow_to_redact(text: str) -> None:
     begun = time.process_time()
     redact(text * (60_000 // len(text)))
     assert time.process_time() - begun < 5
-
-
-def test_attempts_are_counted_with_the_first_one() -> None:
-    assert policy(5).retries == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.domain.messages import Message
 from workers.prompts.build import (
     PAST_LIMIT,
+    FEEDBACK_LIMIT,
     QUOTE_LIMIT,
     checker_prompt,
     continued_prompt,
@@ -77,7 +78,17 @@ def test_what_is_quoted_is_bounded_and_the_task_is_not() -> None:
     previous = {"work": long, "feedback": long}
     prior = [{"name": "a", "text": long}]
     given = DoerInputs.model_validate({"task": long, "previous": previous, "prior": prior})
-    assert len(long) < len(doer_prompt(given)) < len(long) + 3 * QUOTE_LIMIT + 1_000
+    assert (
+        len(long) < len(doer_prompt(given)) < len(long) + 2 * QUOTE_LIMIT + FEEDBACK_LIMIT + 1_000
+    )
+
+
+def test_the_combined_feedback_of_several_checkers_is_not_cut_again() -> None:
+    feedback = "\n".join(f"checker {name}: " + "x" * 5_000 for name in ("a", "b", "c"))
+    prompt = doer_prompt(
+        DoerInputs.model_validate({"task": "t", "previous": {"work": "w", "feedback": feedback}})
+    )
+    assert feedback in prompt
 
 
 def test_a_checker_is_told_role_criteria_output_and_history() -> None:
