@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.domain.messages import Message
 from workers.prompts.build import (
-    PAST_LIMIT,
     FEEDBACK_LIMIT,
+    PAST_LIMIT,
     QUOTE_LIMIT,
     checker_prompt,
     continued_prompt,
