@@ -47,7 +47,7 @@ class Plans:
             "doer": {"command": self._command("task")}, "checkers": self._checkers(),
             "at_once": rng.randint(1, 3), "task_retries": rng.randint(0, 1),
             "on_task_failure": "stop" if rng.random() < 0.2 else "continue",
-            "proposals": "accept",
+            "proposals": "accept", "workspace": "shared",
         }  # fmt: skip
         return end_of(document), document
 
