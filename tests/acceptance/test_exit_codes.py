@@ -32,6 +32,7 @@ def test_the_exit_code_says_how_a_session_ended(project: Project):
     assert statuses == ["completed", "exited", "failed", "failed", "failed"]
 
 
+@pytest.mark.slow
 def test_wait_leaves_with_the_worst_of_its_sessions_and_sums_up_each(project: Project):
     done = project.detached("--doer", "true", "--checker", "true", "--label", "good one")
     failed = project.detached("--doer", "true", "--checker", "false", "--max-iterations", "1")

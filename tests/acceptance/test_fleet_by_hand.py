@@ -28,6 +28,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         fleet.close()
 
 
+@pytest.mark.slow
 def test_while_redis_is_away_all_wait_and_then_go_on(fleet: Fleet):
     fleet.write("doer.py", LEARNS + WAITS)
     doer = f"{sys.executable} doer.py"
@@ -55,6 +56,7 @@ def test_while_redis_is_away_all_wait_and_then_go_on(fleet: Fleet):
     assert fleet.worker.poll() is None
 
 
+@pytest.mark.slow
 def test_flower_lists_workers_and_tasks_by_name_and_arguments(fleet: Fleet):
     fleet.write("doer.py", WAITS)
     fleet.server("worker", "--name", "two")

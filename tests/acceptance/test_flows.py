@@ -58,6 +58,7 @@ def test_a_persons_way_with_flows(alone_with_flows: Project) -> None:
     assert "My review" in project.leadhand("ls").out
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_and_a_changed_file_taken_over(alone_with_flows: Project) -> None:
     project = alone_with_flows
     started = project.leadhand("flow", "run", "question", "--detach", timeout=90)

@@ -145,6 +145,7 @@ prices = {input_usd = 1, output_usd = 2}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_a_limit_on_cost_without_known_costs_warns_at_submit(alone: Project):
     alone.write("agents.toml", AGENTS)

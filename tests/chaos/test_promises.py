@@ -85,6 +85,7 @@ def kill(member: Member) -> float:
     return time.time()
 
 
+@pytest.mark.slow
 def test_fifty_running_sessions_outlive_a_killed_redis(stack: Stack):
     folders = [stack.folder / "left", stack.folder / "right"]
     sessions = [submit(stack, 0.1) for _ in range(50)]
@@ -163,6 +164,7 @@ def test_apis_alone_find_what_dead_workers_held(stack: Stack):
     require_whole(stack, session)
 
 
+@pytest.mark.slow
 def test_a_half_open_connection_heals_within_30_s(stack: Stack, said: Said):
     (member,) = [member for member in stack.workers if member.name == "left1"]
     require_whole(stack, submit(stack, 0, place="left"))  # it is connected, and at work

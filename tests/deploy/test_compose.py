@@ -73,6 +73,7 @@ def as_the_page_says(fleet: Topology) -> dict[str, Any]:
     return submitted
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not there")
 def test_what_the_page_submits_by_curl_is_done(fleet: Topology) -> None:

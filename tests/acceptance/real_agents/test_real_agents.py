@@ -270,6 +270,7 @@ def test_agents_decide_when_a_loop_ends(world) -> None:
         assert usage.input_tokens == 1000
 
 
+@pytest.mark.slow
 def test_a_model_that_is_busy_is_asked_again_later_and_holds_no_worker(world) -> None:
     bad: dict[str, Reply] = {"claude": Refuse(429), "codex": Drop(), "small": Refuse(503, "1")}
     world.scripted(lambda asked: bad.pop(WHO[asked.path], Say("Better now.")))
@@ -284,6 +285,7 @@ def test_a_model_that_is_busy_is_asked_again_later_and_holds_no_worker(world) ->
     assert {world.outcome(session, agent).text for agent in WHO.values()} == {"Better now."}
 
 
+@pytest.mark.slow
 def test_a_model_that_will_not_answer_ends_the_step_clearly(world) -> None:
     world.scripted(lambda asked: Hang() if "hang" in asked.prompt else Refuse(401))
     world.fleet.worker("one")
@@ -304,6 +306,7 @@ def test_a_model_that_will_not_answer_ends_the_step_clearly(world) -> None:
     assert world.model.left.wait(20), "nobody waits for it any more"
 
 
+@pytest.mark.slow
 def test_a_cost_cap_ends_a_running_agent_by_what_it_tells(world) -> None:
     world.scripted(lambda asked: Use("sleep 0.1", 200_000, 10))
     (world.folder / "agents.toml").write_text(_priced_claude())

@@ -54,6 +54,7 @@ def assert_sandbox_named(outcome: Outcome) -> None:
     assert outcome.reason.text.startswith("agent 'codex' failed: its sandbox started none of")
 
 
+@pytest.mark.slow
 def test_a_codex_without_a_working_sandbox_does_not_read_succeeded(world) -> None:
     """With CODEX_HOME in the temporary directory, bubblewrap 0.8 on the PATH breaks its sandbox.
 

@@ -346,7 +346,8 @@ def test_outside_a_body_the_user_s_token_works_and_report_tools_say_whose_they_a
         )
         assert "no task" in (await tools.refusal("task_get", plan=plan.id, id="zz")).lower()
         assert (
-            "not a session id" in (await tools.refusal("session_status", session="nothing-here")).lower()
+            "not a session id"
+            in (await tools.refusal("session_status", session="nothing-here")).lower()
         )
         with Client(api.url, TOKEN) as client:
             ended = client.submit(LOOP).id
