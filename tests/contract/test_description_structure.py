@@ -19,6 +19,8 @@ NAMES = {"paths", "properties", "schemas", "links", "mapping"}
 PROSE = {"description", "summary", "title"}
 #: Fields of requests that may be left out since; a client that sends them is served as before.
 OPTIONAL_SINCE = {"Answers": ("text",)}
+#: The page of diffs has a field of its own since, and so a name of its own.
+RENAMED_SINCE = ("Page_DiffView_", "DiffsPage")
 
 
 def structure(value: Any, *, of: str = "") -> Any:
@@ -87,7 +89,8 @@ def as_required(published: Any) -> Any:
 
 def test_published_description_keeps_its_structure():
     published = as_required(structure({name: PUBLISHED[name] for name in BASELINE}))
-    found = [*changes(BASELINE, published)]
+    before = json.loads(json.dumps(BASELINE).replace(*RENAMED_SINCE))
+    found = [*changes(before, published)]
     assert not found, "\n".join(found)
 
 
