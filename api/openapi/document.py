@@ -249,6 +249,8 @@ def _query(model: type[BaseModel] | None) -> Iterable[Schema]:
         description: Schema = {"name": name, "in": "query", "schema": _plain(schema, whole)}
         if "description" in description["schema"]:
             description["description"] = description["schema"].pop("description")
+        if name in whole.get("required", ()):
+            description["required"] = True
         yield description
 
 

@@ -47,7 +47,13 @@ def _watch(
     on_view: Callable[[SessionView], None],
 ) -> None:
     while not over.wait(EVERY_S):
-        for view in _views(client, sessions):
+        try:
+            views = _views(client, sessions)
+        except RuntimeError:  # the block has ended, and its caller has closed the client
+            if over.is_set():
+                return
+            raise
+        for view in views:
             if over.is_set():
                 return
             report.note(view.id, view.troubles)
