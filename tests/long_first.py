@@ -29,10 +29,6 @@ SECONDS: Mapping[tuple[str, str], int] = {
         "test_emptied_store_under_running_processes_is_refused_until_it_is_accepted",
     ): 20,
     (
-        "integration/fleet/test_fleet.py",
-        "test_a_silent_connection_fences_the_body_within_its_lease",
-    ): 20,
-    (
         "acceptance/test_seed_example.py",
         "test_the_seeds_example_runs_unchanged_beside_hostile_modules",
     ): 20,

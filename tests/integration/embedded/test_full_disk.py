@@ -146,6 +146,7 @@ def sweeps(fleet: Fleet) -> int:
     return found.sweeps if found else 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("since", ["its start", "later"])
 def test_worker_with_a_full_spill_folder_takes_no_steps_until_there_is_room(

@@ -66,6 +66,7 @@ def test_a_small_session_is_not_behind_large_ones(fleet: Fleet) -> None:
         fleet.engine.control.apply(one, "abort")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_is_urgent_goes_first(fleet: Fleet) -> None:
     steps = WINDOW + 4

@@ -254,6 +254,7 @@ def test_a_checker_longer_than_a_lease_costs_its_judge_nothing(fleet: Fleet) -> 
     assert fleet.engine.queries.session(session).counters.attempts_lost == 0
 
 
+@pytest.mark.slow
 def test_a_silent_connection_fences_the_body_within_its_lease(
     fleet: Fleet, store_url: str, broker_url: str
 ) -> None:
