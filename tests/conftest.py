@@ -55,8 +55,8 @@ TESTS = Path(__file__).resolve().parent
 #: Coverage doubles what a test takes. These folders try the whole from the outside, and tests that
 #: are marked `no_cover` the same lines a thousand times: other tests measure what they reach.
 UNMEASURED = (
-    "acceptance", "chaos", "contract", "deploy", "fundamentals", "model", "unit/leadhand",
-    "unit/project",
+    "acceptance", "chaos", "contract", "deploy", "fundamentals", "integration/client",
+    "integration/embedded", "model", "unit/leadhand", "unit/project",
 )  # fmt: skip
 
 
