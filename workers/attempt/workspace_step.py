@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, JsonValue
 
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
-from app.domain.workspaces import Survey
+from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
@@ -28,7 +27,7 @@ from workers.workspaces.worktrees import Place
 class _Made(BaseModel):
     """The inputs of a step that makes or keeps the folder of a task's run."""
 
-    kind: Literal["worktree", "copy"]
+    kind: Kind
     plan: str
     task: str
     run: int
@@ -42,7 +41,7 @@ class _Made(BaseModel):
 class _Cleaning(BaseModel):
     """The inputs of a step that removes folders."""
 
-    kind: Literal["worktree", "copy"]
+    kind: Kind
     plan: str
     origin: str
     runs: tuple[tuple[str, int], ...]

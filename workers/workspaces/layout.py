@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.domain.workspaces import folder_name
+from app.domain.workspaces import Kind, folder_name
 from workers.processes.own_folders import claim_folder
 from workers.workspaces.git import Cancelled
 
@@ -30,7 +30,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["worktree", "copy"]
+    kind: Kind
     #: The folder that the plan works in.
     origin: str
     task: str
