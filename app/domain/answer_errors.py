@@ -10,7 +10,7 @@ from leadhand.models.problems import Kind
 
 
 class AnswerUnfit(LeadhandError):
-    """An answer does not fit what the question accepts; the step goes on waiting."""
+    """An answer does not fit what the question accepts; the step keeps waiting."""
 
     kind = Kind.INVALID
 

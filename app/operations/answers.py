@@ -71,7 +71,7 @@ class Answers:
         return self._queries.session(session)
 
     def give_default(self, ref: SessionRef, address: str, *, fence: int) -> None:
-        """Answer a question whose deadline has passed with its default, if nobody was faster."""
+        """Answer an overdue question with its default, unless a person was faster."""
         record = self._store.steps(ref, [address]).get(address)
         if record is None or record.fence != fence or record.parked is None:
             return

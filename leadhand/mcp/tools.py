@@ -160,12 +160,12 @@ class Calls:
         try:
             await self._client.wait(view.id, given.wait_s)
         except WaitTimedOut:
-            again = "nobody has answered yet; call ask_human again with the same arguments"
+            again = "there is no answer yet; call ask_human again with the same arguments"
             return {"answered": False, "session": view.id, "hint": again}
         view = await self._client.session(view.id)
         found = answer_in(view, (await self._client.steps(view.id)).items)
         if not found["answered"]:
-            raise ToolRefused(f"nobody answered: session {view.id} is {view.status}")
+            raise ToolRefused(f"there is no answer: session {view.id} is {view.status}")
         return found
 
     async def wait_session(self, given: arguments.Wait) -> Result:
@@ -323,7 +323,7 @@ TOOLS: Mapping[str, Tool] = {
         reads=True,
     ),
     "kv_set": Tool(
-        "Store a value for the tree of sessions; with if_version only if nobody has changed it.",
+        "Store a value for the tree of sessions; with if_version only if it is unchanged.",
         arguments.KvSet,
         Calls.kv_set,
     ),

@@ -1,4 +1,4 @@
-"""Questions with forms, choices and defaults: an answer fits, or the step goes on waiting."""
+"""Questions with forms, choices and defaults: an answer fits, or the step keeps waiting."""
 
 from __future__ import annotations
 

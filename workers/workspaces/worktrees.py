@@ -228,5 +228,5 @@ def _require(git: Git, path: Path, branch: str) -> None:
     if head != f"{_HEADS}{branch}":
         now = "no branch" if head is None else f"the branch {head.removeprefix(_HEADS)!r}"
         raise WorkspaceRefused(
-            f"the worktree {str(path)!r} is on {now}; check out {branch!r} there and go on"
+            f"the worktree {str(path)!r} is on {now}; check out {branch!r} there first"
         )

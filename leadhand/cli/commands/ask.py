@@ -68,7 +68,7 @@ def ask_command(
     elif found["answered"]:
         click.echo(found["text"])
     else:
-        tell(f"nobody answered: session {view.id} is {view.status}")
+        tell(f"there is no answer: session {view.id} is {view.status}")
     return DONE if found["answered"] else code_of(view.status)
 
 

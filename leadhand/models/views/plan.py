@@ -103,7 +103,7 @@ class ProposalView(View):
     decided_by: str | None = None
     #: Why an accepting policy could not add it, or that its deadline has passed.
     note: str = ""
-    #: When it is refused unless somebody decides.
+    #: When it is refused, unless a person decides before.
     until: str | None = None
 
 

@@ -312,7 +312,7 @@ def test_a_body_asks_a_person_once_and_gets_the_answer_later(api) -> None:
         with Client(api.url, TOKEN) as client:
             client.abort(other["session"])
         again = await tools.refusal("ask_human", **wanted, key="second")
-        assert again == f"nobody answered: session {other['session']} is aborted"
+        assert again == f"there is no answer: session {other['session']} is aborted"
         assert "none of the choices" in await tools.refusal(
             "ask_human", question="?", choices=["a"], default={"text": "b"}
         )
