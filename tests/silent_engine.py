@@ -1,4 +1,4 @@
-"""The real engine on a real store, with nobody there to do the work."""
+"""The real engine on a real store, without workers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from app.engine import Engine
 from app.settings import Settings
 from app.store.store import Store, connect
 from leadhand.models.documents import LoopDocument
+
+#: The token of the operator, and the secret of the installation.
+OPERATOR = "the operator's own"
+SECRET = "signs capabilities"
 
 
 class NobodyThere:

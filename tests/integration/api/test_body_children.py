@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from flask.testing import FlaskClient
 
-from api import create_app
 from app.engine import Engine
 from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
-from app.settings import Settings
 from leadhand.models.views import Quotas
 from tests.session_driving import claim, settle
-from tests.silent_engine import silent_engine
+from tests.silent_engine import OPERATOR, SECRET
 
-OPERATOR = "the operator's own"
-SECRET = "signs capabilities"
 S = "/v1/sessions"
 COMMANDS = {"kind": "loop", "task": "t", "checker": "true", "doer": {"command": "true"}}
 AGENTS = {"kind": "loop", "task": "t", "checker": "agent: look", "doer": {"agent": "a"}}
-
-
-@pytest.fixture
-def engine(store_url: str) -> Engine:
-    return silent_engine(store_url, secret=SECRET)
-
-
-@pytest.fixture
-def client(engine: Engine) -> Iterator[FlaskClient]:
-    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
-    yield app.test_client()
-    app.fanout.close()
 
 
 def ask(

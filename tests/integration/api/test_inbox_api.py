@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from flask.testing import FlaskClient
 from pydantic import JsonValue
 from werkzeug.test import TestResponse
 
-from api.application import create_app
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Program, Step
@@ -20,26 +18,11 @@ from app.engine import Engine
 from app.operations.submit import About
 from app.security.api_tokens import Scope
 from app.security.step_tokens import BODY_SCOPES, Caller, mint
-from app.settings import Settings
-from tests.silent_engine import loop, silent_engine
+from tests.silent_engine import OPERATOR, SECRET, loop
 
-OPERATOR = "the operator's own"
-SECRET = "signs capabilities"
 S = "/v1/sessions"
 DO = "loop~1[1]/do"
 WORK = Program(body=(Step(id="a", action=Action.AGENT),))
-
-
-@pytest.fixture
-def engine(store_url: str) -> Engine:
-    return silent_engine(store_url, secret=SECRET)
-
-
-@pytest.fixture
-def client(engine: Engine) -> Iterator[FlaskClient]:
-    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
-    yield app.test_client()
-    app.fanout.close()
 
 
 @pytest.fixture

@@ -25,21 +25,14 @@ from leadhand.models.documents import Webhook
 from leadhand.models.problems import Kind
 from leadhand.models.views import Quotas
 from tests.session_driving import add_event, claim, ref_of, settle
-from tests.silent_engine import loop, silent_engine
+from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 
-OPERATOR = "the operator's own"
-SECRET = "signs capabilities"
 S = "/v1/sessions"
 AGENTS = {"kind": "loop", "task": "write it", "checker": "agent: look", "doer": {"agent": "a"}}
 
 
 #: An hour before a day ends (UTC).
 LATE_MS = 1_795_302_000_000
-
-
-@pytest.fixture
-def engine(store_url: str) -> Engine:
-    return silent_engine(store_url, secret=SECRET)
 
 
 @pytest.fixture

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from flask.testing import FlaskClient
 
-from api.application import create_app
 from app.domain.ids import SessionRef
 from app.domain.records import Grant
 from app.engine import Engine
-from app.settings import Settings
 from tests.integration.api.test_inbox_api import (
     DO,
-    OPERATOR,
-    SECRET,
     ask,
     attempt_token,
     claim,
     session_token,
     told,
 )
-from tests.silent_engine import loop, silent_engine
+from tests.silent_engine import loop
 
 PROBLEM = "urn:leadhand:problem:"
-
-
-@pytest.fixture
-def engine(store_url: str) -> Engine:
-    return silent_engine(store_url, secret=SECRET)
-
-
-@pytest.fixture
-def client(engine: Engine) -> Iterator[FlaskClient]:
-    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
-    yield app.test_client()
-    app.fanout.close()
 
 
 @pytest.fixture
