@@ -132,7 +132,7 @@ FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbel
 
 fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind by SEED (any), with tokens that may all or little
 	@seed=$(FUZZ_SEED); echo "SEED=$$seed"; $(PY) -m pytest -n $(WORKERS) --timeout 1800 tests/contract/test_description.py \
-	  -m "not slow" -k "as_it_is_described or only_read" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
+	  -k "few and (as_it_is_described or only_read)" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
 
 bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)

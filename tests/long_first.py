@@ -10,31 +10,26 @@ from typing import Protocol, TypeVar
 
 #: Seconds of the tests that took longest, by file and name, with three workers on two cores.
 SECONDS: Mapping[tuple[str, str], int] = {
-    ("contract/test_description.py", "test_the_served_api_answers_as_it_is_described"): 40,
     ("chaos/test_chaos.py", "test_every_promise_is_kept_in_a_short_run"): 40,
-    (
-        "integration/embedded/test_full_disk.py",
-        "test_full_disk_is_reported_while_a_command_waits_and_work_goes_on_with_room",
-    ): 30,
     (
         "acceptance/test_demo.py",
         "test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end",
     ): 30,
     (
-        "integration/api/test_half_open_requests.py",
-        "test_two_hundred_half_open_requests_delay_no_call_and_are_closed",
-    ): 25,
-    (
-        "integration/embedded/test_lost_store.py",
-        "test_emptied_store_under_running_processes_is_refused_until_it_is_accepted",
+        "acceptance/real_agents/test_real_agents.py",
+        "test_a_doer_writes_by_a_real_tool_call_and_a_checker_judges_it",
     ): 20,
+    ("contract/test_description.py", "test_the_served_api_answers_as_it_is_described"): 15,
+    ("integration/fleet/test_fleet.py", "test_two_workers_share_one_sessions_checkers"): 15,
+    (
+        "integration/fleet/test_machines.py",
+        "test_sessions_stay_where_their_folder_is_until_their_place_is_gone",
+    ): 15,
     (
         "acceptance/test_seed_example.py",
         "test_the_seeds_example_runs_unchanged_beside_hostile_modules",
-    ): 20,
-    ("acceptance/test_flows.py", "test_a_persons_way_with_flows"): 16,
-    ("model/test_engine_model.py", "test_the_scripts_do_what_the_model_does"): 10,
-    ("model/test_whole_programs.py", "test_whole_programs_end_as_the_interpreter_says"): 10,
+    ): 12,
+    ("acceptance/test_documentation.py", "test_page_does_what_it_says"): 12,
 }
 
 

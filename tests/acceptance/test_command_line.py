@@ -76,6 +76,7 @@ def test_the_example_runs_to_its_end_and_sums_up(leadhand: Leadhand) -> None:
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.slow
 def test_doctor_finds_a_sound_set_up(leadhand: Leadhand) -> None:
     done = leadhand("doctor")
     assert done.returncode == 0, done.stdout
@@ -83,6 +84,7 @@ def test_doctor_finds_a_sound_set_up(leadhand: Leadhand) -> None:
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.slow
 def test_up_keeps_the_services_and_takes_them_down(
     leadhand: Leadhand, project: Path, environment: dict[str, str]
 ) -> None:

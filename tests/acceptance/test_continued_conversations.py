@@ -65,6 +65,7 @@ def numbered(world: World) -> None:  # noqa: F811
     world.scripted(answer)
 
 
+@pytest.mark.slow
 def test_a_loop_that_continues_shows_its_model_the_earlier_turns(world) -> None:  # noqa: F811
     numbered(world)
     world.fleet.worker("one")

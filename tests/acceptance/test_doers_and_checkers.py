@@ -142,6 +142,7 @@ def answering(project: Project) -> None:
     project.write("agents.toml", "".join(entry.format(name) for name in ANSWERS))
 
 
+@pytest.mark.slow
 def test_a_refusal_in_prose_refuses_and_the_raw_answer_is_shown(alone: Project):
     answering(alone)
     ended = alone.leadhand(
@@ -160,6 +161,7 @@ def test_a_refusal_in_prose_refuses_and_the_raw_answer_is_shown(alone: Project):
     assert raw in alone.leadhand("transcript", result["session_id"]).out
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_yes_and_no_ends_no_loop(alone: Project):
     answering(alone)
     decides = {"type": "break", "agentType": "unsure", "identifier": "a", "question": "Done?"}

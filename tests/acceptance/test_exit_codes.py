@@ -92,6 +92,7 @@ def test_a_second_ctrl_c_aborts(project: Project):
     assert project.leadhand("resume", ended.json()["session_id"]).code == 1
 
 
+@pytest.mark.slow
 def test_a_failed_session_goes_on_with_turns_of_its_own(project: Project):
     failed = project.detached(
         *("--doer", "echo x >> tries", "--checker", 'test "$(wc -l < tries)" = 3'),
@@ -141,6 +142,7 @@ def test_ctrl_c_ends_a_workflow_file_with_its_summary(project: Project):
 
 
 @pytest.mark.parametrize("verb", ["spawn", "workflow", "wait", "watch", "logs -f", "transcript -f"])
+@pytest.mark.slow
 def test_sigterm_ends_a_waiting_command_and_its_session_continues(project: Project, verb: str):
     project.write("doer.py", WAITS)
     project.write("script.py", SCRIPT.replace("{call}", "wf.run()"))

@@ -24,6 +24,7 @@ def alone_with_flows(make_project: Callable[..., Project]) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_persons_way_with_flows(alone_with_flows: Project) -> None:
     project = alone_with_flows
     project.write("flows/broken.json", '{"steps": [{"type": "break"}]}')

@@ -126,6 +126,7 @@ def test_a_copied_folder_runs_nothing_in_the_original(
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.slow
 def test_a_linked_state_folder_is_not_followed(
     scene: Scene, projects: list[Project], tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_linked_state_folder_is_not_followed(
 
 @pytest.mark.timeout(60)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.slow
 def test_a_state_folder_of_another_user_is_refused(scene: Scene) -> None:
     os.chown(scene.origin.folder / ".leadhand", 65534, 65534)
     assert_refused(scene.origin.leadhand("ls"), "it belongs to user 65534")

@@ -66,6 +66,7 @@ def test_a_session_outlives_its_killed_worker(alone: Project):
     require_whole(alone, session, lost=1)
 
 
+@pytest.mark.slow
 def test_a_session_outlives_the_whole_killed_stack(alone: Project):
     session = begin(alone)
     family = alone.tree()
@@ -89,6 +90,7 @@ def test_any_command_brings_a_killed_stack_back(alone: Project):
     require_whole(alone, session, lost=1)
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_its_session_to_the_next_one(alone: Project):
     alone.write("doer.py", WAITS)
     command = alone.begin("spawn", "t", "--doer", "python3 doer.py", "--checker", "true")

@@ -108,6 +108,7 @@ def test_a_phase_is_run_again_as_often_as_it_says(project: Project):
     assert session["counters"]["phase_retries"] == 3
 
 
+@pytest.mark.slow
 def test_the_rule_says_how_many_checkers_must_accept(project: Project):
     def verdict(rule: str, *checkers: str) -> str:
         told = [word for checker in checkers for word in ("--checker", checker)]

@@ -34,6 +34,7 @@ print(json.dumps({"tasks": tasks}) if asked else "I would rather not.")
 DOER = 'touch "$LEADHAND_SESSION"; leadhand report done --notes "all of it"'
 
 
+@pytest.mark.slow
 def test_request_is_planned_refined_and_carried_out(alone: Project) -> None:
     project = alone  # its services read its own agents.toml
     project.write("lead.py", LEAD)

@@ -37,6 +37,7 @@ def ran_side_by_side(checks: list[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.timeout(60)  # two real runs of pytest, on services that start first
+@pytest.mark.slow
 def test_two_real_checkers_refuse_the_first_attempt_and_accept_the_second(alone: Project):
     alone.write("doer.py", DOER)
     alone.write("calc.py", "")
@@ -74,6 +75,7 @@ def test_in_a_pipe_the_progress_reads_as_plain_lines(project: Project):
     assert "accept after 2 iterations" in ended.out
 
 
+@pytest.mark.slow
 def test_a_second_command_joins_the_services_of_the_first(alone: Project):
     alone.detached("--doer", "true", "--checker", "true")
     run = alone.run

@@ -23,6 +23,7 @@ def slug(title: str, limit: int = 80) -> str:
 '''
 
 
+@pytest.mark.slow
 def test_a_persons_way_with_tools(make_project: Callable[..., Project]) -> None:
     project = make_project()
     project.write("tools/text.py", CODE)

@@ -152,6 +152,7 @@ def best_of_three(measured: Callable[[], float], limit: float) -> float:
     return best
 
 
+@pytest.mark.slow
 def test_apis_alone_find_what_dead_workers_held(stack: Stack):
     session = submit(stack, 1.0)
     wait_until(lambda: bodies(stack, session), timeout=30)
@@ -180,6 +181,7 @@ def test_a_half_open_connection_heals_within_30_s(stack: Stack, said: Said):
     assert took <= 30
 
 
+@pytest.mark.slow
 def test_a_killed_api_is_started_again_at_its_address(stack: Stack):
     api = stack.apis[0]
     wait_until(stack.clients[0].workers, timeout=60)

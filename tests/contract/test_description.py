@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -33,33 +34,37 @@ LONG_S = 1800
 SCHEMATHESIS = "from schemathesis.cli import schemathesis; schemathesis()"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def flask() -> Api:
     """An API that describes itself, for which it needs no store."""
     return create_app(Settings(api_token=TOKEN, secret="s"), engine_without_store())
 
 
-def test_every_route_is_told_of(flask):
-    told = build_document(flask)
+@pytest.fixture(scope="module")
+def told(flask: Api) -> dict[str, Any]:
+    """The description, built once: that takes seconds."""
+    return build_document(flask)
+
+
+def test_every_route_is_told_of(told):
     operations = [one for methods in told["paths"].values() for one in methods.values()]
     assert len(operations) > OPERATIONS
     assert len({one["operationId"] for one in operations}) == len(operations)
 
 
-def test_a_route_that_nobody_told_of_is_noticed(flask):
+def test_a_route_that_nobody_told_of_is_noticed():
+    flask = create_app(Settings(api_token=TOKEN, secret="s"), engine_without_store())
     flask.add_url_rule("/v1/surprise", "surprise", view_func=lambda: "")
     with pytest.raises(LookupError, match="surprise"):
         build_document(flask)
 
 
-def test_every_reference_leads_somewhere(flask):
-    told = build_document(flask)
+def test_every_reference_leads_somewhere(told):
     found = set(re.findall(r"#/components/schemas/([\w-]+)", str(told)))
     assert found <= told["components"]["schemas"].keys()
 
 
-def test_every_refusal_is_a_problem(flask):
-    told = build_document(flask)
+def test_every_refusal_is_a_problem(told):
     for methods in told["paths"].values():
         for one in methods.values():
             for status, said in one["responses"].items():
@@ -96,22 +101,20 @@ class Page(HTMLParser):
                 self.links.add(str(value))
 
 
-def test_the_page_holds_every_operation_and_needs_nothing_from_elsewhere(flask):
+def test_the_page_holds_every_operation_and_needs_nothing_from_elsewhere(flask, told):
     answer = flask.test_client().get("/docs")
     page = Page(answer.text)
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
-    told = build_document(flask)
     assert {one["operationId"] for m in told["paths"].values() for one in m.values()} <= page.ids
     inner = {link.removeprefix("#") for link in page.links if link.startswith("#")}
     assert inner <= page.ids
     assert page.links - {f"#{one}" for one in inner} == {"openapi.json"}
 
 
-def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask):
-    told = build_document(flask)
+def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask, told):
     text = flask.test_client().get("/docs").text
     outside_code = re.sub(r"<pre>.*?</pre>|<style>.*?</style>", "", text, flags=re.DOTALL)
     assert "`" not in outside_code
@@ -129,12 +132,16 @@ def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask):
     LoopDocument.model_validate(loop)
 
 
-@pytest.fixture(params=few_or_all(1, 7))
+#: The phase that sends each value at its limits takes four fifths of the time.
+FEW = ["--max-examples", "2", "--phases", "examples,fuzzing"]
+
+
+@pytest.fixture(params=few_or_all(FEW, ["--max-examples", "7"]))
 def effort(request: pytest.FixtureRequest) -> list[str]:
     """The same few requests each time, unless `make fuzz` asks for others."""
     seed = request.config.getoption("--api-seed", default=None)
     if seed is None:
-        return ["--max-examples", str(request.param), "--generation-deterministic"]
+        return [*request.param, "--generation-deterministic"]
     return ["--max-examples", request.config.getoption("--api-examples"), "--seed", seed]
 
 
@@ -171,6 +178,7 @@ def test_the_served_api_answers_as_it_is_described(tmp_path, store_url, broker_u
 
 
 @pytest.mark.timeout(LONG_S)
+@pytest.mark.slow
 def test_it_does_so_to_a_token_that_may_only_read(tmp_path, store_url, broker_url, effort):
     with served(tmp_path, store_url, broker_url) as url, httpx2.Client(trust_env=False) as client:
         made = client.post(

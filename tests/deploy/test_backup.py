@@ -28,6 +28,7 @@ def fleet(tmp_path: Path) -> Iterator[Topology]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_sessions_go_on_from_a_backup(fleet: Topology, tmp_path: Path) -> None:
     (fleet.work / "now").touch()
     over = submit(fleet, "now")

@@ -67,6 +67,7 @@ def redis_alone(tmp_path: Path) -> Iterator[Topology]:
         topology.close()
 
 
+@pytest.mark.slow
 def test_default_user_cannot_log_in_after_a_restart(redis_alone: Topology) -> None:
     restart_redis(redis_alone, signal.SIGTERM)
     port = int(redis_alone.ports["6379"])

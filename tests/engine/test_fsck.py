@@ -26,7 +26,7 @@ from tests.engine.world import LOOP, World
 from tests.model.walking import walk
 from tests.silent_engine import loop, silent_engine
 
-SEEDS = range(16)
+SEEDS = range(6)
 #: What may be found of a parent whose children are no more than their status.
 OF_PARENTS = ("child_stray", "turn_stuck", "stop_stuck")
 

@@ -64,7 +64,7 @@ def a_delivery(bench: Bench) -> tuple[Engine, SessionRef, str]:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=st.lists(TAKE | TELL | WAIT, max_size=60))
 def test_each_try_has_one_deliverer_and_each_delivery_one_end(bench: Bench, steps) -> None:

@@ -113,7 +113,7 @@ def look_again(hands: Sequence[Hand]) -> None:
 
 @pytest.mark.no_cover
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("rounds", few_or_all(40, 200))
+@pytest.mark.parametrize("rounds", few_or_all(20, 200))
 def test_an_acknowledged_stop_starts_nothing_in_racing_tries(
     store_url: str, hands: list[Hand], redis_client: Redis, rounds: int
 ):

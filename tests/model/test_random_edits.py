@@ -138,7 +138,7 @@ def path_of(address: str) -> str:
 @pytest.mark.no_cover
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("seeds", few_or_all(range(20), range(80)))
+@pytest.mark.parametrize("seeds", few_or_all(range(10), range(80)))
 def test_a_file_is_taken_over_where_it_leaves_what_is_done(
     bench: Bench, tmp_path: Path, early: bool, seeds: range
 ) -> None:

@@ -19,7 +19,7 @@ from tests.engine.test_fsck import audit
 from tests.engine.world import World
 
 #: Of each run; the slow test tries many more.
-WALKS = 50
+WALKS = 20
 MANY = 300
 ACTIONS = 25
 

@@ -24,7 +24,7 @@ from tests.engine.driving import Bench
 from tests.silent_engine import NobodyThere
 
 #: Walks in each run, and in the slow tests.
-WALKS, MANY = 2, 12
+WALKS, MANY = 1, 12
 ACTS = 40
 RETENTION_S = 60
 PROGRAM = Program(body=(Step(id="only", action=Action.TOOL),))

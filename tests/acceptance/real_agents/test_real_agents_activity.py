@@ -21,6 +21,7 @@ from tests.waiting import wait_until
 __all__ = ["pytestmark", "world"]
 
 
+@pytest.mark.slow
 def test_tool_calls_are_shown_before_the_step_ends_and_a_failing_one_is_named(world) -> None:
     asked_for = Counter[str]()
 
@@ -88,6 +89,7 @@ def test_a_step_in_which_every_tool_call_failed_says_so_to_people_and_to_agents(
         assert sum(f"The doer of the previous iteration {failed}" in p for p in prompts) == 1
 
 
+@pytest.mark.slow
 def test_the_retries_of_claude_are_shown(world) -> None:
     replies: list[Reply] = [Refuse(529)]
     world.scripted(lambda asked: replies.pop() if replies else Say("Better now."))

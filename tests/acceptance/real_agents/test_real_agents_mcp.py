@@ -53,6 +53,7 @@ def project(make_project, model: ModelServer, tmp_path: Path) -> Project:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.slow
 def test_an_agent_reports_about_its_task_of_a_plan(
     project: Project, model: ModelServer, agent: str
 ) -> None:

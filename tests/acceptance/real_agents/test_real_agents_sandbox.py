@@ -68,6 +68,7 @@ def test_a_codex_without_a_working_sandbox_does_not_read_succeeded(world) -> Non
 
 
 @pytest.mark.skipif(not MAY_BREAK, reason="the agents are installed in a temporary folder")
+@pytest.mark.slow
 def test_commands_that_codex_does_not_report_fail_the_step(world, broken_bwrap: Path) -> None:
     path = f"{broken_bwrap}{os.pathsep}{world.fleet.env['PATH']}"
     outcome = outcome_of_a_write(world, PATH=path)

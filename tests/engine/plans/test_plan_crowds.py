@@ -222,7 +222,7 @@ DROP = {"operations": [{"op": "drop", "id": "t0"}]}
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("children", few_or_all(24, 200))
+@pytest.mark.parametrize("children", few_or_all(12, 200))
 def test_a_crowd_reports_into_one_plan_while_people_edit_it(bench: Bench, children: int) -> None:
     crowd = Crowd(bench, children, at_once=children // 2)
     crowd.run()

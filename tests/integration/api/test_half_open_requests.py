@@ -120,6 +120,7 @@ def seconds_of(call: Callable[[], httpx2.Response]) -> float:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_two_hundred_half_open_requests_delay_no_call_and_are_closed(url):
     slowest: dict[str, float] = {}
     with half_open(url) as clients:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.api.test_half_open_requests import exchange, url
-
-__all__ = ["url"]
+from tests.integration.api.test_api_process import running
+from tests.integration.api.test_half_open_requests import exchange
 
 HOST = b"Host: a\r\n"
 CASES = {
@@ -26,6 +26,13 @@ CASES = {
     "a long line": (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
     "bytes of TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
 }
+
+
+@pytest.fixture(scope="module")
+def url(module_store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One API for all of these requests, which leave nothing behind."""
+    with running(tmp_path_factory.mktemp("api"), module_store_url) as url:
+        yield url
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -59,6 +59,7 @@ def proves(received: Received) -> bool:
     return said == signature(SECRET, received.body, at_s=at_s)
 
 
+@pytest.mark.slow
 def test_what_a_token_submits_is_told_signed_to_its_receiver(
     tmp_path, store_url, broker_url, at, monkeypatch, capsys
 ):

@@ -32,6 +32,7 @@ def leadhand(capsys, monkeypatch) -> Callable[..., tuple[int, str]]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_what_is_told_can_be_run(
     tmp_path: Path, store_url: str, broker_url: str, redis_client, leadhand
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_log_has_one_line_without_control_characters_for_each_request(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
+@pytest.mark.slow
 def test_whatever_a_command_prints_is_escaped_and_json_stays_the_same(text):
     printed = subprocess.run(
         [sys.executable, "-P", "-c", _PRINT],
@@ -130,6 +131,7 @@ run(command, [])
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_credential_in_a_label_is_not_shown(tmp_path, store_url, broker_url):
     secret = "gl" + "pat-" + "abcdefghij0123456789"
     with running(tmp_path, store_url, LEADHAND_BROKER_URL=broker_url) as url:

@@ -107,6 +107,7 @@ def test_two_commands_of_one_folder_share_one_stack(join: Join):
     assert (first.url, first.token) == (second.url, second.token)
 
 
+@pytest.mark.slow
 def test_two_folders_share_nothing(join: Join, tmp_path: Path):
     (tmp_path / "other").mkdir()
     here, there = join(), join(tmp_path / "other")

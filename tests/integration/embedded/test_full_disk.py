@@ -237,6 +237,7 @@ def test_disk_that_fills_after_the_claim_costs_no_attempt(small_disk: Path, stor
         attempts.close()
 
 
+@pytest.mark.slow
 def test_full_disk_is_reported_while_a_command_waits_and_work_goes_on_with_room(
     small_disk: Path, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def is_ready(url: str) -> bool:
     return httpx2.get(f"{url}/readyz").status_code == 200
 
 
+@pytest.mark.slow
 def test_emptied_store_under_running_processes_is_refused_until_it_is_accepted(site: Site) -> None:
     with site.api() as url, client_of(url) as client, redis.Redis.from_url(site.server.url) as db:
         worker = site.fleet.worker("one")

@@ -34,6 +34,7 @@ def socket(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("login", [":pass%2Fword@", ""])
+@pytest.mark.slow
 def test_fleet_works_over_a_unix_socket(tmp_path: Path, socket: Path, login: str) -> None:
     query = "" if login else "&password=pass%2Fword"
     store, broker = (f"unix://{login}{socket}?db={db}{query}" for db in (0, 1))

@@ -74,6 +74,7 @@ def test_an_export_of_what_has_ended_says_how(engine):
     assert (read.format, read.result.status) == ("leadhand.export/1", "aborted")
 
 
+@pytest.mark.slow
 def test_whoever_comes_after_the_record_was_trimmed_hears_so_first(client, redis_client):
     session = client.submit(LOOP).id
     emit(redis_client, session, 30)

@@ -66,6 +66,7 @@ def test_what_is_missing_is_told_at_submit_and_taken_once_it_is_there(fleet, tmp
     assert fleet.ended(fleet.submitted("true", doer={"agent": "gone"})).verdict == "accept"
 
 
+@pytest.mark.slow
 def test_a_broken_entry_stops_no_worker_and_is_named_at_submit(fleet, tmp_path) -> None:
     broken = "[agents.bad]\ncommand = 3\n"
     (tmp_path / "agents.toml").write_text(broken + AGENTS)

@@ -85,6 +85,7 @@ def test_a_hint_that_cannot_be_sent_is_no_fault_of_who_submits(
     assert engine.queries.session(session).status == "active"
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_is_taken_for_empty(store_url: str, broker_url: str) -> None:
     with Wire(broker_url) as wire:
         settings = Settings(redis_url=store_url, broker_url=wire.url, secret="s")

@@ -99,6 +99,7 @@ def test_a_task_that_refers_to_a_step_is_repeated_in_the_iteration_in_which_it_c
         (POEM, [], None),
     ],
 )
+@pytest.mark.slow
 def test_a_program_that_a_resume_takes_over_tells_its_changed_task_or_file_scope(
     fleet: Fleet, task: str, scope: list[str], told: str | None
 ) -> None:

@@ -53,6 +53,7 @@ def told_to_users(fleet: Fleet) -> str:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_cancelled_consumer_is_reported_until_it_is_added_again(fleet: Fleet) -> None:
     fleet.worker("one")
     wait_until(lambda: AGENTS in consumes(fleet))
@@ -88,6 +89,7 @@ def test_added_queue_is_reported(fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_worker_that_shuts_down_by_remote_control_is_reported(fleet: Fleet) -> None:
     """It waits for the body that it runs and takes nothing meanwhile."""
     worker = fleet.worker("one")

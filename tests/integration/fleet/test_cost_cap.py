@@ -73,6 +73,7 @@ def test_a_cost_cap_ends_an_agent_as_its_own_output_tells_of_the_cost(fleet: Fle
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_a_token_cap_ends_an_agent_as_its_own_output_tells_of_its_tokens(fleet: Fleet) -> None:
     session = fleet.submitted("true", doer={"agent": "spender"}, budget={"tokens": 50})
     result = fleet.ended(session, timeout=60)

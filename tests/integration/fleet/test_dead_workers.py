@@ -79,6 +79,7 @@ def bodies_in_order(fleet: Fleet) -> list[int]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["doer", "quick checker"])
+@pytest.mark.slow
 def test_body_of_a_dead_worker_has_ended_before_its_step_runs_again(
     fleet: Fleet, stopped: list[psutil.Process], kind: str
 ) -> None:

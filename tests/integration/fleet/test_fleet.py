@@ -91,6 +91,7 @@ def test_two_workers_share_one_sessions_checkers(fleet: Fleet) -> None:
     assert {str(owner).partition("/")[0] for owner in owners} == {"one", "two"}
 
 
+@pytest.mark.slow
 def test_inspect_names_workers_and_tasks(fleet: Fleet) -> None:
     fleet.worker("one")
     session = fleet.loop(fleet.script("doer.py", WAITS), "true")
@@ -160,6 +161,7 @@ def test_abort_kills_what_runs(fleet: Fleet) -> None:
     assert not any(map(alive, started(fleet)))
 
 
+@pytest.mark.slow
 def test_a_drained_worker_hands_its_step_back_uncounted(fleet: Fleet) -> None:
     first = fleet.worker("one", LEADHAND_DRAIN_S="0.2")
     session = fleet.loop(fleet.script("doer.py", WAITS), "true")
@@ -173,6 +175,7 @@ def test_a_drained_worker_hands_its_step_back_uncounted(fleet: Fleet) -> None:
     assert fleet.engine.queries.session(session).counters.attempts_lost == 0
 
 
+@pytest.mark.slow
 def test_a_drained_worker_finishes_what_ends_in_time(fleet: Fleet) -> None:
     first = fleet.worker("one", LEADHAND_DRAIN_S="60")
     session = fleet.loop(fleet.script("doer.py", WAITS), "true")
@@ -186,6 +189,7 @@ def test_a_drained_worker_finishes_what_ends_in_time(fleet: Fleet) -> None:
     assert len(started(fleet)) == 1
 
 
+@pytest.mark.slow
 def test_a_step_that_kills_its_workers_ends_lost_and_the_session_says_so(
     tmp_path: Path, store_url: str, broker_url: str
 ) -> None:
@@ -201,6 +205,7 @@ def test_a_step_that_kills_its_workers_ends_lost_and_the_session_says_so(
     assert fleet.engine.queries.session(result.session_id).counters.attempts_lost == 6
 
 
+@pytest.mark.slow
 def test_a_worker_cut_off_longer_than_its_lease_kills_its_body(fleet: Fleet) -> None:
     first = fleet.worker("one")
     session = fleet.loop(fleet.script("doer.py", WAITS), "true")
@@ -247,6 +252,7 @@ def test_exit_from_a_checker_ends_the_workflow_with_its_reason(fleet: Fleet) -> 
     assert [(p.name, p.verdict) for p in result.phases] == [("red", "accept"), ("green", "exit")]
 
 
+@pytest.mark.slow
 def test_a_checker_longer_than_a_lease_costs_its_judge_nothing(fleet: Fleet) -> None:
     fleet.worker("one")
     session = fleet.loop("true", "sleep 2.5")

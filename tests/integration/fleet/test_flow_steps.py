@@ -71,6 +71,7 @@ def test_only_failed_gates_of_a_flows_rubric_run_again_on_the_same_work(fleet: F
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.slow
 def test_a_step_in_many_loops_with_long_labels_is_carried_out(fleet: Fleet) -> None:
     step: dict[str, Any] = {"type": "check", "checker": "true", "label": "z" * 40}
     for letter in "edcba":

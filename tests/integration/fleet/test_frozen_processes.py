@@ -109,17 +109,9 @@ def finish(fleet: Fleet, session: str) -> None:
     assert fleet.ended(session, timeout=30).status == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize(
-    "who",
-    [
-        *(
-            pytest.param(who, marks=pytest.mark.slow)
-            for who in ("pool process", "parent", "whole worker")
-        ),
-        "launcher",
-    ],
-)
+@pytest.mark.parametrize("who", ["pool process", "parent", "whole worker", "launcher"])
 def test_no_body_ticks_after_an_acknowledged_stop(fleet: Fleet, who: str) -> None:
     worker = fleet.worker("one")
     ticks = Ticks(fleet)

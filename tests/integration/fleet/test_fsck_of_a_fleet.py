@@ -31,6 +31,7 @@ def audit(fleet: Fleet, *, repair: bool = False) -> list[Finding]:
     return found
 
 
+@pytest.mark.slow
 def test_a_fleet_at_work_is_sound_and_goes_on(fleet: Fleet) -> None:
     fleet.worker("one")
     sessions = []

@@ -38,6 +38,7 @@ def refused(fleet: Fleet, name: str, **env: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_worker_with_another_secret_refuses_to_start_and_fails_no_session(
     fleet: Fleet, tmp_path: Path, store_url: str, broker_url: str
 ) -> None:

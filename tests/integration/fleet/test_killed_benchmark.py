@@ -18,6 +18,7 @@ SIDES = {"leadhand.serve": 2, "benchmarks.plain": 2, "benchmarks.floor": 1}
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.slow
 def test_killed_benchmark_leaves_no_process_behind(tmp_path: Path) -> None:
     command = ["-P", "-m", "benchmarks", "--rounds", "3", "--no-many", "--no-processes"]
     bench = subprocess.Popen(

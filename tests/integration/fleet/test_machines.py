@@ -41,7 +41,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
     fleet.close()
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture(params=["processes", pytest.param("namespaces", marks=pytest.mark.slow)])
 def machines(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[dict[str, Machine]]:
     """A worker at each place; that of `c` sees the folders of `b` too."""
     made: dict[str, Machine] = {}

@@ -257,6 +257,7 @@ def message_like(draw: Any) -> bytes:
 )
 @given(st.lists(message_like(), min_size=20, max_size=40))
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_worker_outlives_fuzzed_messages(stand: Stand, rows: list[bytes]) -> None:
     for raw in rows:
         stand.push(raw)

@@ -70,6 +70,7 @@ def test_two_sessions_in_one_folder_take_turns(fleet: Fleet) -> None:
     assert (fleet.folder / "count").read_text() == "[0, 1, 3]"
 
 
+@pytest.mark.slow
 def test_two_names_of_a_folder_far_away_are_one_folder(fleet: Fleet) -> None:
     """The API is not at that place: only the worker can tell."""
     counts = fleet.script("counts.py", COUNTS)

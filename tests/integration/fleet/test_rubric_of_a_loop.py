@@ -18,6 +18,7 @@ def fleet(tmp_path: Path, store_url: str, broker_url: str) -> Iterator[Fleet]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_each_iteration_is_judged_by_the_rubric_as_it_is_then(fleet: Fleet) -> None:
     folder = fleet.folder / "work"
     folder.mkdir()

@@ -153,6 +153,7 @@ def test_a_chord_is_written_as_celery_writes_it(celery: Celery, broker: redis.Re
     assert len({message["headers"]["group"] for _, message in ours}) == 1
 
 
+@pytest.mark.slow
 def test_messages_wait_for_no_broker_that_came_back(broker_url: str, broker: redis.Redis) -> None:
     """A kept connection that was cut is not the end of a message."""
     with Wire(broker_url) as wire:

@@ -80,6 +80,7 @@ def test_a_folder_without_git_has_digests_alone(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("changed", [True, False])
+@pytest.mark.slow
 def test_a_change_while_it_was_stopped_is_noted(fleet: Fleet, repo: Path, changed: bool) -> None:
     stay = fleet.script("stay.py", (
         "import os, pathlib, time\n"

@@ -39,6 +39,7 @@ def pytest_header(env: dict[str, str], *arguments: str) -> str:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_server_on_the_path_changes_no_test_run(tmp_path: Path) -> None:
     other = install(tmp_path / "bin", "valkey-server", "Valkey server v=99.9.1 sha=0")
     env = {"PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}"}

@@ -111,6 +111,7 @@ def test_launcher_whose_worker_died_before_it_began_starts_nothing(tmp_path: Pat
     os.close(status)
 
 
+@pytest.mark.slow
 def test_launcher_frozen_past_its_deadline_kills_the_tree(start) -> None:
     launched = start()
     family = launched.family()
@@ -137,6 +138,7 @@ def test_launcher_frozen_in_its_grace_kills_the_tree(start) -> None:
     assert not [process for process in family if runs(process)]
 
 
+@pytest.mark.slow
 def test_launcher_that_cannot_kill_says_so_by_its_exit_code(start) -> None:
     launched = start(within=("-c", POWERLESS))
     family = launched.family()
