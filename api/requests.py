@@ -296,7 +296,7 @@ def value() -> JsonValue:
 
 
 def document() -> AnyDocument:
-    """Parse the document to run. Raises Refused."""
+    """Parse the request's body as a loop, workflow, flow or plan to run. Raises Refused."""
     given = _json()
     try:
         return _DOCUMENT.validate_python(given)

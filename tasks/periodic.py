@@ -43,7 +43,7 @@ class PeriodicThread:
                 log.exception("%s failed, continuing", self._name)
 
 
-#: Seconds between calls; the store lets only one sweeper work at a time.
+#: Seconds between one process's calls; app.sweep.EVERY_MS limits those of all processes together.
 EVERY_S = 1.0
 
 

@@ -24,7 +24,7 @@ def lies_below(inner: str, outer: str) -> bool:
 
 
 def prefix_below(lock: str) -> str:
-    """The prefix of the lock names of all folders inside a folder.
+    """Turn a folder's lock name into the prefix of the lock names of all folders inside it.
 
     >>> prefix_below("folder:here:/runs"), prefix_below("folder:here:/")
     ('folder:here:/runs/', 'folder:here:/')

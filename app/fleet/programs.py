@@ -30,7 +30,7 @@ def why_no_program(path: Path) -> str:
 
 
 def why_no_folder(path: Path) -> str:
-    """Why nothing can work in the path, with the fix; '' if it is a folder."""
+    """Say why a path is no folder (missing, or a file), with the fix; '' if it is one."""
     if path.is_dir():
         return ""
     if path.exists():

@@ -94,7 +94,10 @@ def refuse(said: str, hint: str) -> NoReturn:
 
 
 def position_of(program: Program, said: str, known: Known) -> Position:
-    """Resolves a point. Raises PositionRefused if the session never reached it."""
+    """Resolve the name of the last done node, after which a session is to resume.
+
+    Raises PositionRefused if the name is unknown, ambiguous, or of an unfinished iteration.
+    """
     found = list(_Walk(known, said).positions(program.body, (), _segments(program, said)))
     newest_one, *older = found
     if not older or _is_done_at(program, known, newest_one):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import JsonValue
 
 from app.domain.addresses import iteration_of
+from app.domain.failure_text import AGAIN
 from app.domain.messages import Message
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Step
 from app.domain.reasons import Reason, ReasonCode
-from app.domain.retries import AGAIN
 from app.redaction import without_keys
 from app.truncate import cut
 from leadhand.models.text import tool_lines

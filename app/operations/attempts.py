@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from app.domain.addresses import block_of, turn_of
+from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
@@ -19,7 +20,6 @@ from app.domain.program import SCHEMA_VERSION, Action, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
 from app.domain.references import substitute
-from app.domain.retries import ending_of, quote_error
 from app.domain.workspaces import WORKSPACE
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until

@@ -24,7 +24,7 @@ class Receipts:
         self._store = store
 
     def receipt(self, session: str) -> ReceiptView:
-        """List the attempts that ran at the last control of a session, and how each ended."""
+        """Get the receipt of the last stop, exit or abort: the attempts it met and their ends."""
         ref = self._store.ref(session)
         fields = self._store.fields(ref) if ref else {}
         if ref is None or "status" not in fields:

@@ -228,7 +228,7 @@ class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncAdministration):
     async def abort(
         self, session: str, reason: str | None = None, *, seen: SessionView | None = None
     ) -> SessionView:
-        """End a session by force; it cannot be resumed."""
+        """Begin to abort a session: running attempts are cancelled; it cannot be resumed."""
         return await self._steer(requests.control(session, "abort", seen, reason=reason))
 
     async def flows(self) -> list[FlowView]:
@@ -373,7 +373,7 @@ class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncAdministration):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """List the diffs of the doers' work, in one iteration or in all."""
+        """Get a page of the diffs of the doers' work, in one iteration or in all."""
         return await self._ask(requests.diffs(session, iteration, limit, cursor))
 
     async def output(

@@ -226,7 +226,7 @@ class Client(PlanCalls, SharedCalls, Administration):
     def abort(
         self, session: str, reason: str | None = None, *, seen: SessionView | None = None
     ) -> SessionView:
-        """End a session by force; it cannot be resumed."""
+        """Begin to abort a session: running attempts are cancelled; it cannot be resumed."""
         return self._steer(requests.control(session, "abort", seen, reason=reason))
 
     def flows(self) -> list[FlowView]:
@@ -367,7 +367,7 @@ class Client(PlanCalls, SharedCalls, Administration):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """List the diffs of the doers' work, in one iteration or in all."""
+        """Get a page of the diffs of the doers' work, in one iteration or in all."""
         return self._ask(requests.diffs(session, iteration, limit, cursor))
 
     def output(

@@ -64,7 +64,7 @@ def own_task(session: str) -> Call:
 
 
 def editing(session: str, operations: Operations, seen: PlanView | int | None) -> Change:
-    """The call that changes the tasks of a plan. Raises RequestInvalid."""
+    """Build the PATCH request that edits the tasks of a plan. Raises RequestInvalid."""
     try:
         edit = PlanEdit.model_validate({"operations": tuple(operations)})
     except ValidationError as error:

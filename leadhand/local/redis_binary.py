@@ -44,7 +44,7 @@ def find_program(search: str | None = None, *, named: str = "") -> Program:
 
 
 def candidates(search: str | None, *, named: str = "") -> list[tuple[str, Path | None]]:
-    """Programs in the order of preference, each with its origin; `search` is a PATH."""
+    """List where a Redis server may be, best first: (origin, path); `search` is a PATH."""
     if named:
         return [("LEADHAND_REDIS_SERVER", Path(named))]
     found = [(name, shutil.which(name, path=search)) for name in ("valkey-server", "redis-server")]

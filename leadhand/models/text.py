@@ -1,4 +1,4 @@
-"""Sanitises text from outside for a terminal: control characters, length, lines (pure)."""
+"""Removes terminal sequences and escapes control characters in text from outside (pure)."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class OutputParser:
 
     @property
     def busy(self) -> Busy | None:
-        """When to retry, if the agent reported that it is overloaded or rate limited."""
+        """The wait, if known, and the retry limit of a busy agent; None if it is not busy."""
         if not self._is_busy:
             return None
         return Busy(after_s=self._after_s, tries=self._agent.busy_tries)

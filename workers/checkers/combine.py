@@ -1,4 +1,4 @@
-"""Runs judge steps: combines the verdicts of all checkers by the rule of the loop."""
+"""Runs judge steps: combines the verdicts by the rule, and joins the feedback for the next doer."""
 
 from __future__ import annotations
 

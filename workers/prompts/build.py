@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.clock import iso
+from app.domain.failure_text import AGAIN
 from app.domain.messages import Message
-from app.domain.retries import AGAIN
 from app.truncate import cut
 from workers.prompts.inputs import CheckInputs, DoerInputs, PastIteration, Prior
 from workers.prompts.tool_failures import all_tools_failed

@@ -55,7 +55,7 @@ class Line(NamedTuple):
 
 
 def elapsed(ms: int) -> str:
-    """A duration as hours, minutes and seconds.
+    """Format milliseconds as `h:mm:ss`, or as `m:ss` below an hour.
 
     >>> elapsed(3_000), elapsed(62_500), elapsed(3_661_000)
     ('0:03', '1:02', '1:01:01')

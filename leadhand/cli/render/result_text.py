@@ -12,7 +12,7 @@ _MOST_LINES = 40
 
 
 def ending(result: ResultView) -> str:
-    """One line with the verdict, the number of iterations, and the reason.
+    """Format how a session ended: verdict or plan result, iterations, cost, tokens and reason.
 
     >>> from leadhand.models.views import ResultView
     >>> ending(ResultView(session_id="1a2b3c4d", kind="loop", status="completed",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.retries import QUOTED, quote_error
+from app.domain.failure_text import QUOTED, quote_error
 from app.redaction import redact
 from app.security import step_tokens
 

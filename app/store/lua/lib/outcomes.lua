@@ -1,4 +1,4 @@
--- Outcomes: the one way in which a step ends or is tried again, for every verb.
+-- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
 --- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records, sessions
 --- @requires tree/children, turns, usage
 local outcomes = {}

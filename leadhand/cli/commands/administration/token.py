@@ -28,7 +28,7 @@ class Span(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Convert the text to seconds; a number is kept.
+        """Convert one number with one unit, such as `30d`, to seconds; an integer is kept.
 
         >>> Span().convert("30d", None, None)
         2592000

@@ -29,7 +29,7 @@ _PAGE = 500
 def inbox_command(
     *, session: str | None, unread: bool, take: bool, follow: bool, as_json: bool
 ) -> int:
-    """Show the messages to SESSION, the oldest first.
+    """Show messages to SESSION; --take acknowledges them.
 
     In a doer or checker, SESSION is by default its own. A turn acknowledges the messages that its
     prompt began with. With --take no turn gets them.

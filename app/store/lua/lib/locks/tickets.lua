@@ -1,5 +1,6 @@
--- Tickets: the lines of steps that wait for a lock, as `lock<order<member` in a sorted set ordered by name. The first
--- digit of the order is the priority (0 goes first), the others count the tickets.
+-- Tickets: the lines of steps that wait for a limit or a folder (named locks have their own).
+-- A ticket is `lock<order<member` in a sorted set ordered by name. The first digit of the order is the priority
+-- (0 goes first), the others count the tickets.
 -- A ticket is called when its step may take the lock. `called` holds when that was, by `lock<member`; a negative time
 -- is the time until which the ticket is not called again.
 --- @requires addresses, records

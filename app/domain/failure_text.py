@@ -18,7 +18,7 @@ ENDING = 4_000
 
 
 def quote_error(text: str) -> str:
-    r"""The first non-empty line of an error, redacted and truncated to 240 characters.
+    r"""Quote an error's first line for the next attempt's prompt: redacted, at most 240 characters.
 
     >>> quote_error("\n  token=abcdef was refused \n at line 3")
     'token=[redacted] was refused'
