@@ -92,7 +92,8 @@ class Plans:
     def report(self, session: str) -> Response:
         """POST /v1/sessions/ID/reports: report about the task that a child session carries out."""
         requests.query(requests.NoQuery)
-        return answer(self._engine.plans.report(session, requests.body(TaskReport)))
+        key, report = requests.idempotency_key(), requests.body(TaskReport)
+        return answer(self._engine.plans.report(session, report, idempotency_key=key))
 
 
 def blueprint(engine: Engine) -> Blueprint:

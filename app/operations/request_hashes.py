@@ -12,10 +12,14 @@ def hash_document(document: AnyDocument) -> str:
 
     Of what the caller wrote: defaults that a later version adds must not change it.
     """
-    return hashlib.sha256(document.model_dump_json(exclude_unset=True).encode()).hexdigest()
+    return digest_of(document.model_dump_json(exclude_unset=True))
 
 
 def hash_run(name: str, run: FlowRun) -> str:
     """The hash that belongs to the Idempotency-Key of a flow's run."""
-    request = f"flow {name} {run.model_dump_json(exclude_unset=True)}"
-    return hashlib.sha256(request.encode()).hexdigest()
+    return digest_of(f"flow {name} {run.model_dump_json(exclude_unset=True)}")
+
+
+def digest_of(text: str) -> str:
+    """The SHA-256 digest of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()

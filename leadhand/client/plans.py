@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -113,7 +114,7 @@ def report(
     notes: str | None,
     proposals: Sequence[Proposal | Mapping[str, Any]],
 ) -> Call:
-    """The call that reports about a task; a repeated report changes nothing.
+    """Build the request that reports about a task. A repeated one changes nothing.
 
     Raises RequestInvalid.
     """
@@ -123,7 +124,8 @@ def report(
     except ValidationError as error:
         raise local_error(Kind.INVALID, first_error(error)) from None
     content = _JSON.dump_json(found.model_dump(mode="json", exclude_unset=True))
-    return Call("POST", session_path(session, "reports"), content=content)
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    return Call("POST", session_path(session, "reports"), headers=headers, content=content)
 
 
 def worktree_list(session: str) -> Call:

@@ -7,12 +7,16 @@ replaying the events must give the same tasks, with one version for each change 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import pytest
 
+from app.domain.plan_errors import NoPlan
+from leadhand.models.plans import TaskReport
+from leadhand.models.views.plan import ReportView
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.test_fsck import audit
@@ -93,6 +97,8 @@ class Walk:
     def __init__(self, bench: Bench, seed: int) -> None:
         self.random = Random(seed)
         self.world = World.of(bench)
+        #: Every report as it was sent: child session, report and Idempotency-Key.
+        self.reports: list[tuple[str, TaskReport, str]] = []
         self.model = Model(self.random.randint(1, 4), self.random.randint(0, 2))
         tasks = []
         for number in range(self.random.randint(1, 8)):
@@ -147,7 +153,18 @@ class Walk:
     def report(self) -> None:
         task = self.random.choice(self.model.of("running"))
         word = self.random.choice(("in_progress", "completed", "blocked", "failed"))
-        self.plan.report(task, word)
+        report = TaskReport.model_validate({"status": word})
+        self.reports.append((self.plan.child(task).id, report, str(len(self.reports))))
+        self.deliver_report(self.reports[-1])
+        if self.random.random() < 0.3:  # one that was delayed on its way arrives a second time
+            before = self.plan.engine.store.plan(self.plan.ref)
+            with suppress(NoPlan):
+                assert self.deliver_report(self.random.choice(self.reports)).repeated
+            assert self.plan.engine.store.plan(self.plan.ref) == before
+
+    def deliver_report(self, sent: tuple[str, TaskReport, str]) -> ReportView:
+        child, report, key = sent
+        return self.plan.engine.plans.report(child, report, idempotency_key=key)
 
     def add(self) -> None:
         id_ = f"t{len(self.model.tasks) + self.random.randint(100, 10**6)}"

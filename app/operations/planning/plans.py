@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 
@@ -14,10 +13,11 @@ from app.domain.outcomes import Outcome
 from app.domain.plan_errors import NoPlan, PlanChanged, PlanRefused, ReportLate
 from app.domain.plans import record_of, spec_of
 from app.domain.records import Reply
-from app.errors import AnswerUnwanted
+from app.errors import AnswerUnwanted, IdempotencyConflict
 from app.operations.answers import Answers
 from app.operations.planning.facts import task_of
 from app.operations.registry import Registry
+from app.operations.request_hashes import digest_of
 from app.operations.transitions import Transitions
 from app.queries.plans import StoredPlan, plan_view, read_plan
 from app.redaction import without_keys
@@ -83,8 +83,14 @@ class Plans:
         self._answer(session, text, accept=False, by=by)
         return self.view(session)
 
-    def report(self, child: str, report: TaskReport) -> ReportView:
-        """Record a child session's report about its task. Raises NoPlan, ReportLate."""
+    def report(
+        self, child: str, report: TaskReport, *, idempotency_key: str | None = None
+    ) -> ReportView:
+        """Record a child session's report about its task.
+
+        A repeated call with the same key changes nothing. Raises NoPlan, ReportLate,
+        IdempotencyConflict.
+        """
         ref, parent = self._link(child)
         if report.proposals:
             self._check_proposals(child, parent["session"], report)
@@ -96,8 +102,10 @@ class Plans:
             "status": report.status,
             "pr_url": report.pr_url,
             "notes": None if report.notes is None else without_keys(report.notes),
-            "digest": hashlib.sha256(report.model_dump_json().encode()).hexdigest(),
+            "digest": digest_of(report.model_dump_json()),
         }
+        if idempotency_key is not None:
+            arguments["key"] = digest_of(f"{child} {idempotency_key}")
         if report.proposals:
             arguments["proposals"] = [
                 {"task": record_of(one.task), "why": one.why} for one in report.proposals
@@ -106,6 +114,8 @@ class Plans:
         self._transitions.dispatch(ref, answer)
         if answer.word == "late":
             raise ReportLate(child, str(answer.state))
+        if answer.word == "conflict":
+            raise IdempotencyConflict(str(idempotency_key))
         if answer.word == "no_plan":
             raise NoPlan(child, "its plan has no such task any more")
         return ReportView(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.domain.plan_errors import NoPlan, PlanRefused, ReportLate
+from app.errors import IdempotencyConflict
 from leadhand.models.plans import TaskReport
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
@@ -56,6 +59,41 @@ def test_a_report_that_is_repeated_is_no_new_version(bench: Bench) -> None:
     again = world.engine.plans.report(plan.child("a").id, report)
     assert (first.repeated, again.repeated) == (False, True)
     assert first.version == again.version == plan.view.version
+
+
+def test_a_report_that_arrives_twice_counts_once_whatever_came_between(bench: Bench) -> None:
+    plan = PlanWorld(World.of(bench), [{"id": "a"}])
+    plan.begin()
+    reports = plan.engine.plans
+    child, half = plan.child("a").id, TaskReport(status="in_progress", notes="half")
+    reports.report(child, half, idempotency_key="1")
+    reports.report(child, TaskReport(status="blocked", notes="needs a key"), idempotency_key="2")
+    before = plan.engine.store.plan(plan.ref)
+
+    late = reports.report(child, half, idempotency_key="1")
+    assert late.repeated
+    assert plan.engine.store.plan(plan.ref) == before
+    with pytest.raises(IdempotencyConflict, match="'1' was used for another body"):
+        reports.report(child, TaskReport(status="completed"), idempotency_key="1")
+    assert not reports.report(child, half, idempotency_key="3").repeated
+
+
+def test_a_report_that_arrives_twice_after_the_end_is_answered_as_before(bench: Bench) -> None:
+    plan = PlanWorld(World.of(bench), [{"id": "a"}, {"id": "b"}], task_retries=0)
+    plan.begin()
+    child, report = plan.child("a").id, TaskReport(status="completed")
+    plan.engine.plans.report(child, report, idempotency_key="1")
+    plan.fail("a")
+    assert plan.engine.plans.report(child, report, idempotency_key="1").repeated
+
+
+def test_the_keys_of_a_task_s_reports_are_bounded(bench: Bench) -> None:
+    plan = PlanWorld(World.of(bench), [{"id": "a"}])
+    plan.begin()
+    for number in range(60):
+        report = TaskReport(status="in_progress", notes=str(number))
+        plan.engine.plans.report(plan.child("a").id, report, idempotency_key=str(number))
+    assert len(json.loads(plan.engine.store.plan(plan.ref)["keys:a"])) == 50
 
 
 def test_a_report_after_the_end_is_refused_and_changes_nothing(bench: Bench) -> None:

@@ -81,7 +81,7 @@ function tasks.write(tx, what, by)
   end
   local gone = {}
   for id in pairs(plan.removed) do
-    redis.call('HDEL', tx.keys.plan, 'task:' .. id)
+    redis.call('HDEL', tx.keys.plan, 'task:' .. id, 'keys:' .. id)
     table.insert(gone, id)
   end
   table.sort(shown, function(a, b) return a.id < b.id end)
