@@ -1,0 +1,90 @@
+"""Fast-forwards a branch of the user to another one, or says in one sentence why not."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.repository import tip_of
+from workers.workspaces.worktrees import holder_of, tip
+
+_HEADS = "refs/heads/"
+#: The setting of a repository that names branches which Leadhand never moves; may be repeated.
+PROTECTED = "leadhand.protected"
+
+
+class Forwarded(NamedTuple):
+    """A branch that has all commits of another one."""
+
+    branch: str
+    #: Its tip before and now; equal if it had all commits before.
+    old: str
+    new: str
+
+
+def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
+    """Fast-forward the branch `target` to the branch `source`; again changes nothing.
+
+    `git` works in the user's working tree, under the lock of the repository. Without a target it is
+    the branch that is checked out there. A branch that is checked out in that tree is moved only if
+    the tree has no changes. One that is checked out elsewhere or protected is left alone.
+
+    Raises WorkspaceRefused with the reason for which the branch was left as it is.
+    """
+    new = tip_of(git, f"{_HEADS}{source}")
+    target = target or _checked_out(git)
+    old = tip(git, target)
+    if old is None:
+        raise WorkspaceRefused(f"there is no branch {target!r}; name one that exists")
+    if _is_ancestor(git, new, old):
+        return Forwarded(target, old, old)
+    if is_protected(git, target):
+        raise WorkspaceRefused(
+            f"the branch {target!r} is protected ({PROTECTED}); merge {source!r} into it yourself"
+        )
+    if not _is_ancestor(git, old, new):
+        raise WorkspaceRefused(
+            f"the branch {target!r} has commits that {source!r} has not, so it cannot be"
+            f" fast-forwarded; merge it yourself with `git merge {source}`"
+        )
+    _move(git, source, target, old=old, new=new)
+    return Forwarded(target, old, new)
+
+
+def is_protected(git: Git, branch: str) -> bool:
+    """Whether the repository's settings name a branch as one that is never moved."""
+    patterns = git.ask("config", "--get-all", PROTECTED) or ""
+    return any(fnmatchcase(branch, one.strip()) for one in patterns.splitlines())
+
+
+def _move(git: Git, source: str, target: str, *, old: str, new: str) -> None:
+    holder = holder_of(git, target)
+    if holder is None:
+        note = f"leadhand: fast-forward to {source}"
+        git("update-ref", "-m", note, f"{_HEADS}{target}", new, old)
+        return
+    top = git("rev-parse", "--show-toplevel")
+    if str(holder) != top:
+        raise WorkspaceRefused(
+            f"the branch {target!r} is checked out in {str(holder)!r}; merge {source!r} there"
+        )
+    here = git.at(holder)
+    if here("status", "--porcelain", "--untracked-files=no"):
+        raise WorkspaceRefused(
+            f"the working tree {top!r} has uncommitted changes; commit or stash them first"
+        )
+    here("merge", "--ff-only", "--quiet", "--no-stat", new)
+
+
+def _checked_out(git: Git) -> str:
+    head = git.ask("symbolic-ref", "--quiet", "HEAD")
+    if head is None:
+        raise WorkspaceRefused(
+            f"no branch is checked out in {str(git.folder)!r}; check one out there first"
+        )
+    return head.removeprefix(_HEADS)
+
+
+def _is_ancestor(git: Git, one: str, other: str) -> bool:
+    return git.ask("merge-base", "--is-ancestor", one, other) is not None
