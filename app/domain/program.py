@@ -18,7 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from app.domain.addresses import path_of
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
+#: The form of plans whose tasks are merged, and of the sessions that merge them.
+WITH_MERGES = 6
 #: The form of programs whose tasks have folders of their own.
 WITH_WORKSPACES = 5
 #: The form of plans whose tasks share the folder, which older workers run too.
@@ -52,7 +54,7 @@ class Action(StrEnum):
     DRAFT = "draft"
     #: Executes a plan: parks until the child sessions of its tasks have ended.
     PLAN = "plan"
-    #: Makes, keeps or removes the folder of a plan's task, or looks at that of the plan.
+    #: Makes, keeps, merges or removes the folder of a plan's task, or looks at that of the plan.
     WORKSPACE = "workspace"
 
 

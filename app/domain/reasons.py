@@ -36,6 +36,10 @@ class ReasonCode(StrEnum):
     USER_STOP = "user_stop"
     ABORTED = "aborted"
     PARENT_ENDED = "parent_ended"
+    #: Two tasks changed the same lines, and the conflict was not resolved.
+    CONFLICT = "conflict"
+    #: A task's checkers do not accept its work once it is merged with that of others.
+    RECHECK_FAILED = "recheck_failed"
 
 
 class Reason(BaseModel):

@@ -103,7 +103,7 @@ def remove(git: Git, path: Path) -> None:
     if path.exists():
         git("worktree", "remove", str(path))
     else:
-        _forget(git, path)
+        forget(git, path)
 
 
 def inner_repository(path: Path) -> str | None:
@@ -128,7 +128,7 @@ def _base(git: Git, place: Place, wanted: Record) -> str:
 def _add(git: Git, path: Path, branch: str) -> None:
     if path.exists():  # it was never complete, so that no session has worked there
         shutil.rmtree(path)
-    _forget(git, path)
+    forget(git, path)
     git("worktree", "add", "--quiet", str(path), branch)
 
 
@@ -139,12 +139,12 @@ def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:
     shutil.rmtree(path, ignore_errors=True)
     record_file(path).unlink(missing_ok=True)
     with suppress(GitFailed):
-        _forget(git, path)
+        forget(git, path)
         if is_new:
             git("update-ref", "-d", f"{_HEADS}{record.branch}", record.base)
 
 
-def _forget(git: Git, path: Path) -> None:
+def forget(git: Git, path: Path) -> None:
     """Remove git's own record of a worktree whose folder is gone."""
     if any(one.path == path for one in list_worktrees(git)):
         git("worktree", "remove", "--force", "--force", str(path))
@@ -164,7 +164,7 @@ def _free_branch(git: Git, place: Place, branch: str) -> None:
             commit = keep_unfinished(git, one.path, branch)
             git.at(one.path)("update-ref", "--no-deref", "HEAD", commit)
         else:
-            _forget(git, one.path)
+            forget(git, one.path)
 
 
 def is_detached(git: Git, path: Path) -> bool:

@@ -1,0 +1,49 @@
+"""Merging the work of a plan's tasks into a branch: what a merge session is given (pure)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: The folder, beside those of the tasks, in which a plan merges. Only one session holds its lock,
+#: also among those of one tree: that is the queue.
+MERGE_FOLDER = ".merge"
+#: The prefix of the link by which a merge session names the task that it merges.
+MERGE = "merge/"
+#: How often a resolver works on one merge, and how often a person is asked about it.
+RESOLVES, ASKS = 3, 3
+#: How long a person has to answer, in seconds: two days.
+ASK_TIMEOUT_S = 2 * 24 * 3600.0
+
+
+class Merge(NamedTuple):
+    """One merge: the branch of a task's run, and the branch that gets its work."""
+
+    plan: str
+    task: str
+    run: int
+    #: The folder that the plan works in.
+    origin: str
+    #: The worktree in which the plan merges.
+    path: str
+    prefix: str
+    #: The branch of the task, and the branch that gets its work, as a full name.
+    branch: str
+    target: str
+
+
+def plan_branch(plan: str) -> str:
+    """The branch that gets the work of a plan's tasks.
+
+    >>> plan_branch("5e551045")
+    'leadhand/plan-5e551045'
+    """
+    return f"leadhand/plan-{plan}"
+
+
+def merge_of(task: str, run: int) -> str:
+    """How a merge session names the run of a task that it merges.
+
+    >>> merge_of("parser", 2)
+    'merge/parser~2'
+    """
+    return f"{MERGE}{task}~{run}"

@@ -1,0 +1,253 @@
+"""Merging branches of tasks on real repositories: conflicts, resolutions, kills and repeats."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.domain.merges import MERGE_FOLDER, plan_branch
+from app.domain.workspaces import branch_of
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
+from workers.workspaces import merging
+from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.layout import Shelf
+from workers.workspaces.merging import Landed, Rebased, Wanted
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+PLAN = "5e551045"
+
+
+class Killed(BaseException):
+    """The worker died here."""
+
+
+class Case:
+    """A repository with the branch of a plan, and branches of tasks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repo = make_repository(folder / "the user's repo")
+        self.before = user_state(self.repo)
+        git(self.repo, "branch", plan_branch(PLAN))
+        self.git = Git(self.repo)
+        self.shelf = Shelf.of(folder / "state", self.repo / ".git")
+        self.path = self.shelf.of_plan(PLAN) / MERGE_FOLDER
+
+    def wanted(self, task: str) -> Wanted:
+        return Wanted(
+            plan=PLAN, task=task, run=1, origin=str(self.repo), branch=branch_of(PLAN, task),
+            target=f"refs/heads/{plan_branch(PLAN)}",
+        )  # fmt: skip
+
+    def commit(self, task: str, **files: str) -> str:
+        """Commit files to a task's branch, which starts from `main`."""
+        branch = branch_of(PLAN, task)
+        folder = self.repo.parent / f"task-{task}"
+        if not folder.exists():
+            git(self.repo, "worktree", "add", "-q", "-b", branch, str(folder), "main")
+        for name, text in files.items():
+            (folder / f"{name}.txt").write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", f"{task}: {', '.join(files)}")
+        return git(folder, "rev-parse", "HEAD")
+
+    def rebase(self, task: str, left: Rebased | None = None) -> Rebased:
+        with self.shelf.locked(threading.Event()) as lock:
+            conflict = None if left is None else left.conflict
+            return merging.rebase(self.git.holding(lock), self.path, self.wanted(task), conflict)
+
+    def conclude(self, task: str, begun: Rebased, *, resolver: bool = False) -> Rebased:
+        return merging.conclude(self.git, self.path, self.wanted(task), begun, resolver=resolver)
+
+    def land(self, task: str, done: Rebased) -> Landed:
+        return merging.land(self.git, self.path, self.wanted(task), done)
+
+    def merge(self, task: str) -> str:
+        done = self.conclude(task, self.rebase(task))
+        landed = self.land(task, done)
+        assert landed.commit == done.new, landed
+        return str(landed.commit)
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects of the commits that the plan's branch has and `main` has not."""
+        found = git(self.repo, "log", "--reverse", "--format=%s", f"main..{plan_branch(PLAN)}")
+        return found.splitlines()
+
+    def show(self, name: str) -> str:
+        return git(self.repo, "show", f"{plan_branch(PLAN)}:{name}.txt")
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def check_untouched(case: Case) -> None:
+    assert user_state(case.repo) == case.before
+    git(case.repo, "fsck", "--strict")
+
+
+def test_two_tasks_land_on_top_of_each_other(case: Case) -> None:
+    case.commit("a", a1="1", a2="2")
+    case.commit("a", a2="3")
+    case.commit("b", b="1")
+    case.merge("a")
+    case.merge("b")
+    assert case.subjects == ["a: a1, a2", "a: a2", "b: b"]
+    assert git(case.path, "status", "--porcelain") == ""
+    check_untouched(case)
+
+
+def test_repeat_of_each_part_after_a_kill_lands_once(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    case.merge("a")
+    case.rebase("b")
+    git(case.path, "checkout", "-q", "--orphan", "mess")  # what a killed git may leave
+    (case.path / "junk").write_text("junk")
+    done = case.conclude("b", case.rebase("b"))
+    assert case.conclude("b", done) == done
+    assert case.land("b", done) == case.land("b", done) == Landed(commit=done.new)
+    again = case.rebase("b")
+    assert (again.is_merged, case.land("b", again).commit) == (True, done.new)
+    assert case.subjects == ["a: one", "b: two"]
+    check_untouched(case)
+
+
+def test_kill_between_the_update_and_its_record_is_found_done(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.commit("a", one="a\n")
+    done = case.conclude("a", case.rebase("a"))
+
+    def kill(*_: object) -> str:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wanted, "ref", kill)
+        with pytest.raises(Killed):
+            case.land("a", done)
+    assert case.subjects == ["a: one"]
+    assert case.land("a", done).commit == done.new
+    assert case.subjects == ["a: one"]
+    check_untouched(case)
+
+
+def test_target_that_moved_is_rebased_again(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    done = case.conclude("a", case.rebase("a"))
+    case.merge("b")
+    assert "has moved" in case.land("a", done).why_not
+    case.merge("a")
+    assert case.subjects == ["b: two", "a: one"]
+
+
+def test_checks_of_another_tree_do_not_count(case: Case) -> None:
+    case.commit("a", one="a\n")
+    done = case.conclude("a", case.rebase("a"))
+    git(case.path, "checkout", "-q", "main^{commit}")  # a session that was stopped lost its folder
+    assert "used by another session" in case.land("a", done).why_not
+    assert case.subjects == []
+
+
+def test_conflict_is_left_for_the_resolver_and_then_concluded(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n", more="m\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    assert begun.conflict is not None
+    assert list(begun.conflict.files) == ["one.txt"]
+    assert "(b: one, more) conflicts in one.txt" in begun.conflict.text
+    assert "<<<<<<<" in begun.conflict.excerpt
+    assert case.conclude("b", begun, resolver=True).new is None  # nothing was resolved
+    (case.path / "one.txt").write_text("a and b\n")
+    done = case.conclude("b", begun, resolver=True)
+    case.land("b", done)
+    assert (case.show("one"), case.show("more")) == ("a and b", "m")
+    assert case.subjects == ["a: one", "b: one, more"]
+    check_untouched(case)
+
+
+def test_second_conflict_of_a_branch_is_resolved_on_top_of_the_first(case: Case) -> None:
+    case.commit("a", one="a\n", two="a\n")
+    case.commit("b", one="b\n")
+    case.commit("b", two="b\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    (case.path / "one.txt").write_text("both\n")
+    second = case.conclude("b", begun, resolver=True)
+    assert second.conflict is not None
+    assert list(second.conflict.files) == ["two.txt"]
+    again = case.rebase("b", second)  # the next iteration goes on where this one stopped
+    assert again.conflict == second.conflict
+    (case.path / "two.txt").write_text("both\n")
+    case.land("b", case.conclude("b", again, resolver=True))
+    assert (case.show("one"), case.show("two")) == ("both", "both")
+    assert case.subjects == ["a: one, two", "b: one", "b: two"]
+
+
+def test_resolution_is_kept_for_the_next_attempt_until_the_task_changes(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.commit("c", two="c\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    (case.path / "one.txt").write_text("both\n")
+    case.conclude("b", begun, resolver=True)
+    case.merge("c")  # the checks took long, and another one landed
+    done = case.conclude("b", case.rebase("b"))
+    assert done.new is not None
+    case.commit("b", one="b again\n")
+    assert case.rebase("b").conflict is not None
+
+
+def test_file_without_markers_must_be_resolved_by_a_change_or_git_add(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    git(case.repo.parent / "task-b", "rm", "-q", "one.txt")
+    git(case.repo.parent / "task-b", "commit", "-qm", "b: rm")
+    case.merge("a")
+    begun = case.rebase("b")
+    assert begun.conflict is not None
+    assert case.conclude("b", begun, resolver=True).conflict is not None
+    git(case.path, "add", "one.txt")
+    assert case.conclude("b", begun, resolver=True).new is not None
+
+
+def test_resolver_that_drops_the_work_is_refused(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    git(case.path, "rebase", "--abort")
+    with pytest.raises(WorkspaceRefused, match="does not start from"):
+        case.conclude("b", begun, resolver=True)
+    git(case.path, "checkout", "-q", plan_branch(PLAN), "--detach")
+    with pytest.raises(WorkspaceRefused, match="adds nothing to"):
+        case.conclude("b", begun, resolver=True)
+
+
+def test_target_that_somebody_checked_out_is_left_alone(case: Case, tmp_path: Path) -> None:
+    case.commit("a", one="a\n")
+    done = case.conclude("a", case.rebase("a"))
+    git(case.repo, "worktree", "add", "-q", str(tmp_path / "other"), plan_branch(PLAN))
+    with pytest.raises(WorkspaceRefused, match=r"is checked out in .*other"):
+        case.land("a", done)
+    assert case.subjects == []
+
+
+def test_work_that_was_merged_before_a_next_run_does_not_land_twice(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    (case.path / "one.txt").write_text("both\n")
+    case.land("b", case.conclude("b", begun, resolver=True))
+    case.commit("b", two="second run\n")
+    case.merge("b")
+    assert case.subjects == ["a: one", "b: one", "b: two"]
+    assert case.show("one") == "both"

@@ -1,0 +1,286 @@
+"""Merges the branch of a task into that of its plan: rebase, check again, fast-forward.
+
+All of it happens in one worktree of the plan, whose folder lock the session holds, and under the
+lock of the repository. Each function may be called again after a kill at any point: no commit is
+lost, and none lands twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from workers.processes.own_folders import claim_folder
+from workers.workspaces import worktrees
+from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.repository import tip_of
+
+_HEADS = "refs/heads/"
+_REFS = "refs/leadhand"
+#: No editor, and nothing that moves branches or stashes beside the rebase.
+_QUIET = (
+    "-c", "core.editor=true", "-c", "rebase.autoStash=false", "-c", "rebase.updateRefs=false",
+    "-c", "rebase.autoSquash=false", "-c", "rebase.backend=merge", "-c", "core.quotePath=false",
+)  # fmt: skip
+#: Characters of a conflict in a prompt, and files that a sentence names.
+_EXCERPT, _NAMED = 12_000, 20
+_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+
+
+class Wanted(BaseModel):
+    """A merge, as the signed program says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    plan: str
+    task: str
+    run: int
+    origin: str
+    prefix: str = ""
+    #: The branch of the task, and the full name of the branch that gets its work.
+    branch: str
+    target: str
+
+    def ref(self, name: str) -> str:
+        """A reference of this merge: `merged`, `resolved` or `resolved-of`."""
+        return f"{_REFS}/{name}/{self.plan}/{self.task}"
+
+    @property
+    def target_name(self) -> str:
+        return self.target.removeprefix(_HEADS)
+
+
+class Conflict(BaseModel):
+    """A rebase that has stopped, as it was left in the worktree."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    #: The files in conflict with the digest of what git left there; empty for no file.
+    files: dict[str, str] = {}
+    #: The commit that does not apply.
+    commit: str = ""
+    excerpt: str = ""
+    #: Where it stopped: the last commit that applied, the target's tip and the task's.
+    head: str = ""
+    old: str = ""
+    tip: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is in conflict, in one sentence."""
+        names = list(self.files)[:_NAMED]
+        more = f" and {len(self.files) - _NAMED} more" if len(self.files) > _NAMED else ""
+        return f"{self.commit or 'a commit'} conflicts in {', '.join(names) or 'no file'}{more}"
+
+
+class Rebased(BaseModel):
+    """The task's work on the tip of the target; in a conflict only a part of it."""
+
+    #: The tips of the target and of the task's branch from which it was made.
+    old: str
+    tip: str
+    #: The newest commit; None in a conflict.
+    new: str | None = None
+    #: Whether the target has the task's work already.
+    is_merged: bool = False
+    conflict: Conflict | None = None
+
+
+class Landed(BaseModel):
+    """What became of a fast-forward."""
+
+    #: The commit with which the target got the work; None if it did not.
+    commit: str | None = None
+    why_not: str = ""
+
+
+def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -> Rebased:
+    """Rebase the task's branch onto the tip of the target, in the worktree at `path`.
+
+    A resolution of the same work is rebased instead. `left` is the conflict in which the iteration
+    before left the worktree: if it is still there, the resolver goes on with it.
+    """
+    tip = worktrees.tip(git, wanted.branch)
+    if tip is None:
+        raise WorkspaceRefused(f"the branch {wanted.branch!r} is gone; create it again")
+    old, merged = tip_of(git, wanted.target), _read(git, wanted.ref("merged"))
+    if merged == tip or is_ancestor(git, tip, old):
+        return Rebased(old=old, tip=tip, new=old, is_merged=True)
+    here = git.at(_prepare(git, path, old))
+    if left is not None and (left.old, left.tip) == (old, tip) and _is_stopped(here, left.head):
+        return Rebased(old=old, tip=tip, conflict=_conflict(here, old, tip))
+    _reset(here)
+    base = merged if merged is not None and is_ancestor(git, merged, tip) else old
+    source, resolved = tip, _read(git, wanted.ref("resolved"))
+    if resolved is not None and _read(git, wanted.ref("resolved-of")) == tip:
+        source, base = resolved, old
+    here("checkout", "--quiet", "--detach", source)
+    try:
+        here(*identity(here), *_QUIET, "rebase", "--quiet", "--onto", old, base)
+    except GitFailed:
+        if not _in_rebase(here):
+            raise
+        return Rebased(old=old, tip=tip, conflict=_conflict(here, old, tip))
+    return Rebased(old=old, tip=tip, new=here("rev-parse", "HEAD"))
+
+
+def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: bool) -> Rebased:
+    """Continue the rebase with what the resolver left, and commit its changes.
+
+    Returns the merged work, or the conflict that is left. Changes are committed only after a
+    `resolver` worked; its work is kept for the next attempt.
+    """
+    here, conflict = git.at(path), begun.conflict
+    while _in_rebase(here):
+        open_ = _unresolved(here, path, conflict)
+        if open_:
+            return begun.model_copy(update={"conflict": _conflict(here, begun.old, begun.tip)})
+        here("add", "--all")
+        _continue(here)
+        if _in_rebase(here):
+            conflict = _conflict(here, begun.old, begun.tip)
+            return begun.model_copy(update={"conflict": conflict, "new": None})
+    if resolver and worktrees.has_changes(here):
+        here("add", "--all")
+        message = f"Resolve the merge of task {wanted.task}"
+        here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
+    new = here("rev-parse", "HEAD")
+    if not is_ancestor(here, begun.old, new) or (resolver and new == begun.old):
+        what = "does not start from" if new != begun.old else "adds nothing to"
+        raise WorkspaceRefused(
+            f"what the resolver left {what} {wanted.target_name!r}; the task's work would be lost"
+        )
+    if resolver:
+        git("update-ref", wanted.ref("resolved-of"), begun.tip)
+        git("update-ref", wanted.ref("resolved"), new)
+    return Rebased(old=begun.old, tip=begun.tip, new=new)
+
+
+def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
+    """Fast-forward the target to the checked work; a target that has it already counts as done."""
+    new, now = str(done.new), tip_of(git, wanted.target)
+    if not done.is_merged and not is_ancestor(git, new, now):
+        if now != done.old:
+            return Landed(why_not=f"{wanted.target_name!r} has moved meanwhile")
+        if git.at(path).ask("rev-parse", "HEAD") != new:
+            return Landed(why_not="the worktree of merges was used by another session meanwhile")
+        holder = worktrees.holder_of(git, wanted.target_name)
+        if holder is not None:
+            raise WorkspaceRefused(
+                f"the branch {wanted.target_name!r} is checked out in {str(holder)!r}; check out"
+                " another one there"
+            )
+        note = f"leadhand: merge task {wanted.task}"
+        if git.ask("update-ref", "-m", note, wanted.target, new, done.old) is None:
+            return Landed(why_not=f"{wanted.target_name!r} has moved meanwhile")
+    git("update-ref", wanted.ref("merged"), done.tip)
+    for name in ("resolved", "resolved-of"):
+        git("update-ref", "-d", wanted.ref(name))
+    return Landed(commit=new)
+
+
+def merged_tip(git: Git, plan: str, task: str) -> str | None:
+    """The tip of a task's branch when it was merged last; None before."""
+    return _read(git, f"{_REFS}/merged/{plan}/{task}")
+
+
+def is_ancestor(git: Git, one: str, other: str) -> bool:
+    """Whether a commit has another one in its history."""
+    return git.ask("merge-base", "--is-ancestor", one, other) is not None
+
+
+def _read(git: Git, ref: str) -> str | None:
+    return git.ask("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+
+
+def _prepare(git: Git, path: Path, commit: str) -> Path:
+    """Make the worktree in which the plan merges, on no branch, unless it is there."""
+    if path.is_dir():
+        top = git.at(path).ask("rev-parse", "--show-toplevel")
+        if top is not None and Path(top).resolve() == path.resolve():
+            return path
+        shutil.rmtree(path)
+    claim_folder(path.parent)
+    worktrees.forget(git, path)
+    git("worktree", "add", "--quiet", "--detach", str(path), commit)
+    return path
+
+
+def _reset(here: Git) -> None:
+    """Drop what a killed attempt left; nothing but merges ever happens in this worktree."""
+    with suppress(OSError):
+        (here.folder / here("rev-parse", "--git-path", "index.lock")).unlink()
+    here.ask("rebase", "--abort")
+    for name in ("rebase-merge", "rebase-apply"):
+        shutil.rmtree(here.folder / here("rev-parse", "--git-path", name), ignore_errors=True)
+    here("reset", "--hard", "--quiet")
+    here("clean", "-ffdq")
+
+
+def _in_rebase(here: Git) -> bool:
+    names = ("rebase-merge", "rebase-apply")
+    return any((here.folder / here("rev-parse", "--git-path", name)).exists() for name in names)
+
+
+def _is_stopped(here: Git, head: str) -> bool:
+    return _in_rebase(here) and here.ask("rev-parse", "HEAD") == head
+
+
+def _continue(here: Git) -> None:
+    """Go on with a rebase whose conflict is resolved; a commit that became empty is dropped."""
+    is_empty = here.ask("diff", "--cached", "--quiet") is not None
+    step = "--skip" if is_empty else "--continue"
+    try:
+        here(*identity(here), *_QUIET, "rebase", step)
+    except GitFailed:
+        if not _in_rebase(here):
+            raise
+
+
+def _conflict(here: Git, old: str, tip: str) -> Conflict:
+    commit = here.ask("log", "-1", "--format=%h (%s)", "REBASE_HEAD") or ""
+    return Conflict(
+        files={name: _digest(here.folder / name) for name in _unmerged(here)},
+        commit=commit,
+        excerpt=here("diff")[:_EXCERPT],
+        head=here("rev-parse", "HEAD"),
+        old=old,
+        tip=tip,
+    )
+
+
+def _unmerged(here: Git) -> list[str]:
+    listed = here("-c", "core.quotePath=false", "diff", "--name-only", "-z", "--diff-filter=U")
+    top = Path(here("rev-parse", "--show-toplevel"))
+    return [str((top / one).relative_to(here.folder.resolve())) for one in _split(listed)]
+
+
+def _split(listed: str) -> list[str]:
+    return list(dict.fromkeys(one for one in listed.split("\0") if one))
+
+
+def _unresolved(here: Git, path: Path, conflict: Conflict | None) -> list[str]:
+    """The files in conflict that have markers, or that are as git left them and were not added."""
+    left = conflict.files if conflict is not None else {}
+    names = _unmerged(here)
+    marked = [one for one in left if _has_markers(path / one)]
+    return [*marked, *(one for one in names if one in left and _digest(path / one) == left[one])]
+
+
+def _has_markers(file: Path) -> bool:
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return False
+    return all(any(line.startswith(one) for line in lines) for one in _MARKERS)
+
+
+def _digest(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
