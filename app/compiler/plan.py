@@ -11,6 +11,7 @@ from app.compiler.checker_names import check_names
 from app.compiler.workspaces import survey_step
 from app.domain.ids import lock_name
 from app.domain.program import (
+    WITH_MERGES,
     WITH_PLANS,
     WITH_WORKSPACES,
     Action,
@@ -41,7 +42,7 @@ def compile_plan(document: PlanDocument) -> Program:
     _check_given(document)
     nodes: list[Step | Loop] = []
     if has_workspaces(document):
-        nodes.append(survey_step(document.workspace))
+        nodes.append(survey_step(document.workspace, merge=merges(document)))
     if document.tasks is None:
         nodes.append(_analyze(document))
     draft = _draft(document)
@@ -54,12 +55,18 @@ def compile_plan(document: PlanDocument) -> Program:
         nodes.append(draft)
     nodes.append(_execute(document))
     version = WITH_WORKSPACES if has_workspaces(document) else WITH_PLANS
+    version = WITH_MERGES if merges(document) else version
     return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
 
 
 def has_workspaces(document: PlanDocument) -> bool:
     """Whether each task works in a folder of its own; without a folder there is none to share."""
     return document.workspace != "shared" and document.cwd is not None
+
+
+def merges(document: PlanDocument) -> bool:
+    """Whether accepted work is merged, if the plan's folder is in a repository."""
+    return has_workspaces(document) and document.workspace != "copy" and document.merge != "none"
 
 
 def checker_names(document: PlanDocument) -> list[str]:
@@ -164,4 +171,5 @@ def _settings(document: PlanDocument) -> dict[str, JsonValue]:
         "on_failure": document.on_task_failure,
         "proposals": document.proposals,
         "proposal_ms": round(document.proposal_timeout_s * 1000),
+        **({"merge": True} if merges(document) else {}),
     }

@@ -14,9 +14,13 @@ from app.domain.workspaces import KEEP, WORKSPACE, Kind, Workspace
 TIMEOUT_S = 1800.0
 
 
-def survey_step(kind: str | None) -> Step:
-    """The step that looks at a plan's folder before anything is paid for."""
-    return _step(WORKSPACE, {"do": "survey", "kind": kind})
+def survey_step(kind: str | None, *, merge: bool = False) -> Step:
+    """The step that looks at a plan's folder before anything is paid for.
+
+    With `merge` it makes the branch that gets the work of the tasks.
+    """
+    more: dict[str, JsonValue] = {"merge": True} if merge else {}
+    return _step(WORKSPACE, {"do": "survey", "kind": kind, **more})
 
 
 def clean_program(

@@ -34,6 +34,16 @@ class RunRecord(BaseModel):
     kept: str | None = None
 
 
+class MergeRecord(BaseModel):
+    """The merge of a run's work: its child session, and how that ended."""
+
+    run: int
+    #: None until it is created.
+    session: str | None = None
+    ended: str | None = None
+    reason: Reason | None = None
+
+
 class NoteRecord(BaseModel):
     """An entry of a task's history."""
 
@@ -49,7 +59,7 @@ class TaskRecord(BaseModel):
     id: str
     #: Its position in the plan, from 1.
     at: int
-    #: waiting, starting (its session is being created), running, done.
+    #: waiting, starting (its session is being created), running, merging, done.
     state: str
     spec: dict[str, str] = {}
     deps: tuple[str, ...] = ()
@@ -70,6 +80,12 @@ class TaskRecord(BaseModel):
     folder: str | None = None
     branch: str | None = None
     base: str | None = None
+    merge: MergeRecord | None = None
+    #: The commit with which its work was merged, the tip of its branch then, and the branch that
+    #: got it.
+    merged: str | None = None
+    tip: str | None = None
+    into: str | None = None
 
     @field_validator("deps", "runs", "history", mode="before")
     @classmethod
@@ -85,8 +101,16 @@ class TaskRecord(BaseModel):
 
     @property
     def verified(self) -> bool:
-        """Whether its child session ended accepted."""
+        """Whether its work was accepted, and is merged if the plan merges."""
         return self.fact == "accepted"
+
+    def is_due(self, run: int, *, is_merge: bool) -> bool:
+        """Whether the session of a run, or the one that merges its work, is to be created."""
+        if self.run != run:
+            return False
+        if is_merge:
+            return self.state == "merging" and (self.merge is None or self.merge.session is None)
+        return self.state == "starting"
 
 
 class ProposalRecord(BaseModel):

@@ -26,6 +26,10 @@ class Survey(BaseModel):
     prefix: str = ""
     #: The branch or commit that worktrees start from.
     target: str = ""
+    #: Whether accepted work is merged into the target, which is the plan's own branch then.
+    merge: bool = False
+    #: What was checked out in the plan's folder when its branch was made.
+    home: str = ""
 
 
 class Workspace(NamedTuple):

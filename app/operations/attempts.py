@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.compiler.merges import REBASE
 from app.domain.addresses import block_of, turn_of
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
@@ -324,10 +325,9 @@ class Attempts:
 
 def _workspace_of(program: Program) -> Mapping[str, JsonValue] | None:
     """The inputs of the step that makes the session's folder; None if no step does."""
-    if not program.has(WORKSPACE):
-        return None
-    node = program.node(WORKSPACE)
-    if not isinstance(node, Step) or node.inputs.get("do") != "make":
+    path = next((one for one in (WORKSPACE, REBASE) if program.has(one)), None)
+    node = None if path is None else program.node(path)
+    if not isinstance(node, Step) or node.inputs.get("do") not in ("make", "rebase"):
         return None
     inputs = substitute(node.inputs, lambda _: None)
     return inputs if isinstance(inputs, dict) else None

@@ -107,6 +107,9 @@ class PlanDocument(Document):
     #: Where each task works: in a worktree of the repository, in a copy of the folder, or in the
     #: folder itself with all others. By default a worktree in a git repository, otherwise a copy.
     workspace: Literal["worktree", "copy", "shared"] | None = None
+    #: What becomes of accepted work in worktrees: it is merged into the plan's own branch, where
+    #: the tasks' checkers judge it again; with `none` it stays on the branches of the tasks.
+    merge: Literal["plan", "none"] = "plan"
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
+from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
+from workers.attempt import merge_step
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
@@ -60,7 +62,8 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
             case "keep":
                 return _keep(task, cancel, deadline)
             case _:
-                return _make(task, cancel, deadline)
+                merged = merge_step.carry_out(task, cancel, deadline)
+                return merged or _make(task, cancel, deadline)
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
     except Cancelled:
@@ -70,6 +73,8 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
 def turn_failure(work: Work) -> Outcome | None:
     """The failure of a doer whose folder is gone or is on another branch; None if all is well."""
     if work.workspace is None or work.step.action is not Action.AGENT or work.cwd is None:
+        return None
+    if work.workspace.get("do") != "make":  # the resolver of a merge works on no branch
         return None
     made = _Made.model_validate(work.workspace)
     path = _path_of(work.cwd, made)
@@ -107,6 +112,12 @@ def _survey(task: BodyTask, git: Git) -> Outcome:
         kind="worktree", shelf=str(shelf.of_plan(task.session)), prefix=found.prefix,
         target=found.target,
     )  # fmt: skip
+    if task.inputs.get("merge"):
+        with shelf.locked(git.cancel) as lock:
+            branch = plan_branch(task.session)
+            worktrees.make_branch(git.holding(lock), branch, found.target)
+        target = f"refs/heads/{branch}"
+        survey = survey.model_copy(update={"home": found.target, "target": target, "merge": True})
     target = found.target.removeprefix("refs/heads/")
     outcome = _done(f"each task works in a worktree, from {target}", survey.model_dump())
     changes = count_uncommitted(git)

@@ -14,6 +14,7 @@ from workers.workspaces import worktrees
 from workers.workspaces.copies import is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, read_record, record_file
+from workers.workspaces.merging import merged_tip
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
@@ -36,7 +37,7 @@ def clean(git: Git, place: Place, *, force: bool) -> Removed:
     try:
         if record.kind == "copy":
             return _clean_copy(place.path, record, force=force)
-        return _clean_worktree(git, place.path, record, force=force)
+        return _clean_worktree(git, place, record, force=force)
     except (WorkspaceRefused, OSError) as error:
         return Removed(kept=str(error))
 
@@ -50,12 +51,12 @@ def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
     return Removed()
 
 
-def _clean_worktree(git: Git, path: Path, record: Record, *, force: bool) -> Removed:
-    branch, owns_branch = record.branch, True
+def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> Removed:
+    path, branch, owns_branch = place.path, record.branch, True
     if path.exists() and record.ready:
         owns_branch = not worktrees.is_detached(git, path)
         _secure(git, path, branch if owns_branch else "", force=force)
-    is_merged = _is_merged(git, record)
+    is_merged = _is_merged(git, place, record)
     if owns_branch and not is_merged and not force:
         target = record.target.removeprefix("refs/heads/")
         why = f"{branch!r} has commits that {target!r} has not; merge it, or give --force"
@@ -92,9 +93,11 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     worktrees.keep_unfinished(git, path, branch)
 
 
-def _is_merged(git: Git, record: Record) -> bool:
+def _is_merged(git: Git, place: Place, record: Record) -> bool:
     """Whether the target, as it is now, has all commits of the branch."""
     tip = worktrees.tip(git, record.branch)
     if tip is None or tip == record.base:
+        return True
+    if tip == merged_tip(git, place.plan, place.task):
         return True
     return git.ask("merge-base", "--is-ancestor", tip, record.target) is not None

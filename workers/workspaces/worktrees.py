@@ -64,6 +64,12 @@ def make(git: Git, place: Place, wanted: Record) -> Record:
     return record
 
 
+def make_branch(git: Git, branch: str, start: str) -> None:
+    """Make a branch at a commit, unless it is there."""
+    if tip(git, branch) is None:
+        git("branch", "--no-track", branch, tip_of(git, start))
+
+
 def check(git: Git, path: Path, branch: str) -> None:
     """Checks that a worktree is where it was made, and on its branch. Raises WorkspaceRefused."""
     if not path.is_dir():

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from app.domain.control import PARENT_DID
 from app.domain.ids import SessionRef
+from app.domain.merges import MERGE
 from app.domain.plans import parse_plan
 from app.domain.states import SessionStatus
 from app.operations.transitions import Transitions
@@ -29,8 +30,8 @@ _FACTS = frozenset(
 
 
 def task_of(parent: Mapping[str, str]) -> tuple[str, int]:
-    """The task and the run that a child session carries out, as its link to the parent says."""
-    task, _, run = parent["task"].rpartition("~")
+    """The task and the run that a child session carries out or merges, as its link says."""
+    task, _, run = parent["task"].removeprefix(MERGE).rpartition("~")
     return task, int(run)
 
 
@@ -62,6 +63,7 @@ class PlanFacts:
             "status": status,
             "reason": reason,
             "address": parent["address"],
+            "merge": parent["task"].startswith(MERGE) or None,
         }
         answer = self._transitions.run("plan_fact", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -70,7 +72,8 @@ class PlanFacts:
         """Whether the plan still counts the child among those that work."""
         plan = parse_plan(self._store.plan(SessionRef(parent["session"], child.root)))
         task, run = task_of(parent)
-        works = ("starting", "running")
+        is_merge = parent["task"].startswith(MERGE)
+        works = ("merging",) if is_merge else ("starting", "running")
         return plan is not None and any(
             one.id == task and one.run == run and one.state in works for one in plan.tasks
         )

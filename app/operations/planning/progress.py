@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from pydantic import JsonValue, ValidationError
 
 from app.compiler.checker_names import check_names
+from app.compiler.merges import merge_program
 from app.compiler.plan import document_of
 from app.domain.ids import SessionRef
+from app.domain.merges import MERGE, MERGE_FOLDER, Merge, merge_of
 from app.domain.plans import PlanRecord, TaskRecord, parse_plan
 from app.domain.workspaces import WORKSPACE, Survey, Workspace, workspace_of
 from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
 from app.operations.child_reports import ChildReports
 from app.operations.planning.facts import PlanFacts
+from app.operations.planning.survey import read_survey
 from app.operations.registry import Registry
-from app.operations.submit import Submissions
+from app.operations.submit import About, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.store.store import Store
 from leadhand.models.documents import Checker, Doer, LoopDocument
@@ -56,12 +59,14 @@ class PlanProgress:
     def spawn(self, ref: SessionRef, run_of_task: str) -> None:
         """Create the child session of a task's run, given as `task~run`, and record it.
 
-        A run that has started is left alone. A task that cannot start fails with the reason.
+        `merge/task~run` is the session that merges the run's work. A run that has started is left
+        alone. A task that cannot start fails with the reason.
         """
-        task_id, _, run = run_of_task.rpartition("~")
+        is_merge = run_of_task.startswith(MERGE)
+        task_id, _, run = run_of_task.removeprefix(MERGE).rpartition("~")
         plan = parse_plan(self._store.plan(ref))
         task = _task(plan, task_id)
-        if plan is None or task is None or task.state != "starting" or task.run != int(run):
+        if plan is None or task is None or not task.is_due(int(run), is_merge=is_merge):
             return
         step = self._store.steps(ref, [plan.address]).get(plan.address)
         if step is None or step.state != "parked":
@@ -73,13 +78,9 @@ class PlanProgress:
             "base": self._store.keys.base(ref),
             "task": run_of_task,
         }
+        start = self._start_merge if is_merge else self._start
         try:
-            document = self._document(ref, plan, task)
-            workspace = self._workspace(ref, task)
-            key = f"{ref.id}:{plan.address}:{run_of_task}"
-            submitted = self._submit.document(
-                document, idempotency_key=key, parent=parent, root=ref.root, workspace=workspace
-            )
+            submitted, facts = start(ref, plan, task, parent)
         except StoreAway:
             raise
         except (ParentRests, ProgramNewer):
@@ -87,28 +88,74 @@ class PlanProgress:
         except (ValidationError, LeadhandError) as error:
             if isinstance(error, InvalidDocument) and error.field == "place":
                 return  # its workers are away; the next look queues it again
-            self._fail(ref, task, f"its session cannot be created: {error}", plan.address)
+            why = f"its session cannot be created: {error}"
+            self._fail(ref, task, why, plan.address, is_merge=is_merge)
             return
         arguments: dict[str, JsonValue] = {
-            "task": task.id, "run": task.run, "child": submitted.session,
-            "folder": workspace.path if workspace else None,
-            "branch": (workspace.branch or None) if workspace else None,
+            "task": task.id, "run": task.run, "child": submitted.session, **facts,
         }  # fmt: skip
         answer = self._transitions.run("plan_started", ref, arguments)
         self._transitions.dispatch(ref, answer)
         if not submitted.created:  # it may have ended before it was recorded
             self._reports.deliver(SessionRef(submitted.session, ref.root))
 
+    def _start(
+        self, ref: SessionRef, plan: PlanRecord, task: TaskRecord, parent: dict[str, JsonValue]
+    ) -> tuple[Submitted, dict[str, JsonValue]]:
+        """Create the session of a task's run; also returns what the plan records about it."""
+        document = self._document(ref, plan, task)
+        workspace = self._workspace(ref, task)
+        key = f"{ref.id}:{plan.address}:{parent['task']}"
+        submitted = self._submit.document(
+            document, idempotency_key=key, parent=parent, root=ref.root, workspace=workspace
+        )
+        return submitted, {
+            "folder": workspace.path if workspace else None,
+            "branch": (workspace.branch or None) if workspace else None,
+        }
+
+    def _start_merge(
+        self, ref: SessionRef, plan: PlanRecord, task: TaskRecord, parent: dict[str, JsonValue]
+    ) -> tuple[Submitted, dict[str, JsonValue]]:
+        """Create the session that merges a task's work; also returns what the plan records."""
+        facts, survey = self._registry.facts(ref), self._survey(ref)
+        if survey is None or facts.cwd is None or task.branch is None:
+            raise InvalidDocument("workspace", task.branch, "its plan has no repository")
+        merge = Merge(
+            plan=ref.id,
+            task=task.id,
+            run=task.run,
+            origin=facts.cwd,
+            path=str(PurePosixPath(survey.shelf, MERGE_FOLDER)),
+            prefix=survey.prefix,
+            branch=task.branch,
+            target=survey.target,
+        )
+        program = merge_program(self._document(ref, plan, task), merge)
+        folder = str(PurePosixPath(merge.path, merge.prefix))
+        label = f"Merge {task.id}: {task.task.title}"[:120]
+        about = About(
+            kind="workflow", name=program.name, label=label, cwd=folder, folder=folder,
+            place=facts.place, budget=task.task.budget,
+        )  # fmt: skip
+        key = f"{ref.id}:{plan.address}:{parent['task']}"
+        submitted = self._submit.program(
+            program, about, body=program.hash, key=key, parent=parent, root=ref.root
+        )
+        return submitted, {"merge": True}
+
     def look(self, ref: SessionRef) -> None:
         """Deliver again what may have been lost, and start what may start."""
         plan = parse_plan(self._store.plan(ref))
         for task in plan.tasks if plan is not None else ():
             if task.state == "running" and task.session is not None:
-                self._look_at(ref, task, task.session)
+                self._look_at(ref, f"{task.id}~{task.run}", task.session)
+            if task.state == "merging" and task.merge is not None and task.merge.session:
+                self._look_at(ref, merge_of(task.id, task.run), task.merge.session)
         answer = self._transitions.run("plan_look", ref, {})
         self._transitions.dispatch(ref, answer)
 
-    def _look_at(self, ref: SessionRef, task: TaskRecord, session: str) -> None:
+    def _look_at(self, ref: SessionRef, run_of_task: str, session: str) -> None:
         child = SessionRef(session, ref.root)
         fields = self._store.fields(child)
         if fields.get("status") == "active":
@@ -116,10 +163,12 @@ class PlanProgress:
         if fields:
             self._reports.deliver(child)
             return
-        parent = {"session": ref.id, "address": "", "task": f"{task.id}~{task.run}"}
+        parent = {"session": ref.id, "address": "", "task": run_of_task}
         self._facts.apply(child, {}, parent)
 
-    def _fail(self, ref: SessionRef, task: TaskRecord, why: str, address: str) -> None:
+    def _fail(
+        self, ref: SessionRef, task: TaskRecord, why: str, address: str, *, is_merge: bool
+    ) -> None:
         arguments: dict[str, JsonValue] = {
             "task": task.id,
             "run": task.run,
@@ -127,21 +176,23 @@ class PlanProgress:
             "status": "refused",
             "reason": {"code": "failed_step", "text": why},
             "address": address,
+            "merge": is_merge or None,
         }
         answer = self._transitions.run("plan_fact", ref, arguments)
         self._transitions.dispatch(ref, answer)
 
     def _workspace(self, ref: SessionRef, task: TaskRecord) -> Workspace | None:
         """The folder of a task's run; None if the tasks share that of the plan."""
+        facts, survey = self._registry.facts(ref), self._survey(ref)
+        if survey is None or facts.cwd is None:
+            return None
+        return workspace_of(survey, ref.id, task.id, task.run, facts.cwd)
+
+    def _survey(self, ref: SessionRef) -> Survey | None:
+        """What the plan's first step found out about its folder; None if that is shared."""
         facts = self._registry.facts(ref)
         program = self._registry.verified_program(ref, facts)
-        if not program.has(WORKSPACE) or facts.cwd is None:
-            return None
-        run = int(self._store.values(ref, "runs", [WORKSPACE]).get(WORKSPACE, 1))
-        address = WORKSPACE if run == 1 else f"{WORKSPACE}~{run}"
-        found = self._store.values(ref, "out", [address]).get(address, "{}")
-        survey = Survey.model_validate(json.loads(found).get("value"))
-        return workspace_of(survey, ref.id, task.id, task.run, facts.cwd)
+        return read_survey(self._store, ref) if program.has(WORKSPACE) else None
 
     def _document(self, ref: SessionRef, plan: PlanRecord, record: TaskRecord) -> LoopDocument:
         """The document of a task's child session, from the signed document of the plan."""
@@ -198,13 +249,17 @@ def _done_before(plan: PlanRecord, record: TaskRecord) -> str:
 
 def _how_to_take(needed: Sequence[TaskRecord]) -> Iterator[str]:
     """How a task gets the work of those that it needs, where that is elsewhere."""
-    if any(one.branch for one in needed):
+    if any(one.merged for one in needed):
+        yield "\nTheir work is merged: your folder has it already."
+    elif any(one.branch for one in needed):
         yield "\nTheir work is not in your folder: take it with `git merge BRANCH`."
     elif any(one.folder for one in needed):
         yield "\nTheir work is not in your folder: copy what you need from theirs."
 
 
 def _where(needed: TaskRecord) -> str:
+    if needed.merged:
+        return f"- {needed.id}: {needed.task.title} (commit {needed.merged})"
     at = f" (branch {needed.branch})" if needed.branch else ""
     at = at or (f" (folder {needed.folder})" if needed.folder else "")
     return f"- {needed.id}: {needed.task.title}{at}"

@@ -1,7 +1,7 @@
 -- The end of a task's child session, or its resume: the fact that the plan goes by, counted once.
--- Arguments: task, run, child, status, reason?, address (of the step that executes the plan)
+-- Arguments: task, run, child, status, reason?, address (of the step that executes the plan), merge? (the child merges)
 -- Returns: applied(version) | repeated | no_plan
---- @requires dispatch, plans/child_ends, plans/tasks, transaction, tree/children, usage
+--- @requires dispatch, plans/child_ends, plans/merges, plans/tasks, transaction, tree/children, usage
 return function(tx)
   local args = tx.args
   local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)
@@ -10,7 +10,9 @@ return function(tx)
   if now and now ~= args.status then return transaction.reply(tx, 'repeated') end   -- its newer status is reported too
   usage.add_child(tx, args.child, args.address)
   local changed = false
-  if task.run == args.run then
+  if task.run == args.run and args.merge then
+    changed = merges.apply(tx, task, args.child, args.status, args.reason)
+  elseif task.run == args.run then
     if args.child ~= '' and task.state == 'starting' then   -- it ended before its creation was recorded
       task.session = args.child
       task.runs = task.runs or {}
@@ -18,8 +20,8 @@ return function(tx)
         base = task.base})
     end
     changed = child_ends.apply(tx, task, args.status, args.reason)
-    if changed then tasks.write(tx, args.status, args.child) end
   end
+  if changed then tasks.write(tx, args.status, args.child) end
   dispatch.run(tx)
   transaction.flush(tx)
   return transaction.reply(tx, changed and 'applied' or 'repeated')

@@ -1,8 +1,9 @@
--- Records what a worker did with the folder of a task's run: made it, removed it, or left it and why.
--- Arguments: task, run, folder?, branch?, base?, cleaned?, kept? (why it was left)
+-- Records what a worker did with the folder of a task's run: made it, removed it, left it
+-- and why, or merged its work.
+-- Arguments: task, run, folder?, branch?, base?, cleaned?, kept? (why it was left), merged?, tip?, into?
 -- Returns: recorded(version) | repeated | no_plan
 --- @requires plans/tasks, transaction
-local FIELDS = {'folder', 'branch', 'base', 'cleaned', 'kept'}
+local FIELDS = {'folder', 'branch', 'base', 'cleaned', 'kept', 'merged', 'tip', 'into'}
 
 local function write(record, args)
   local changed = false

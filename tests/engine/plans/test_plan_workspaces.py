@@ -54,7 +54,7 @@ class Surveyed(PlanWorld):
 
 @pytest.fixture
 def plan(world: World, tmp_path: Path) -> Surveyed:
-    plan = Surveyed(world, TASKS, cwd=str(tmp_path), task_retries=1)
+    plan = Surveyed(world, TASKS, cwd=str(tmp_path), task_retries=1, merge="none")
     plan.survey("worktree", prefix="sub", target="refs/heads/main")
     plan.begin()
     return plan

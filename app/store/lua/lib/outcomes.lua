@@ -43,7 +43,8 @@ local function record(tx, address, step, word, verdict, reason, text)
 end
 
 -- The code of the reason with which a verdict ends a turn, by the step's action.
-local ENDING = {judge = {accept = 'accepted', terminate = 'terminated'},
+local ENDING = {workspace = {accept = 'accepted', terminate = 'terminated'},
+  judge = {accept = 'accepted', terminate = 'terminated'},
   ['break'] = {accept = 'break', terminate = 'terminated'}, agent = {terminate = 'terminated'},
   human = {accept = 'accepted'}}
 

@@ -89,21 +89,39 @@ function folders.tree_of(who)
   return who:match('^(.-)|(.-)|')
 end
 
+local DEEPEST = 100   -- sessions, each the parent of the next
+
+-- Whether a session is below another one of its tree.
+local function is_below(tx, session, root, other)
+  for _ = 1, DEEPEST do
+    local parent = redis.call('HGET', tx.prefix .. '{' .. root .. '}:' .. session .. ':session', 'parent')
+    if not parent or parent == '' then return false end
+    session = cjson.decode(parent).session or ''
+    if session == other then return true end
+  end
+  return false
+end
+
+-- Whether a folder is for one session at a time, also within its tree: the one in which a plan merges.
+local function is_exclusive(name)
+  return (name .. '/'):find('/.merge/', 1, true) ~= nil
+end
+
 -- The hold that keeps a folder from a step: of the same folder, or of one above or below it; nil if there is none.
--- A session shares with its parent, its children and their children, not with another turn of its own. Also returns
--- whether its tree holds the folder already, by itself or by one above it.
+-- A session shares with its parent, its children and their children, not with another turn of its own. The folder in
+-- which a plan merges is shared with sessions below the holder only. Also returns whether its tree holds the folder
+-- already, by itself or by one above it.
 function folders.find_conflict(tx, name, who)
   local session, root = folders.tree_of(who)
   local conflict, covered = nil, false
   folders.each_overlap(tx.shared.holds, name, function(held, lock)
     local other, their_root = folders.tree_of(held:sub(#lock + 2))
     if their_root ~= root or other == session then conflict = held return true end
+    if is_exclusive(lock) and not is_below(tx, session, root, other) then conflict = held return true end
     covered = covered or not folders.lies_below(lock, name)
   end)
   return conflict, covered
 end
-
-local DEEPEST = 100   -- sessions, each the parent of the next
 
 -- Whether a session, or one that waits for its end, holds a folder. If it were kept back for an earlier ticket, that
 -- ticket could wait for the folder that is held here: a deadlock.

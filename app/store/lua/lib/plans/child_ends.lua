@@ -1,5 +1,5 @@
 -- What the end of a child session, or its resume, makes of the task that it carries out.
---- @requires plans/notices, plans/progress, plans/tasks, webhooks
+--- @requires plans/merges, plans/notices, plans/progress, plans/task_ends, plans/tasks
 local child_ends = {}
 
 -- Whether a failed task gets another run.
@@ -19,29 +19,14 @@ local function fail(tx, task, status, reason)
     tasks.note(tx, task, 'pending', 'engine', 'another run: ' .. progress.reason_text(task))
     return progress.list_startable(tx, task)
   end
-  task.state, task.fact = 'done', status
-  if task.word ~= 'blocked' then task.word = nil end
-  notices.send(tx, 'failed', task.session or '', task, progress.reason_text(task), true)
-  webhooks.enqueue_about_task(tx, 'task_failed', task, {status = task.word or 'failed', reason = task.reason})
-  if head.on_failure == 'stop' then head.halted = task.id end
-  tasks.note(tx, task, task.word or 'failed', 'engine', progress.reason_text(task))
-end
-
-local function accept(tx, task)
-  task.state, task.fact, task.reason = 'done', 'accepted', nil
-  notices.send(tx, 'accepted', task.session, task, 'its session was accepted')
-  tasks.note(tx, task, 'completed', 'engine')
-  for _, id in ipairs(task.dependents or {}) do
-    local other = tasks.load(tx, id)
-    if other then progress.list_startable(tx, other) end
-  end
+  task_ends.fail(tx, task, status)
 end
 
 -- Applies the end, or the resume, of the child session of a task's run. Returns whether that changed the plan.
 function child_ends.apply(tx, task, status, reason)
   local head = tasks.head(tx)
   local can_resume = head.state == 'executing' and task.fact ~= 'accepted'
-    and (task.state == 'done' or task.state == 'waiting' and task.session)
+    and (task.state == 'done' and not task.merge or task.state == 'waiting' and task.session)
   -- A child that was resumed may have ended before its resume was reported.
   if status == 'completed' and can_resume then child_ends.apply(tx, task, 'active') end
   local works = task.state == 'starting' or task.state == 'running'
@@ -63,7 +48,13 @@ function child_ends.apply(tx, task, status, reason)
   for _, run in ipairs(task.runs or {}) do
     if run.run == task.run then run.ended, run.reason = status, reason end
   end
-  if status == 'completed' then accept(tx, task) else fail(tx, task, status, reason) end
+  if status ~= 'completed' then
+    fail(tx, task, status, reason)
+  elseif merges.is_due(tx, task) then
+    merges.begin(tx, task)
+  else
+    task_ends.accept(tx, task)
+  end
   progress.advance(tx)
   return true
 end

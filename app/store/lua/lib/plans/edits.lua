@@ -12,7 +12,7 @@ local function unknown(id)
 end
 
 local function is_started(task)
-  return task.state == 'starting' or task.state == 'running' or task.fact == 'accepted'
+  return task.state == 'starting' or task.state == 'running' or task.state == 'merging' or task.fact == 'accepted'
 end
 
 local FROZEN = 'it has started; change notes or priority, or abort its session and retry it'

@@ -1,6 +1,6 @@
 -- The progress of a plan that executes: which tasks start, what their child sessions come to, and the end of the plan.
--- A task is waiting, starting (its child is being created), running or done. Its fact is the status in which its child
--- ended; `accepted` is the only one that its dependants wait for.
+-- A task is waiting, starting (its child is being created), running, merging or done. Its fact is the status in which
+-- its child, or the merge of its work, ended; `accepted` is the only one that its dependants wait for.
 --- @requires events, outcomes, plans/links, plans/tasks, records
 local progress = {}
 
@@ -20,21 +20,27 @@ function progress.list_startable(tx, task)
   end
 end
 
--- Queues the creation of a task's child session.
-local function queue_spawn(tx, task)
-  local errand = 'spawn|' .. tx.args.member .. task.id .. '~' .. task.run
+-- Queues the creation of a child session.
+local function queue(tx, task, prefix)
+  local errand = 'spawn|' .. tx.args.member .. prefix .. task.id .. '~' .. task.run
   redis.call('ZADD', tx.shared.errands, tx.now, errand)
   tx.reply.spawn = tx.reply.spawn or {}
   table.insert(tx.reply.spawn, errand)
+end
+
+-- Queues the creation of the session that merges a task's work.
+function progress.queue_merge(tx, task)
+  queue(tx, task, 'merge/')
 end
 
 local function start(tx, task)
   local head = tasks.head(tx)
   task.state, task.run, task.session, task.word = 'starting', task.run + 1, nil, nil
   task.said, task.folder, task.branch, task.base, task.cleaned, task.kept = nil, nil, nil, nil, nil, nil
+  task.merge, task.merged, task.tip, task.into = nil, nil, nil, nil
   head.working = head.working + 1
   tasks.note(tx, task, 'in_progress', 'engine', task.run > 1 and 'run ' .. task.run or nil)
-  queue_spawn(tx, task)
+  queue(tx, task, '')
 end
 
 -- What came of the tasks: accepted and failed ones, and those that did not start.
@@ -46,7 +52,8 @@ local function sort_out(tx)
     else table.insert(open, task.id) end
     if task.session then table.insert(sessions, {id = task.id, session = task.session, run = task.run}) end
     if task.folder then
-      table.insert(worktrees, {id = task.id, folder = task.folder, branch = task.branch, base = task.base})
+      table.insert(worktrees, {id = task.id, folder = task.folder, branch = task.branch, base = task.base,
+        merged = task.merged})
     end
   end
   return accepted, failed, open, sessions, worktrees
@@ -105,7 +112,8 @@ function progress.advance(tx)
     start(tx, tasks.load(tx, id))
   end
   local idle = head.halted or redis.call('ZCARD', tx.keys.startable) == 0
-  if head.working == 0 and idle and (head.halted or (head.proposed or 0) == 0) then finish(tx) end
+  local works = head.working + (head.merging or 0) > 0
+  if not works and idle and (head.halted or (head.proposed or 0) == 0) then finish(tx) end
 end
 
 -- Lists anew which tasks may start: after the draft, an edit, or a resume.
@@ -121,7 +129,7 @@ function progress.adopt(tx, draft)
   if head and head.state ~= 'refining' then return end
   for _, task in ipairs(head and tasks.all(tx) or {}) do tasks.remove(tx, task.id) end
   tx.plan.head = {state = 'refining', at_once = draft.at_once, retries = draft.retries, on_failure = draft.on_failure,
-    proposals = draft.proposals, proposal_ms = draft.proposal_ms, working = 0}
+    proposals = draft.proposals, proposal_ms = draft.proposal_ms, merge = draft.merge, working = 0, merging = 0}
   for number, task in ipairs(draft.tasks) do
     task.at, task.state, task.run, task.tries = number, 'waiting', 0, 0
     tasks.store(tx, task.id, task)
@@ -133,7 +141,7 @@ end
 -- The execute step has parked: the tasks begin. A resumed plan runs its failed tasks again.
 function progress.begin(tx, address)
   local head = tasks.head(tx)
-  head.state, head.address, head.halted, head.working = 'executing', address, nil, 0
+  head.state, head.address, head.halted, head.working, head.merging = 'executing', address, nil, 0, 0
   for _, task in ipairs(tasks.all(tx)) do
     if task.state ~= 'waiting' and task.fact ~= 'accepted' then
       task.state, task.fact, task.tries = 'waiting', nil, 0
@@ -166,7 +174,8 @@ function progress.look(tx)
   if not head or head.state ~= 'executing' then return end
   local refused = refuse_overdue(tx, head)
   for _, task in ipairs(tasks.all(tx)) do
-    if task.state == 'starting' then queue_spawn(tx, task) end
+    if task.state == 'starting' then queue(tx, task, '') end
+    if task.state == 'merging' and not task.merge.session then progress.queue_merge(tx, task) end
   end
   local working = head.working
   progress.advance(tx)

@@ -1,0 +1,174 @@
+"""Compiles the sessions that merge a task's work, and that bring a plan's work home."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from app.compiler.checker_names import check_names
+from app.compiler.workflow import compile_loop
+from app.domain.merges import ASK_TIMEOUT_S, ASKS, RESOLVES, Merge
+from app.domain.program import WITH_MERGES, Action, Loop, OnFail, Program, Step
+from app.domain.references import literal
+from leadhand.models.documents import LoopDocument
+from leadhand.models.forms import AnswerRules, GivenAnswer
+
+#: Seconds for a rebase in a large repository.
+TIMEOUT_S = 1800.0
+#: The choices of a person who is asked about a merge.
+AGAIN, GIVE_UP = "again", "give up"
+#: The node that rebases: its inputs name the folder that the plan works in.
+REBASE = "merge/attempt/rebase"
+#: The steps of the task's loop that a merge has others for.
+_OTHERS = {"${do.": "${resolve.", "${previous.do.": "${previous.resolve.",
+           "${history.judge}": "${history.land}"}  # fmt: skip
+
+
+def merge_program(document: LoopDocument, merge: Merge) -> Program:
+    """The program that merges a task: `document` has its checkers and its doer, the resolver.
+
+    An attempt rebases, lets the resolver work on a conflict or on what the checkers refused last,
+    checks, and fast-forwards. After several attempts a person is asked.
+    """
+    facts: dict[str, JsonValue] = {
+        name: literal(value) if isinstance(value, str) else value
+        for name, value in merge._asdict().items()
+        if name != "path"  # its worker computes it, and compares it with the session's folder
+    }
+    attempt = Loop(
+        id="attempt",
+        label="merge",
+        body=_attempt(document, facts),
+        max_iterations=1 + RESOLVES,
+        on_fail=OnFail.CONTINUE,
+        result="land",
+    )
+    body = (_begin(), attempt, _after(), _ask(merge))
+    whole = Loop(id="merge", label="merge", body=body, max_iterations=1 + ASKS)
+    return Program(schema_version=WITH_MERGES, name=f"merge/{merge.task}", body=(whole,))
+
+
+def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
+    """The program that fast-forwards a branch of the user to that of a plan."""
+    inputs: dict[str, JsonValue] = {
+        "do": "apply", "plan": plan, "origin": literal(origin), "source": literal(source),
+        "target": literal(target),
+    }  # fmt: skip
+    step = _step("apply", inputs, folder=True)
+    return Program(schema_version=WITH_MERGES, name="apply plan", body=(step,))
+
+
+def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step, ...]:
+    loop = compile_loop(document).node("loop")
+    assert isinstance(loop, Loop)
+    steps = {step.id: step for step in loop.body if isinstance(step, Step)}
+    names = check_names(document.checkers)
+    checks = [steps[f"check.{name}"] for name in names]
+    rebase = _step(
+        "rebase",
+        {
+            **facts, "do": "rebase", "advice": "${begin.advice}", "refused": "${begin.refused}",
+            "feedback": "${previous.land.feedback}", "left": "${previous.commit.conflict}",
+        },
+        folder=True,
+    )  # fmt: skip
+    resolve = steps["do"].model_copy(
+        update={
+            "id": "resolve",
+            "label": "resolver",
+            "when": "${rebase.ask}",
+            "conversation": None,
+            "inputs": {
+                name: steps["do"].inputs.get(name) for name in ("doer", "model")
+            } | {"task": "${rebase.ask}"},
+        }
+    )  # fmt: skip
+    commit = _step(
+        "commit",
+        {**facts, "do": "commit", "begun": "${rebase.rebased}", "asked": "${rebase.ask}"},
+        folder=True,
+    )
+    return (rebase, resolve, commit, *(_check(one) for one in checks),
+            _land(document, facts, names, checks))  # fmt: skip
+
+
+def _check(step: Step) -> Step:
+    """A checker of the task, which judges the merged work; without any it does not run."""
+    return step.model_copy(
+        update={"needs": ("commit",), "when": "${commit.checks}", "inputs": _renamed(step.inputs)}
+    )
+
+
+def _land(
+    document: LoopDocument, facts: dict[str, JsonValue], names: list[str], checks: list[Step]
+) -> Step:
+    outcomes: list[JsonValue] = [
+        {"name": name, "outcome": f"${{{check.id}:}}"}
+        for name, check in zip(names, checks, strict=True)
+    ]
+    inputs = {
+        **facts, "do": "land", "done": "${commit.rebased}", "rule": document.rule,
+        "checks": outcomes,
+    }  # fmt: skip
+    needs = tuple(check.id for check in checks)
+    return _step("land", inputs, folder=True).model_copy(update={"needs": needs})
+
+
+def _renamed(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Inputs of a check whose references name the steps of a merge."""
+    found: dict[str, JsonValue] = {}
+    for name, value in inputs.items():
+        if name in ("digest", "judged"):  # gates of a rubric are run again on the merged work
+            continue
+        if isinstance(value, str):
+            for old, new in _OTHERS.items():
+                value = value.replace(old, new, 1) if value.startswith(old) else value
+        found[name] = value
+    return found
+
+
+def _begin() -> Step:
+    """Takes the person's answer to the round before."""
+    inputs: dict[str, JsonValue] = {
+        "do": "begin", "choice": "${previous.ask.choice}", "fields": "${previous.ask.fields}",
+        "refused": "${previous.after.refused}", "code": "${previous.after.code}",
+    }  # fmt: skip
+    return _step("begin", inputs)
+
+
+def _after() -> Step:
+    """Ends the loop once the work is merged, or fails after the last round."""
+    inputs: dict[str, JsonValue] = {
+        "do": "after", "verdict": "${attempt:verdict}", "text": "${attempt:text}",
+        "iteration": "${turn.iteration}", "max": "${turn.max}",
+    }  # fmt: skip
+    return _step("after", inputs)
+
+
+def _ask(merge: Merge) -> Step:
+    form: JsonValue = {
+        "type": "object",
+        "properties": {
+            "advice": {
+                "type": "string",
+                "title": "Advice",
+                "description": "What the resolver is to do, if it is to try again.",
+            }
+        },
+    }
+    rules = AnswerRules.model_validate(
+        {"form": form, "choices": [AGAIN, GIVE_UP], "default": GivenAnswer(choice=GIVE_UP)}
+    )
+    return Step(
+        id="ask",
+        label=f"merge of {merge.task}",
+        action=Action.HUMAN,
+        timeout_s=ASK_TIMEOUT_S,
+        inputs={
+            "question": "${after.question}",
+            "rules": rules.model_dump_json(exclude_unset=True, exclude_none=True),
+        },
+    )
+
+
+def _step(id_: str, inputs: dict[str, JsonValue], *, folder: bool = False) -> Step:
+    return Step(id=id_, action=Action.WORKSPACE, folder=folder, timeout_s=TIMEOUT_S, inputs=inputs)

@@ -1,0 +1,168 @@
+"""Merging the accepted work of tasks: child sessions, what waits for them, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.merges import plan_branch
+from app.domain.outcomes import Outcome
+from app.domain.program import WITH_MERGES
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.records import Grant
+from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.world import World
+from workers.attempt.park import park
+
+SHELF = "/state/worktrees/0123456789abcdef"
+TASKS: list[dict[str, object]] = [
+    {"id": "a"}, {"id": "b", "dependencies": ["a"]}, {"id": "c"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+class Merging(PlanWorld):
+    """A plan in a repository: the test settles the steps of its children as a worker does."""
+
+    def survey(self) -> None:
+        grant = self.world.grant(self.ref, "workspace")
+        assert self.engine.attempts.work(self.ref, grant).inputs["merge"] is True
+        value: JsonValue = {
+            "kind": "worktree", "shelf": f"{SHELF}/{self.id}", "merge": True,
+            "target": f"refs/heads/{plan_branch(self.id)}", "home": "refs/heads/main",
+        }  # fmt: skip
+        self.world.settle(self.ref, grant, Outcome(word="succeeded", value=value))
+
+    def accept(self, task: str) -> None:
+        """Carry out the task's own session to its end."""
+        child = self.child(task)
+        self.world.settle(child, self.world.grant(child, "workspace"))
+        self.finish(task)
+        self.world.settle(child, self.world.grant(child, "keep"))
+
+    def merge(self, task: str) -> SessionRef:
+        """The session that merges a task."""
+        merge = self.task(task).merge
+        assert merge is not None
+        assert merge.session is not None
+        return SessionRef(merge.session, self.id)
+
+    def step(
+        self, task: str, name: str, value: JsonValue = None, **more: object
+    ) -> Sequence[Grant]:
+        """Settle the next step of a merge, which must be the named one."""
+        ref = self.merge(task)
+        found = [one for one in self.engine.store.members(ref, "live") if one.endswith(name)]
+        assert found, (name, self.engine.store.members(ref, "live"))
+        outcome = Outcome.model_validate({"word": "succeeded", "value": value, **more})
+        return self.world.settle(ref, self.world.grant(ref, found[0]), outcome).grants
+
+    def attempt(self, task: str, verdict: str = "accept", text: str = "") -> None:
+        """Carry out one attempt, without a conflict."""
+        self.step(task, "/rebase", {"rebased": {"new": "beef"}, "ask": None})
+        self.step(task, "/resolve", word="skipped")
+        self.step(task, "/commit", {"rebased": {"new": "beef"}, "checks": True})
+        self.step(task, "/check.ok", verdict="accept")
+        if verdict == "accept":
+            self.engine.worktrees.record(
+                {"plan": self.id, "task": task, "run": 1, "merged": "beef", "tip": "cafe",
+                 "into": plan_branch(self.id)}
+            )  # fmt: skip
+        self.step(task, "/land", {"feedback": "no"}, verdict=verdict, text=text)
+
+    def land(self, task: str) -> None:
+        self.step(task, "/begin")
+        self.attempt(task)
+        self.step(task, "/after", verdict="accept")
+
+
+@pytest.fixture
+def plan(world: World, tmp_path: Path) -> Merging:
+    plan = Merging(world, TASKS, cwd=str(tmp_path), task_retries=0, at_once=1)
+    plan.survey()
+    plan.begin()
+    return plan
+
+
+def test_dependants_wait_for_the_merge_and_are_told_the_commit(plan: Merging) -> None:
+    assert plan.engine.store.fields(plan.ref)["schema"] == str(WITH_MERGES)
+    plan.accept("a")
+    assert (plan.task("a").state, plan.seen("a").verified, plan.seen("b").session) == (
+        "merging", False, None,
+    )  # fmt: skip
+    assert plan.seen("c").session is not None  # a merge takes no place from those at work
+    plan.accept("c")
+    fields = plan.engine.store.fields(plan.merge("a"))
+    assert fields["cwd"] == f"{SHELF}/{plan.id}/.merge"
+    assert (fields["name"], fields["schema"]) == ("merge/a", str(WITH_MERGES))
+    plan.land("a")
+    assert (plan.seen("a").verified, plan.seen("a").status) == (True, "completed")
+    assert plan.engine.queries.session(plan.merge("a").id).status == "completed"
+    program = plan.engine.registry.program(plan.engine.store.fields(plan.child("b"))["program"])
+    prompt = str(program.step("loop/do").inputs["task"])
+    assert "(commit beef)" in prompt
+    assert "your folder has it already" in prompt
+
+
+def test_merges_of_one_plan_queue_for_their_folder(plan: Merging) -> None:
+    plan.accept("a")
+    plan.accept("c")
+    plan.step("a", "/begin")
+    plan.step("c", "/begin")
+    plan.step("a", "/rebase", {"rebased": {"new": "beef"}, "ask": None})
+    ref = plan.merge("c")
+    (rebase,) = plan.engine.store.members(ref, "live")
+    refused = plan.engine.attempts.claim(ref, rebase, nonce="n", worker="w")
+    assert (refused.word, refused.why) == ("refused", "lock")
+    plan.step("a", "/resolve", word="skipped")
+    plan.step("a", "/commit", {"rebased": {"new": "beef"}, "checks": True})
+    plan.step("a", "/check.ok", verdict="accept")
+    plan.step("a", "/land", verdict="accept")
+    plan.attempt("c")  # the first one holds nothing any more, though it has not ended
+
+
+def test_person_is_asked_after_the_resolver_and_gives_up(plan: Merging) -> None:
+    plan.accept("a")
+    plan.step("a", "/begin")
+    for _ in range(4):
+        plan.attempt("a", "retry")
+    merge = plan.merge("a")
+    after: JsonValue = {"question": "What?", "refused": "x", "code": "conflict"}
+    (ask,) = plan.step("a", "/after", after)
+    assert park(plan.engine, plan.engine.attempts.work(merge, ask)) is None
+    assert plan.engine.queries.session(merge.id).status == "waiting"
+    plan.engine.answers.give(merge.id, "give up")
+    ref = plan.merge("a")
+    (begin,) = plan.engine.store.members(ref, "live")
+    grant = plan.world.grant(ref, begin)
+    inputs = plan.engine.attempts.work(ref, grant).inputs
+    assert (inputs["choice"], inputs["refused"], inputs["code"]) == ("give up", "x", "conflict")
+    reason = Reason(code=ReasonCode.CONFLICT, text="given up: x")
+    plan.world.settle(ref, grant, Outcome(word="failed", reason=reason, retryable=False))
+    seen = plan.seen("a")
+    assert seen.reason is not None
+    assert (seen.status, seen.reason.code, seen.reason.text) == (
+        "failed",
+        "conflict",
+        "given up: x",
+    )
+    assert plan.seen("b").status == "blocked"
+
+
+def test_failed_merge_is_resumed_and_unblocks_what_waits(plan: Merging) -> None:
+    plan.accept("a")
+    plan.engine.control.apply(plan.merge("a").id, "stop")
+    assert plan.seen("a").status == "failed"
+    plan.engine.control.apply(plan.merge("a").id, "resume")
+    assert plan.task("a").state == "merging"
+    plan.land("a")
+    plan.accept("c")
+    assert plan.seen("b").session is not None
