@@ -16,7 +16,7 @@ from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
-from api.worktrees import CleanBody
+from api.worktrees import ApplyBody, CleanBody, DiffBody
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.views import (
@@ -31,12 +31,14 @@ from leadhand.models.views import (
     FlowCheckView,
     FlowView,
     FsckView,
+    HomeView,
     InboxMessage,
     LedgerEntry,
     Limit,
     LockGrant,
     LockRelease,
     LockView,
+    MergeView,
     NewToken,
     OutputView,
     Page,
@@ -269,6 +271,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("worktrees.clean", "POST", "Remove the folders of a plan's ended tasks",
               (as_json(CleaningView, "The session that removes them, and what must stay.", 202),),
               body=CleanBody, refuses=(409,)),
+    Operation("worktrees.merges", "GET", "List the merges of a plan's tasks",
+              (as_json(Page[MergeView], "The receipts, in the order of the plan."),),
+              refuses=(409,)),
+    Operation("worktrees.apply", "POST", "Fast-forward a branch of the user to a plan's branch",
+              (as_json(HomeView, "The session that does it; it fails with the reason if the branch"
+                       " must be left alone.", 202),),
+              body=ApplyBody, refuses=(409,)),
+    Operation("worktrees.diff", "POST", "Compare a plan, or one task, with what it started from",
+              (as_json(HomeView, "The session whose result has the diff as its text.", 202),),
+              body=DiffBody, refuses=(409,)),
     Operation("flows.listed", "GET", "List the flows of the catalog, broken ones included",
               (as_json(Page[FlowView], "All flows, by name."),)),
     Operation("flows.one", "GET", "Show a flow of the catalog",

@@ -52,6 +52,9 @@ NEEDED: Mapping[str, Scope] = {
     "plans.report": Scope.CONTROL,
     "worktrees.listed": Scope.READ,
     "worktrees.clean": Scope.CONTROL,
+    "worktrees.merges": Scope.READ,
+    "worktrees.apply": Scope.CONTROL,
+    "worktrees.diff": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file
@@ -133,6 +136,7 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "plans.tasks": _READS,
     "plans.task": _READS,
     "worktrees.listed": _READS,
+    "worktrees.merges": _READS,
 }
 
 #: Routes without a session in their path -> the parameter of the query that names it.

@@ -1,4 +1,4 @@
-"""REST routes for the folders of a plan's tasks: list them, and remove those of ended tasks."""
+"""REST routes for the folders of a plan's tasks, and for bringing its work home."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import Field
 from api import requests
 from api.responses import answer
 from app.engine import Engine
-from leadhand.models.plans import TaskId
-from leadhand.models.views import Page, WorktreeView
+from leadhand.models.plans import BranchName, TaskId
+from leadhand.models.views import MergeView, Page, WorktreeView
 
 
 class CleanBody(requests.Body):
@@ -22,6 +22,20 @@ class CleanBody(requests.Body):
     #: Also those with changes or commits that are nowhere else: changes are committed to the
     #: branch, which stays. A copy is deleted with all its work.
     force: bool = False
+
+
+class ApplyBody(requests.Body):
+    """Which branch gets the work of a plan."""
+
+    #: By default the branch that is checked out in the plan's folder.
+    branch: BranchName | None = None
+
+
+class DiffBody(requests.Body):
+    """What is compared: a task, or all of the plan; with `unmerged` what is not merged yet."""
+
+    task: TaskId | None = None
+    unmerged: bool = False
 
 
 class Worktrees:
@@ -42,10 +56,32 @@ class Worktrees:
         asked = requests.body(CleanBody)
         return answer(self._engine.worktrees.clean(session, asked.tasks, force=asked.force), 202)
 
+    def merges(self, session: str) -> Response:
+        """GET .../merges: list the receipts of merges."""
+        requests.query(requests.NoQuery)
+        found = self._engine.coming_home.merges(session)
+        return answer(Page[MergeView](items=found))
+
+    def apply(self, session: str) -> Response:
+        """POST .../plan/apply: fast-forward a branch of the user to that of the plan."""
+        requests.query(requests.NoQuery)
+        asked = requests.body(ApplyBody)
+        return answer(self._engine.coming_home.apply(session, asked.branch or ""), 202)
+
+    def diff(self, session: str) -> Response:
+        """POST .../plan/diff: compare a task or the plan with what it started from."""
+        requests.query(requests.NoQuery)
+        asked = requests.body(DiffBody)
+        found = self._engine.coming_home.diff(session, asked.task, unmerged=asked.unmerged)
+        return answer(found, 202)
+
 
 def blueprint(engine: Engine) -> Blueprint:
     worktrees = Worktrees(engine)
-    routes = Blueprint("worktrees", __name__, url_prefix="/v1/sessions/<session:session>/worktrees")
-    routes.add_url_rule("", "listed", worktrees.list_all)
-    routes.add_url_rule("/clean", "clean", worktrees.clean, methods=["POST"])
+    routes = Blueprint("worktrees", __name__, url_prefix="/v1/sessions/<session:session>")
+    routes.add_url_rule("/worktrees", "listed", worktrees.list_all)
+    routes.add_url_rule("/worktrees/clean", "clean", worktrees.clean, methods=["POST"])
+    routes.add_url_rule("/merges", "merges", worktrees.merges)
+    routes.add_url_rule("/plan/apply", "apply", worktrees.apply, methods=["POST"])
+    routes.add_url_rule("/plan/diff", "diff", worktrees.diff, methods=["POST"])
     return routes

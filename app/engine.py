@@ -23,6 +23,7 @@ from app.operations.limits import Limits
 from app.operations.migrate import Migration
 from app.operations.named_locks import NamedLocks
 from app.operations.outbox import Outbox
+from app.operations.planning.coming_home import ComingHome
 from app.operations.planning.facts import PlanFacts
 from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
@@ -118,6 +119,7 @@ class Engine:
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
         self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
+        self.coming_home = ComingHome(store, self.registry, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
         self.deletion = Deletion(self.registry, self.control, self.reports)
         self.bulk = Bulk(self.queries, self.control, self.deletion)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import JsonValue
 
 from app.compiler.checker_names import check_names
@@ -53,8 +55,20 @@ def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
         "do": "apply", "plan": plan, "origin": literal(origin), "source": literal(source),
         "target": literal(target),
     }  # fmt: skip
-    step = _step("apply", inputs, folder=True)
-    return Program(schema_version=WITH_MERGES, name="apply plan", body=(step,))
+    return _single("apply", inputs)
+
+
+def diff_program(origin: str, pairs: Sequence[tuple[str, str]]) -> Program:
+    """The program that compares branches, each with the one that is to get its work."""
+    listed: list[JsonValue] = [[literal(target), literal(source)] for target, source in pairs]
+    return _single("diff", {"do": "diff", "origin": literal(origin), "pairs": listed})
+
+
+def _single(name: str, inputs: dict[str, JsonValue]) -> Program:
+    """A program of one step, whose text is the session's result."""
+    step = _step(name, inputs, folder=name == "apply")
+    loop = Loop(id="once", label=name, body=(step,), max_iterations=1, result=name)
+    return Program(schema_version=WITH_MERGES, name=f"{name} plan", body=(loop,))
 
 
 def _attempt(document: LoopDocument, facts: dict[str, JsonValue]) -> tuple[Step, ...]:

@@ -41,6 +41,8 @@ class MergeRecord(BaseModel):
     #: None until it is created.
     session: str | None = None
     ended: str | None = None
+    #: When it ended.
+    at: int | None = None
     reason: Reason | None = None
 
 

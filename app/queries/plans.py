@@ -20,10 +20,18 @@ from app.domain.plans import (
 from app.domain.program import Action, Program
 from app.domain.reasons import reason_view
 from app.domain.records import StepRecord
+from app.domain.states import SessionStatus
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.plans import PlanDocument, PlannedTask
-from leadhand.models.views.plan import PlanView, ProposalView, TaskHistory, TaskRun, TaskView
+from leadhand.models.views.plan import (
+    MergeView,
+    PlanView,
+    ProposalView,
+    TaskHistory,
+    TaskRun,
+    TaskView,
+)
 
 
 class StoredPlan(NamedTuple):
@@ -126,12 +134,33 @@ def _task_view(record: TaskRecord, status: str) -> TaskView:
             "branch": record.branch,
             "folder": record.folder,
             "base": record.base,
+            "merge": merge_view(record) if record.merge is not None else None,
             "history": [
                 TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
                 for one in record.history
             ],
         }
     )  # fmt: skip
+
+
+def merge_view(record: TaskRecord) -> MergeView:
+    """The receipt of a task's merge."""
+    merge = record.merge
+    assert merge is not None
+    failed = merge.ended not in (None, SessionStatus.COMPLETED)
+    state = "merged" if record.fact == "accepted" else "failed" if failed else "merging"
+    return MergeView(
+        task=record.id,
+        run=merge.run,
+        state=state,  # type: ignore[arg-type]  # one of its words
+        session=merge.session,
+        branch=record.branch,
+        tip=record.tip,
+        commit=record.merged,
+        into=record.into,
+        merged_at=iso(merge.at) if merge.at is not None else None,
+        reason=reason_view(record.reason) if failed else None,
+    )
 
 
 def _planned(task: PlannedTask) -> TaskView:

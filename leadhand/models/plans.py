@@ -39,6 +39,8 @@ MAX_AT_ONCE = 100
 REFINE_TIMEOUT_S = 2 * 24 * 3600.0
 
 TaskId = Annotated[str, Field(pattern=patterns.TASK)]
+#: The name of a git branch; git has more rules, which it checks itself.
+BranchName = Annotated[str, Field(pattern=patterns.BRANCH)]
 #: What a child may report; `complete` and `done` are read as `completed`.
 TaskStatus = Literal["pending", "in_progress", "completed", "failed", "blocked"]
 TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)

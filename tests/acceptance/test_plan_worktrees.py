@@ -51,7 +51,7 @@ def carry_out(project: Project, folder: Path, tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "tasks.json").write_text(json.dumps(TASKS))
     ended = project.leadhand(
         "plan", "new", "Write", "--tasks", str(tmp_path / "tasks.json"), "--no-refine", "--json",
-        "--cwd", str(folder), "--retries", "0",
+        "--cwd", str(folder), "--retries", "0", "--merge", "none",
         "--doer", f"HOME='{home}' python3 '{tmp_path / 'doer.py'}'",
         "--checker", "sole=test $(ls *.txt | grep -c 'one\\|two\\|three') = 1", timeout=200,
     )  # fmt: skip

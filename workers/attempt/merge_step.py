@@ -13,6 +13,7 @@ from app.compiler.merges import GIVE_UP
 from app.domain.merges import MERGE_FOLDER
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
+from app.truncate import cut
 from workers.checkers.combine import judge
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.inputs import Text
@@ -25,6 +26,8 @@ from workers.workspaces.merging import Conflict, Rebased, Wanted
 
 #: The first words about merged work that the checkers do not accept.
 _RECHECK = "the merged work was not accepted by the checkers"
+#: Characters of a diff.
+DIFF_LIMIT = 400_000
 _RULES = (
     "You are in a git worktree that is used for merging only. Do not create or switch branches."
     " Keep the intention of both sides: the work of the task, and what is merged already."
@@ -61,11 +64,16 @@ class _Apply(BaseModel):
     target: str = ""
 
 
+class _Diff(BaseModel):
+    origin: str
+    pairs: tuple[tuple[str, str], ...]
+
+
 def carry_out(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome | None:
     """Run a step of a merge; None if it is no such step. Raises WorkspaceRefused, Cancelled."""
     steps: Mapping[str, Callable[[BodyTask, threading.Event, float], Outcome]] = {
         "begin": _begin, "rebase": _rebase, "commit": _commit, "land": _land, "after": _after,
-        "apply": _apply,
+        "apply": _apply, "diff": _diff,
     }  # fmt: skip
     step = steps.get(str(task.inputs.get("do")))
     return None if step is None else step(task, cancel, deadline)
@@ -192,7 +200,15 @@ def _apply(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     text = f"{done.branch} is at {done.new}"
     if done.old == done.new:
         text = f"{done.branch} has all commits of {given.source} already"
-    return _done(text, done._asdict())
+    return _done(text, done._asdict()).model_copy(update={"verdict": "accept"})
+
+
+def _diff(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
+    given = _Diff.model_validate(task.inputs)
+    git = Git(Path(given.origin), cancel, deadline)
+    parts = [merging.diff(git, target, source) for target, source in given.pairs]
+    text = cut("\n".join(part for part in parts if part), DIFF_LIMIT)
+    return _done(text, None).model_copy(update={"verdict": "accept"})
 
 
 def _again(text: str, *, feedback: str | None = None) -> Outcome:

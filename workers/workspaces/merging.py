@@ -183,6 +183,16 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
     return Landed(commit=new)
 
 
+def diff(git: Git, target: str, source: str) -> str:
+    """What a branch changed since the commit that it has in common with another one.
+
+    So the diff shows nothing that others did. A branch that is gone has no changes.
+    """
+    if _read(git, source) is None or _read(git, target) is None:
+        return ""
+    return git("diff", "--no-color", "--no-ext-diff", f"{target}...{source}")
+
+
 def merged_tip(git: Git, plan: str, task: str) -> str | None:
     """The tip of a task's branch when it was merged last; None before."""
     return _read(git, f"{_REFS}/merged/{plan}/{task}")

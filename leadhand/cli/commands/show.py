@@ -55,6 +55,8 @@ _WHY_NONE: dict[NoDiffsWhy, str] = {
     metavar="[ITERATION]",
     help="Show what doers changed in their folder, in one iteration or in all.",
 )
+@click.option("--task", metavar="TASK", help="With --diff of a plan: only this task's work.")
+@click.option("--unmerged", is_flag=True, help="With --diff of a plan: what is not merged yet.")
 @click.option(
     "--output",
     "step",
@@ -62,13 +64,25 @@ _WHY_NONE: dict[NoDiffsWhy, str] = {
     help="What the last attempt at STEP wrote, such as loop~1[2]/do; kept for a day.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def show_command(*, session: str, iteration: int | None, step: str | None, as_json: bool) -> int:
+def show_command(
+    *,
+    session: str,
+    iteration: int | None,
+    task: str | None,
+    unmerged: bool,
+    step: str | None,
+    as_json: bool,
+) -> int:
     """Show SESSION with its steps, verdicts and feedback."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.session_text import session_lines
 
     if step is not None:
         return _show_output(session, step, as_json=as_json)
+    if task is not None or unmerged:
+        if iteration is None:
+            raise click.UsageError("--task and --unmerged belong to --diff")
+        return _show_plan_diff(session, task, unmerged=unmerged, as_json=as_json)
     if iteration is not None:
         return _show_diffs(session, iteration or None, as_json=as_json)
     with open_client() as client:
@@ -108,10 +122,21 @@ def _show_output(session: str, step: str, *, as_json: bool) -> int:
     return 0 if found else 1
 
 
-def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
+def _show_plan_diff(session: str, task: str | None, *, unmerged: bool, as_json: bool) -> int:
     from leadhand.cli.connect import open_client
+    from leadhand.cli.plans.home import show_plan_diff
 
     with open_client() as client:
+        return show_plan_diff(client, session, task, unmerged=unmerged, as_json=as_json)
+
+
+def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.plans.home import show_plan_diff
+
+    with open_client() as client:
+        if iteration is None and client.session(session).kind == "plan":
+            return show_plan_diff(client, session, None, unmerged=False, as_json=as_json)
         ledger = list(whole_ledger(client, session))
         page = client.diffs(session, iteration=iteration)
         found = in_order_of_time(_all_diffs(client, session, iteration, page), ledger)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.budget_options import budget_options
+from leadhand.cli.plans.home import plan_apply_command
 from leadhand.cli.plans.options import plan_options
 from leadhand.cli.render.tables import echo_json
 
@@ -25,6 +26,9 @@ _EXAMPLE = '\b\nleadhand plan new "add a login page" --checker "pytest -q" --at-
 @click.group("plan", context_settings={"max_content_width": 100})
 def plan_command() -> None:
     """Plan a request as tasks for child sessions."""
+
+
+plan_command.add_command(plan_apply_command)
 
 
 @plan_command.command("new", epilog=_EXAMPLE)

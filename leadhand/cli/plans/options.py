@@ -66,6 +66,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Where each task works (worktree in a git repository, otherwise copy).",
     ),
     click.option(
+        "--merge", type=click.Choice(["plan", "none"]),
+        help="Where accepted work in worktrees is merged (plan: the plan's own branch).",
+    ),
+    click.option(
         "--proposal-timeout", "proposal_timeout_s", type=float, metavar="S",
         help="Seconds after which an open proposal is refused (two days).",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from leadhand.cli.render.tables import plural, table
 from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import PlanView, ProposalView, ResultView, TaskView
+from leadhand.models.views import MergeView, PlanView, ProposalView, ResultView, TaskView
 
 #: The most lines of a description in a draft.
 _LINES = 6
@@ -145,10 +145,19 @@ def _results(task: TaskView) -> Iterator[str]:
         yield f"pull request: {plain(task.pr_url)}"
     if task.branch:
         yield f"branch: {plain(task.branch)}" + (f", from {task.base[:12]}" if task.base else "")
+    if task.merge is not None:
+        yield _merge_line(task.merge)
     if task.folder:
         yield f"folder: {plain(task.folder)}"
     if task.notes:
         yield f"notes: {plain_ends(task.notes, most=400)}"
+
+
+def _merge_line(merge: MergeView) -> str:
+    by = f" (session {merge.session})" if merge.session else ""
+    if merge.state == "merged" and merge.commit is not None:
+        return f"merged: {merge.commit[:12]} in {plain(merge.into or '')}{by}"
+    return f"merge: {'in progress' if merge.state == 'merging' else merge.state}{by}"
 
 
 def _hints(plan: PlanView) -> Iterator[str]:
@@ -159,6 +168,8 @@ def _hints(plan: PlanView) -> Iterator[str]:
     failed = [task.id for task in plan.tasks if task.status == "failed"]
     if failed and plan.state == "executing":
         yield f"try a failed task again with: leadhand plan retry {plan.session} {failed[0]}"
+    if any(one.merge is not None and one.merge.state == "merged" for one in plan.tasks):
+        yield f"bring the merged work to your branch with: leadhand plan apply {plan.session}"
     if any(one.status == "open" for one in plan.proposals):
         yield f"child sessions propose tasks: leadhand plan proposals {plan.session}"
 

@@ -38,6 +38,8 @@ from leadhand.models.views.flow import (
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import (
     CleaningView,
+    HomeView,
+    MergeView,
     PlanView,
     ProposalView,
     ReportView,
@@ -126,6 +128,7 @@ __all__ = [
     "FlowInput",
     "FlowView",
     "FsckView",
+    "HomeView",
     "InboxMessage",
     "LedgerEntry",
     "Limit",
@@ -133,6 +136,7 @@ __all__ = [
     "LockOwnerView",
     "LockRelease",
     "LockView",
+    "MergeView",
     "Met",
     "Missing",
     "NewToken",

@@ -46,6 +46,32 @@ class CleaningView(View):
     failed: list[WorktreeView] = []
 
 
+class MergeView(View):
+    """The merge of a task's accepted work: its receipt."""
+
+    task: str
+    run: int
+    state: Literal["merging", "merged", "failed"]
+    #: The session that merges; None until it is created.
+    session: str | None = None
+    #: The branch of the task, and its newest commit when it was merged.
+    branch: str | None = None
+    tip: str | None = None
+    #: The commit with the work, and the branch that got it.
+    commit: str | None = None
+    into: str | None = None
+    merged_at: str | None = None
+    reason: Reason | None = None
+
+
+class HomeView(View):
+    """A session that applies or compares a plan's branch at its place."""
+
+    session: str
+    #: The branch of the plan.
+    source: str
+
+
 class TaskHistory(View):
     """One change of a task's status."""
 
@@ -86,6 +112,8 @@ class TaskView(View):
     branch: str | None = None
     folder: str | None = None
     base: str | None = None
+    #: Once its work was accepted, in a plan that merges.
+    merge: MergeView | None = None
     history: list[TaskHistory] = []
 
 

@@ -48,7 +48,7 @@ function merges.apply(tx, task, child, status, reason)
   if task.state ~= 'merging' then return false end
   local head = tasks.head(tx)
   head.merging = head.merging - 1
-  task.merge.ended, task.merge.reason = status, reason
+  task.merge.ended, task.merge.reason, task.merge.at = status, reason, tx.now
   if child ~= '' then task.merge.session = child end
   if status == 'completed' then
     task_ends.accept(tx, task)
