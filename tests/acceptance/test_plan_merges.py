@@ -162,7 +162,7 @@ def test_killed_worker_lands_each_commit_once(make_project: MakeProject, tmp_pat
     ended = project.leadhand(
         "plan", "new", "Write", "--tasks", str(tmp_path / "tasks.json"), "--no-refine", "--json",
         "--cwd", str(repo), "--retries", "0", "--checker", "true",
-        "--doer", "touch $(basename $PWD).txt", timeout=200,
+        "--doer", 'touch "$(basename "$PWD").txt"', timeout=200,
     )  # fmt: skip
     assert ended.code == 0, (ended.out, ended.err)
     assert not [name for name in points if (tools / name).exists()]  # each was killed once
@@ -170,10 +170,6 @@ def test_killed_worker_lands_each_commit_once(make_project: MakeProject, tmp_pat
     assert all(one["verified"] for one in plan_of(project, session)["tasks"]), ended
     branch = f"leadhand/plan-{session}"
     subjects = git(repo, "log", "--format=%s", f"{head}..{branch}").splitlines()
-    print(git(repo, "log", "--all", "--graph", "--format=%h %s %d"), git(repo, "for-each-ref"))
-    print(json.dumps(plan_of(project, session), indent=1))
-    for one in plan_of(project, session)["tasks"]:
-        print(project.leadhand("show", one["merge"]["session"]).out)
     assert sorted(subjects) == ["first: first", "second: second"]
     git(repo, "fsck", "--strict")
     assert user_state(repo) == before
