@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
 from pydantic import JsonValue
@@ -86,7 +86,9 @@ class Worktrees:
             if not any(one.task == task for one in found):
                 raise PlanRefused(session, task, "it has no folder of its own")
         chosen = [one for one in found if not tasks or one.task in tasks]
-        checked = [(one, _why_not(one, force=force)) for one in chosen]
+        plan = parse_plan(self._store.plan(self._registry.ref(session)))
+        merging = {one.id for one in plan.tasks if one.state == "merging"} if plan else set()
+        checked = [(one, _why_not(one, merging, force=force)) for one in chosen]
         failed = [one.model_copy(update={"kept": why}) for one, why in checked if why]
         cleaning = [one for one, why in checked if not why]
         started = self._start(self._registry.ref(session), cleaning, force=force)
@@ -112,8 +114,10 @@ class Worktrees:
         return self._submit.program(program, about).session
 
 
-def _why_not(one: WorktreeView, *, force: bool) -> str:
+def _why_not(one: WorktreeView, merging: Set[str], *, force: bool) -> str:
     """Why a folder must stay; empty if it may be removed."""
+    if one.task in merging:
+        return "its work is being merged"
     if one.status is None or one.status in (*FINAL, SessionStatus.FAILED):
         return ""
     if one.status == SessionStatus.STOPPED:

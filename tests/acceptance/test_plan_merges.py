@@ -115,6 +115,12 @@ def apply(project: Project, repo: Path, session: str) -> None:
     assert git(repo, "rev-parse", "main") == git(repo, "rev-parse", f"leadhand/plan-{session}")
     assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
     assert project.leadhand("plan", "apply", session).code == 0
+    shown = project.leadhand("show", session, "--diff", "--task", "left").out
+    assert ("+left" in shown, "right" in shown) == (True, False), shown
+    assert "no changes" in project.leadhand("show", session, "--diff", "--unmerged").out
+    cleaned = project.leadhand("worktree", "clean", session)
+    assert cleaned.code == 0, cleaned
+    assert len(git(repo, "worktree", "list").splitlines()) == 1
 
 
 #: A `git` that kills the worker that runs it, once at each point: in the middle of a rebase, when

@@ -18,7 +18,7 @@ from workers.attempt import merge_step
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
-from workers.workspaces.cleaning import clean
+from workers.workspaces.cleaning import clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf
@@ -174,6 +174,8 @@ def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
             else:
                 cleaned.append({**one, "keeps_branch": removed.keeps_branch})
                 task.on_workspace({**one, "cleaned": True})
+        if asked.kind == "worktree":
+            clean_merges(git.holding(lock), found.of_plan(asked.plan))
     text = f"{len(cleaned)} removed, {len(failed)} left"
     return _done(text, {"cleaned": cleaned, "failed": failed})
 

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from app.domain.merges import MERGE_FOLDER
 from workers.workspaces import worktrees
 from workers.workspaces.copies import is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
@@ -40,6 +41,13 @@ def clean(git: Git, place: Place, *, force: bool) -> Removed:
         return _clean_worktree(git, place, record, force=force)
     except (WorkspaceRefused, OSError) as error:
         return Removed(kept=str(error))
+
+
+def clean_merges(git: Git, folder: Path) -> None:
+    """Remove the worktree in which a plan merges, once none of its tasks has a folder."""
+    path = folder / MERGE_FOLDER
+    if path.exists() and not any(folder.glob("*.json")):
+        git("worktree", "remove", "--force", "--force", str(path))
 
 
 def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:

@@ -91,7 +91,7 @@ class TaskView(View):
     dependencies: list[str] = []
     #: pending, in_progress, completed, failed, blocked: the child's word, corrected by its end.
     status: str
-    #: Whether the task's child session ended accepted.
+    #: Whether its work was accepted, and merged if the plan merges.
     verified: bool = False
     #: Of a failed or blocked task.
     reason: Reason | None = None

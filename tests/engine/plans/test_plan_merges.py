@@ -11,10 +11,13 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
+from app.domain.plan_errors import PlanRefused
 from app.domain.program import WITH_MERGES
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
+from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from workers.attempt.park import park
 
@@ -86,13 +89,20 @@ class Merging(PlanWorld):
 
 @pytest.fixture
 def plan(world: World, tmp_path: Path) -> Merging:
+    return start(world, tmp_path)
+
+
+def start(world: World, tmp_path: Path) -> Merging:
     plan = Merging(world, TASKS, cwd=str(tmp_path), task_retries=0, at_once=1)
     plan.survey()
     plan.begin()
     return plan
 
 
-def test_dependants_wait_for_the_merge_and_are_told_the_commit(plan: Merging) -> None:
+def test_dependants_wait_for_the_merge_and_are_told_the_commit(
+    bench: Bench, tmp_path: Path
+) -> None:
+    plan = start(World.of(bench), tmp_path)
     assert plan.engine.store.fields(plan.ref)["schema"] == str(WITH_MERGES)
     plan.accept("a")
     assert (plan.task("a").state, plan.seen("a").verified, plan.seen("b").session) == (
@@ -112,7 +122,8 @@ def test_dependants_wait_for_the_merge_and_are_told_the_commit(plan: Merging) ->
     assert "your folder has it already" in prompt
 
 
-def test_merges_of_one_plan_queue_for_their_folder(plan: Merging) -> None:
+def test_merges_of_one_plan_queue_for_their_folder(bench: Bench, tmp_path: Path) -> None:
+    plan = start(World.of(bench), tmp_path)
     plan.accept("a")
     plan.accept("c")
     plan.step("a", "/begin")
@@ -166,3 +177,51 @@ def test_failed_merge_is_resumed_and_unblocks_what_waits(plan: Merging) -> None:
     plan.land("a")
     plan.accept("c")
     assert plan.seen("b").session is not None
+
+
+def test_work_comes_home_by_sessions_of_one_step(plan: Merging) -> None:
+    plan.accept("a")
+    plan.accept("c")
+    plan.land("a")
+    (receipt, waits) = plan.engine.coming_home.merges(plan.id)
+    assert (receipt.state, receipt.commit, receipt.into) == ("merged", "beef", plan_branch(plan.id))
+    assert (waits.state, waits.commit) == ("merging", None)
+    kept = plan.engine.worktrees.clean(plan.id, ["c"], force=True)
+    assert [one.kept for one in kept.failed] == ["its work is being merged"]
+
+    def inputs(session: str) -> dict[str, JsonValue]:
+        ref = SessionRef(session, session)
+        (step,) = plan.engine.store.members(ref, "live")
+        return dict(plan.engine.attempts.work(ref, plan.world.grant(ref, step)).inputs)
+
+    applied = inputs(plan.engine.coming_home.apply(plan.id, "main").session)
+    assert (applied["source"], applied["target"]) == (plan_branch(plan.id), "main")
+    branch, home = f"refs/heads/{plan_branch(plan.id)}", "refs/heads/main"
+    found = inputs(plan.engine.coming_home.diff(plan.id, None, unmerged=False).session)
+    assert found["pairs"] == [[home, branch]]
+    found = inputs(plan.engine.coming_home.diff(plan.id, None, unmerged=True).session)
+    assert found["pairs"] == [[branch, f"refs/heads/leadhand/{plan.id}/{one}"] for one in "bc"]
+    with pytest.raises(PlanRefused, match="no such task"):
+        plan.engine.coming_home.diff(plan.id, "nope", unmerged=False)
+
+
+def test_plan_without_merges_has_nothing_to_apply(world: World, tmp_path: Path) -> None:
+    plan = PlanWorld(world, TASKS, cwd=str(tmp_path), workspace="shared")
+    plan.begin()
+    with pytest.raises(PlanRefused, match="it merges nothing"):
+        plan.engine.coming_home.apply(plan.id)
+
+
+def test_merge_that_left_the_outbox_is_queued_again(world: World, plan: Merging) -> None:
+    store = plan.engine.store
+    deliver = plan.engine.outbox.run
+    # The process that is to create the merge dies.
+    plan.engine.transitions.deliver = lambda one: None if "merge/" in one else deliver(one)
+    plan.accept("a")
+    store.remove_errand(f"spawn|{plan.ref.member}merge/a~1")
+    plan.engine.transitions.deliver = deliver
+    found = audit(world.engine.audit.run, repair=True)
+    assert {one.kind for one in found.items} == {"task_stuck"}
+    world.later(1_000)
+    plan.land("a")
+    assert plan.seen("a").verified

@@ -52,7 +52,7 @@ FAULTS = (
     ),
     Fault(
         "dependants do not hear that a task is accepted",
-        "lib/plans/child_ends",
+        "lib/plans/task_ends",
         "if other then progress.list_startable(tx, other) end",
         "if other and false then progress.list_startable(tx, other) end",
         RANDOM,
@@ -81,8 +81,8 @@ FAULTS = (
     Fault(
         "what a stop kept from starting is forgotten",
         "lib/plans/progress",
-        "if task.state == 'starting' then queue_spawn(tx, task) end",
-        "if false then queue_spawn(tx, task) end",
+        "if task.state == 'starting' then queue(tx, task, '') end",
+        "if false then queue(tx, task, '') end",
         "test_a_task_that_a_stop_kept_from_starting_starts_with_the_resume",
     ),
     Fault(
@@ -184,5 +184,26 @@ FAULTS = (
         "if (head.proposed or 0) == 0 or tx.session.status ~= 'active' then return false end",
         "if (head.proposed or 0) == 0 then return false end",
         "test_the_deadline_of_a_proposal_waits_for_a_stopped_plan",
+    ),
+    Fault(
+        "accepted work counts before it is merged",
+        "lib/plans/child_ends",
+        "elseif merges.is_due(tx, task) then",
+        "elseif false then",
+        "test_dependants_wait_for_the_merge_and_are_told_the_commit",
+    ),
+    Fault(
+        "a plan ends while work is merged",
+        "lib/plans/progress",
+        "local works = head.working + (head.merging or 0) > 0",
+        "local works = head.working > 0",
+        "test_dependants_wait_for_the_merge_and_are_told_the_commit",
+    ),
+    Fault(
+        "two merges of one plan work in its worktree",
+        "lib/locks/folders",
+        "if is_exclusive(lock) and not is_below(tx, session, root, other) then",
+        "if false then",
+        "test_merges_of_one_plan_queue_for_their_folder",
     ),
 )
