@@ -52,9 +52,7 @@ NEEDED: Mapping[str, Scope] = {
     "plans.report": Scope.CONTROL,
     "worktrees.listed": Scope.READ,
     "worktrees.clean": Scope.CONTROL,
-    "worktrees.merges": Scope.READ,
     "worktrees.apply": Scope.CONTROL,
-    "worktrees.diff": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file

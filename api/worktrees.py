@@ -1,4 +1,4 @@
-"""REST routes for the folders of a plan's tasks, and for bringing its work home."""
+"""REST routes for the folders of tasks and sessions: list, apply and remove them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,9 @@ class CleanBody(requests.Body):
 
 
 class ApplyBody(requests.Body):
-    """Which branch gets the work of a plan."""
+    """Whether work that was not accepted is applied too."""
 
-    #: By default the branch that is checked out in the plan's folder.
-    branch: BranchName | None = None
-
-
-class DiffBody(requests.Body):
-    """What is compared: a task, or all of the plan; with `unmerged` what is not merged yet."""
-
-    task: TaskId | None = None
-    unmerged: bool = False
+    force: bool = False
 
 
 class Worktrees:
@@ -45,35 +37,26 @@ class Worktrees:
         self._engine = engine
 
     def list_all(self, session: str) -> Response:
-        """GET .../worktrees: list the folders of a plan's tasks."""
+        """GET .../worktrees: list the folders of a plan's tasks, or that of a session."""
         requests.query(requests.NoQuery)
-        found = self._engine.worktrees.list_all(session)
+        own = self._engine.own_folders.find(session)
+        found = [own] if own is not None else self._engine.worktrees.list_all(session)
         return answer(Page[WorktreeView](items=found))
 
     def clean(self, session: str) -> Response:
-        """POST .../worktrees/clean: remove the folders of ended tasks."""
+        """POST .../worktrees/clean: remove the folders of ended tasks, or that of a session."""
         requests.query(requests.NoQuery)
         asked = requests.body(CleanBody)
+        own = self._engine.own_folders.find(session)
+        if own is not None:
+            return answer(self._engine.own_folders.clean(own, force=asked.force), 202)
         return answer(self._engine.worktrees.clean(session, asked.tasks, force=asked.force), 202)
 
-    def merges(self, session: str) -> Response:
-        """GET .../merges: list the receipts of merges."""
-        requests.query(requests.NoQuery)
-        found = self._engine.coming_home.merges(session)
-        return answer(Page[MergeView](items=found))
-
     def apply(self, session: str) -> Response:
-        """POST .../plan/apply: fast-forward a branch of the user to that of the plan."""
+        """POST .../apply: bring the work of a session into the folder that it was started in."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyBody)
-        return answer(self._engine.coming_home.apply(session, asked.branch or ""), 202)
-
-    def diff(self, session: str) -> Response:
-        """POST .../plan/diff: compare a task or the plan with what it started from."""
-        requests.query(requests.NoQuery)
-        asked = requests.body(DiffBody)
-        found = self._engine.coming_home.diff(session, asked.task, unmerged=asked.unmerged)
-        return answer(found, 202)
+        return answer(self._engine.own_folders.apply(session, force=asked.force), 202)
 
 
 def blueprint(engine: Engine) -> Blueprint:
@@ -81,7 +64,5 @@ def blueprint(engine: Engine) -> Blueprint:
     routes = Blueprint("worktrees", __name__, url_prefix="/v1/sessions/<session:session>")
     routes.add_url_rule("/worktrees", "listed", worktrees.list_all)
     routes.add_url_rule("/worktrees/clean", "clean", worktrees.clean, methods=["POST"])
-    routes.add_url_rule("/merges", "merges", worktrees.merges)
-    routes.add_url_rule("/plan/apply", "apply", worktrees.apply, methods=["POST"])
-    routes.add_url_rule("/plan/diff", "diff", worktrees.diff, methods=["POST"])
+    routes.add_url_rule("/apply", "apply", worktrees.apply, methods=["POST"])
     return routes

@@ -18,6 +18,7 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.expiry import Expiry
+from app.operations.folders.own_folders import OwnFolders
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits
 from app.operations.migrate import Migration
@@ -119,7 +120,7 @@ class Engine:
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
         self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
-        self.coming_home = ComingHome(store, self.registry, self.submit)
+        self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
         self.deletion = Deletion(self.registry, self.control, self.reports)
         self.bulk = Bulk(self.queries, self.control, self.deletion)

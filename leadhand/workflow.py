@@ -94,6 +94,7 @@ class Workflow:
         model: str | None = None,
         cwd: str | Path | None = None,
         budget: Budget | Mapping[str, float] | None = None,
+        worktree: bool = False,
     ) -> None:
         self.name = name
         self.phases: list[Phase] = []
@@ -102,6 +103,7 @@ class Workflow:
         self._model = model
         self._cwd = working_folder(cwd)
         self._budget = budget if isinstance(budget, Budget) else dict(budget or {})
+        self._worktree = worktree
         self._doer = as_doer(doer, agent)
         self._documents: tuple[PhaseDocument, ...] = ()
 
@@ -213,6 +215,7 @@ class Workflow:
                     "model": self._model,
                     "cwd": self._cwd,
                     "budget": self._budget,
+                    "worktree": self._worktree,
                 }
             )
         except ValidationError as error:

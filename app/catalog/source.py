@@ -57,6 +57,7 @@ def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
                 for name, flow in document.flows.items()
             },
             "cwd": run.working_folder,
+            "worktree": run.worktree,
             "label": run.title,
             "priority": run.priority,
             "place": run.place,

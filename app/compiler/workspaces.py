@@ -1,14 +1,14 @@
-"""Adds the steps that give each task of a plan a folder of its own."""
+"""Adds the steps that give a task of a plan, or a session, a folder of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.domain.program import WITH_WORKSPACES, Action, Program, Step
-from app.domain.references import literal
-from app.domain.workspaces import KEEP, WORKSPACE, Kind, Workspace
+from app.domain.program import WITH_WORKSPACES, Action, Loop, Program, Step, sinks_of
+from app.domain.references import literal, substitute
+from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, Workspace
 
 #: Seconds for a worktree or a copy of a large folder.
 TIMEOUT_S = 1800.0
@@ -49,6 +49,67 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
         body.append(_step(KEEP, {"do": "keep", **facts, "message": literal(message)}))
     return Program(schema_version=WITH_WORKSPACES, name=program.name, body=tuple(body))
+
+
+def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
+    """The program of a session, in a folder of its own that its first step makes."""
+    facts: dict[str, JsonValue] = {"origin": literal(own.origin), "prefix": literal(own.prefix)}
+    taken = {node.id for node in program.body}
+    make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
+    first = _step(make, {"do": "open", **facts})
+    last = _step(keep, {"do": "close", **facts, "message": literal(title or program.name)})
+    last = last.model_copy(update={"needs": sinks_of(program.body)})
+    body = (first, *(_started_by(node, make) for node in program.body), last)
+    return Program(schema_version=WITH_WORKSPACES, name=program.name, body=body)
+
+
+def own_folder_of(program: Program, root: str) -> OwnFolder | None:
+    """The folder of its own that a session with this program works in; None without one."""
+    inputs = opening_inputs(program)
+    if inputs is None or inputs["do"] != "open":
+        return None
+    return OwnFolder(root, str(inputs["origin"]), str(inputs["prefix"]))
+
+
+def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
+    """The inputs of the step that makes the session's folder; None if no step does."""
+    first = program.body[0]
+    if not isinstance(first, Step) or first.action is not Action.WORKSPACE:
+        return None
+    if first.inputs.get("do") not in ("make", "open"):
+        return None
+    inputs = substitute(first.inputs, lambda _: None)
+    return inputs if isinstance(inputs, dict) else None
+
+
+def apply_program(session: str, own: OwnFolder) -> Program:
+    """The program that brings the work of a session into the folder that it was started in."""
+    return _own_program("apply", session, own, {})
+
+
+def discard_program(session: str, own: OwnFolder, *, force: bool) -> Program:
+    """The program that removes the folder of a session."""
+    return _own_program("discard", session, own, {"force": force})
+
+
+def _own_program(do: str, session: str, own: OwnFolder, more: dict[str, JsonValue]) -> Program:
+    inputs: dict[str, JsonValue] = {
+        "do": do, "session": session, "origin": literal(own.origin), "prefix": literal(own.prefix),
+        **more,
+    }  # fmt: skip
+    body = (_step(do, inputs),)
+    return Program(schema_version=WITH_WORKSPACES, name=f"{do} {session}", body=body)
+
+
+def _free_id(wanted: str, taken: set[str]) -> str:
+    """The name, or the first with a number that no node of the program has."""
+    names = (wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+def _started_by(node: Step | Loop, first: str) -> Step | Loop:
+    """The node; one that would start at once needs the first step."""
+    return node.model_copy(update={"needs": (first,)}) if node.needs == () else node
 
 
 def _step(id_: str, inputs: dict[str, JsonValue]) -> Step:

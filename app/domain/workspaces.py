@@ -1,7 +1,8 @@
-"""The folders that tasks of a plan work in: each its own, a git worktree or a copy (pure)."""
+"""The folders that tasks and sessions have to themselves: git worktrees and copies (pure)."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -85,3 +86,47 @@ def branch_of(plan: str, task: str) -> str:
     'leadhand/5e551045/parser'
     """
     return f"leadhand/{plan}/{task}"
+
+
+#: The name of the folder that a single session has to itself.
+TREE = "tree"
+
+
+class OwnFolder(NamedTuple):
+    """The folder that a session's first step makes from another one: a worktree or a copy.
+
+    Its path is known before the worker has looked at the original, so that it can be signed.
+    """
+
+    #: The folder of all worktrees and copies.
+    root: str
+    #: The folder that the session was started in.
+    origin: str
+    #: The folder within the repository's working tree; empty for its top.
+    prefix: str = ""
+
+    def path(self, session: str) -> str:
+        """The worktree, or the folder that the copy is in."""
+        return str(PurePosixPath(self.root, own_shelf(self.origin), session, TREE))
+
+    def cwd(self, session: str) -> str:
+        """The working folder of the session."""
+        return str(PurePosixPath(self.path(session), self.prefix))
+
+
+def own_shelf(origin: str) -> str:
+    """The name of the folder with the folders of all sessions that were started in one.
+
+    >>> own_shelf("/home/ada/code")
+    '19b8a19d3b44aa7c'
+    """
+    return hashlib.sha256(origin.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def own_branch(session: str) -> str:
+    """The branch of a session's own worktree.
+
+    >>> own_branch("5e551045")
+    'leadhand/5e551045'
+    """
+    return f"leadhand/{session}"

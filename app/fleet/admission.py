@@ -76,7 +76,7 @@ def _resolve_place(
         known = ", ".join(sorted({worker.place for worker in workers}))
         raise InvalidDocument("place", place, f"no worker is at this place; workers are at {known}")
     folder = _folder(document.cwd, settings, local=place == settings.place)
-    check_roots(document.cwd, place, here)
+    check_roots(document.cwd, place, here, str(settings.worktrees_root))
     return place, here, folder
 
 
@@ -166,7 +166,8 @@ def _folder(cwd: str | None, settings: Settings, *, local: bool) -> Path | None:
     if fault:
         raise InvalidDocument("cwd", cwd, fault)
     real = folder.resolve()
-    if settings.roots and not any(real.is_relative_to(r.resolve()) for r in settings.roots):
+    allowed = (*settings.roots, settings.worktrees_root)
+    if settings.roots and not any(real.is_relative_to(one.resolve()) for one in allowed):
         roots = ", ".join(str(root) for root in settings.roots)
         raise InvalidDocument("cwd", cwd, f"working folders must lie beneath {roots}")
     return real

@@ -15,10 +15,17 @@ from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.models.views import WorkerView
 
 
-def check_roots(cwd: str | None, place: str, here: Sequence[WorkerView]) -> None:
-    """Raises InvalidDocument unless the folder is inside a root of a worker of the place."""
+def check_roots(
+    cwd: str | None, place: str, here: Sequence[WorkerView], worktrees: str | None = None
+) -> None:
+    """Raises InvalidDocument unless the folder is inside a root of a worker of the place.
+
+    Folders in `worktrees` are allowed everywhere: workers make them for sessions.
+    """
     rooted = [worker for worker in here if worker.roots]
     if cwd is None or not rooted or len(rooted) < len(here):
+        return
+    if worktrees is not None and _below(cwd, worktrees):
         return
     if not any(_below(cwd, root) for worker in rooted for root in worker.roots):
         roots = ", ".join(sorted({root for worker in rooted for root in worker.roots}))

@@ -10,18 +10,17 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from app.compiler.merges import REBASE
+from app.compiler.workspaces import opening_inputs
 from app.domain.addresses import block_of, turn_of
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
 from app.domain.plans import parse_plan
-from app.domain.program import SCHEMA_VERSION, Action, Program, Step
+from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
-from app.domain.references import substitute
-from app.domain.workspaces import WORKSPACE
+from app.domain.retries import ending_of, quote_error
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
@@ -50,7 +49,7 @@ class Work(NamedTuple):
     facts: Facts
     #: The step's working folder: the session's, or one beneath it.
     cwd: Path | None
-    #: For a task of a plan: what its first step makes, as the signed program says.
+    #: The folder that the session's first step makes, as the signed program says.
     workspace: Mapping[str, JsonValue] | None = None
 
     @property
@@ -122,7 +121,7 @@ class Attempts:
             inputs["current"] = self._planned(ref)
         beneath = str(inputs.get("working_folder") or "")
         cwd = Path(facts.cwd, beneath) if facts.cwd else None
-        return Work(ref, grant, step, inputs, facts, cwd, _workspace_of(program))
+        return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program))
 
     def _planned(self, ref: SessionRef) -> JsonValue:
         """The tasks of the plan as people have edited them; None before the first draft."""
@@ -321,16 +320,6 @@ class Attempts:
             "nonce": grant.nonce,
             "lease_ms": self._settings.lease_ms,
         }
-
-
-def _workspace_of(program: Program) -> Mapping[str, JsonValue] | None:
-    """The inputs of the step that makes the session's folder; None if no step does."""
-    path = next((one for one in (WORKSPACE, REBASE) if program.has(one)), None)
-    node = None if path is None else program.node(path)
-    if not isinstance(node, Step) or node.inputs.get("do") not in ("make", "rebase"):
-        return None
-    inputs = substitute(node.inputs, lambda _: None)
-    return inputs if isinstance(inputs, dict) else None
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:

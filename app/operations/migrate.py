@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from app.catalog.catalog import Catalog, hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler.subflows import types_in
+from app.compiler.workspaces import own_folder_of
 from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.program import Program
@@ -86,9 +87,11 @@ class Migration:
             raise _refusal(ref, status, "it was not started from a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
         written = self._catalog.document(began.flow)
-        document = _with_run_options(written, began, fields)
+        own = own_folder_of(self._registry.program(fields["program"]), root="")
+        cwd = fields.get("cwd", "") if own is None else own.origin
+        document = _with_run_options(written, began, fields | {"cwd": cwd})
         _require_inputs(document)
-        program = self._submissions.compile_flow(document)
+        program = self._submissions.compile_flow(document, own)
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._can_switch(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)

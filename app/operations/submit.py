@@ -14,15 +14,16 @@ from app.catalog.catalog import Catalog, hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
-from app.compiler.workspaces import in_workspace
+from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain import routing
 from app.domain.budgets import limits_of
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
 from app.domain.records import NewSession
-from app.domain.workspaces import Workspace
+from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument
 from app.fleet.admission import Where, admit, faults_here
+from app.fleet.repository_top import prefix_in_repository
 from app.operations.create_errors import create_error
 from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
@@ -37,6 +38,7 @@ from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.flows.faults import all_faults
 from leadhand.models.documents import Budget
+from leadhand.models.plans import PlanDocument
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
 #: Attempts to draw an unused session id; eight hex digits collide rarely.
@@ -90,6 +92,8 @@ class Asker(NamedTuple):
     limits: Mapping[str, int] | None = None
     #: For a task of a plan: the folder of its own that its first step makes.
     workspace: Workspace | None = None
+    #: The folder that the session has to itself.
+    own: OwnFolder | None = None
 
     @property
     def is_taken_over(self) -> bool:
@@ -214,11 +218,15 @@ class Submissions:
                 faults.append(error)
         return list({(fault.field, fault.hint): fault for fault in faults}.values())
 
-    def compile_flow(self, document: FlowDocument) -> Program:
-        """Compiles a flow after the checks of a submit. Raises InvalidDocument."""
+    def compile_flow(self, document: FlowDocument, own: OwnFolder | None = None) -> Program:
+        """Compiles a flow after the checks of a submit. Raises InvalidDocument.
+
+        `own` is the folder that the session has to itself.
+        """
         whole = self._with_files(document)
         admit(whole, self._settings, self._fleet.inventories())
-        return compile_document(whole)
+        program = compile_document(whole)
+        return in_own_folder(program, own, whole.label or "") if own is not None else program
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """The default limits of a session with this program."""
@@ -239,6 +247,9 @@ class Submissions:
             program = in_workspace(program, asker.workspace, label)
             cwd = asker.workspace.cwd
             where = where._replace(folder=cwd)
+        elif not isinstance(document, PlanDocument) and document.worktree:
+            own = self._own_folder(document)
+            program, asker = in_own_folder(program, own, label), asker._replace(own=own)
         about = About(
             kind=document.kind,
             name=without_keys(program.name),
@@ -258,6 +269,13 @@ class Submissions:
         )
         size = len(document.model_dump_json().encode())
         return self.program_of(asker, program, about, size=size)
+
+    def _own_folder(self, document: AnyDocument) -> OwnFolder:
+        """The folder that a session of this document has to itself. Raises InvalidDocument."""
+        if document.cwd is None:
+            raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
+        root = str(self._settings.worktrees_root.resolve())
+        return OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
@@ -317,7 +335,7 @@ class Submissions:
         for _ in range(DRAWS):
             session = secrets.token_hex(4)
             ref = SessionRef(session, asker.root or session)
-            fields = self._fields(ref, program, about, asker)
+            fields = self._fields(ref, program, _about_of(session, about, asker.own), asker)
             answer = self._store.create(
                 NewSession(
                     ref=ref,
@@ -376,6 +394,7 @@ class Submissions:
             "export": "1" if self._settings.export_dir else "",
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
+            "own_folder": _own_facts(ref, asker.own),
             "free": self._registry.seal_commands(ref) if self._is_free(ref, asker) else "",
         }
 
@@ -385,6 +404,21 @@ class Submissions:
             return asker.free
         above = SessionRef(str(asker.parent["session"]), ref.root)
         return self._registry.may_bring_commands(above)
+
+
+def _about_of(session: str, about: About, own: OwnFolder | None) -> About:
+    """The descriptive fields of a session, in the folder that it has to itself if it has one."""
+    if own is None:
+        return about
+    cwd = own.cwd(session)
+    return about._replace(cwd=cwd, folder=cwd)
+
+
+def _own_facts(ref: SessionRef, own: OwnFolder | None) -> str:
+    """What is known of the folder that a session has to itself before it is made, as JSON."""
+    if own is None:
+        return ""
+    return json.dumps({"origin": own.origin, "folder": own.path(ref.id)})
 
 
 def _priority(document: AnyDocument, asker: Asker) -> int:

@@ -23,6 +23,7 @@ from leadhand.models.views import (
     Counters,
     DiffView,
     NodeProgress,
+    OwnFolderView,
     RunningStep,
     StepView,
 )
@@ -61,6 +62,12 @@ def reason_of(fields: Mapping[str, str]) -> Reason | None:
     """The reason in a session's record."""
     text = fields.get("reason")
     return Reason.model_validate_json(text) if text else None
+
+
+def own_folder_view(fields: Mapping[str, str]) -> OwnFolderView | None:
+    """The folder that a session has to itself; None without one."""
+    text = fields.get("own_folder")
+    return OwnFolderView.model_validate(json.loads(text)) if text else None
 
 
 def depth_of(fields: Mapping[str, str]) -> int:

@@ -16,6 +16,7 @@ _COMMANDS = {
     "flows": "leadhand.cli.commands.flows",
     "plan": "leadhand.cli.plans.command",
     "worktree": "leadhand.cli.plans.worktree",
+    "apply": "leadhand.cli.commands.apply",
     "answer": "leadhand.cli.commands.answer",
     "questions": "leadhand.cli.commands.answer",
     "hint": "leadhand.cli.commands.messages.hint",

@@ -33,6 +33,7 @@ class Overrides(Document):
     doer: Doer | None = None
     cwd: str | None = None
     label: Name | None = None
+    worktree: bool = False
     budget: Budget = Budget()
     #: Fields of all phases, such as `timeout_s`.
     of_phases: dict[str, JsonValue] = Field(default_factory=dict)
@@ -112,6 +113,8 @@ def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument
         fields["phases"] = [{**phase, "doer": None} for phase in fields["phases"]]
     if given.cwd is not None:
         fields["cwd"] = given.cwd
+    if given.worktree:
+        fields["worktree"] = True
     if given.label is not None:
         fields["label"] = given.label
     return with_settings(WorkflowDocument.model_validate(fields), given.of_phases)

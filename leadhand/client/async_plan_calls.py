@@ -13,9 +13,8 @@ from leadhand.client.requests import M, parsed
 from leadhand.errors import AnswerUnwanted, PlanChanged, PlanRefused
 from leadhand.models.plans import Proposal
 from leadhand.models.views import (
+    ApplyingView,
     CleaningView,
-    HomeView,
-    MergeView,
     Page,
     PlanView,
     ReportView,
@@ -86,7 +85,10 @@ class AsyncPlanCalls:
         return await self._read(ReportView, plans.report(session, status, pr_url, notes, proposals))
 
     async def worktrees(self, session: str) -> list[WorktreeView]:
-        """List the folders that a plan's tasks work in, in its order. Raises NoPlan."""
+        """List the folders that a plan's tasks work in, in its order, or that of a session.
+
+        Raises NoPlan for a session that has neither.
+        """
         return (await self._read(Page[WorktreeView], plans.worktree_list(session))).items
 
     async def clean_worktrees(
@@ -94,32 +96,22 @@ class AsyncPlanCalls:
     ) -> CleaningView:
         """Start a session that removes the folders of ended tasks: of all, or of some.
 
+        The folder that an ended session has to itself is removed as well.
+
         A folder with changes or commits that are nowhere else stays, unless `force` is given; then
         its changes are committed, and its branch stays. Wait for the session's end, and read
         `worktrees` for what became of each. Raises PlanRefused.
         """
         return await self._read(CleaningView, plans.cleaning(session, tasks, force=force))
 
-    async def merges(self, session: str) -> list[MergeView]:
-        """List the merges of a plan's tasks, in its order. Raises NoPlan."""
-        return (await self._read(Page[MergeView], plans.merge_list(session))).items
+    async def apply(self, session: str, *, force: bool = False) -> ApplyingView:
+        """Start a session that brings the work of an ended one into the folder it came from.
 
-    async def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
-        """Start a session that fast-forwards a branch of yours to that of a plan.
-
-        By default it is the branch that is checked out in the plan's folder. Wait for the session's
-        end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
+        For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
+        end of the session that is returned: it fails with the reason if nothing was applied.
+        Raises ControlRefused.
         """
-        return await self._read(HomeView, plans.applying(session, branch))
-
-    async def diff_plan(
-        self, session: str, *, task: str | None = None, unmerged: bool = False
-    ) -> HomeView:
-        """Start a session whose result has a diff as its text: of the plan, or of one task.
-
-        With `unmerged` it has what is not merged yet. Raises PlanRefused.
-        """
-        return await self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
+        return await self._read(ApplyingView, plans.applying(session, force=force))
 
     async def _read(self, model: type[M], call: Call) -> M:
         return parsed(model, (await self._connection.transport.send(call)).checked())

@@ -396,6 +396,9 @@ class FlowRun(BaseModel):
     #: Replaces an agentType by an agent; `*` replaces all others.
     agents: dict[AgentType | Literal["*"], AgentType] = {}
     priority: Priority = "normal"
+    #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
+    #: its work is applied.
+    worktree: StrictBool = False
     place: Name | None = None
     webhook: Webhook | None = None
     #: The limits of the run; they override those of the file.
@@ -420,6 +423,9 @@ class FlowDocument(FlowDefinition):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
+    #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
+    #: its work is applied.
+    worktree: StrictBool = False
     place: Name | None = None
     webhook: Webhook | None = None
     #: Of `command` steps, by name; those that are missing come from the catalog.

@@ -294,6 +294,9 @@ class LoopDocument(_Loop):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
+    #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
+    #: its work is applied.
+    worktree: StrictBool = False
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()
@@ -357,6 +360,9 @@ class WorkflowDocument(Document):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
+    #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
+    #: its work is applied.
+    worktree: StrictBool = False
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()

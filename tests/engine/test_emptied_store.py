@@ -118,6 +118,10 @@ def prepare_output(drive: Drive) -> Prepared:
     return Prepared(arguments | {"quiet_ms": 1, "ttl_s": 60}, "kept", "unknown")
 
 
+def prepare_own_folder(_: Drive) -> Prepared:
+    return Prepared({"facts": {"kind": "copy"}}, "recorded", "gone")
+
+
 def prepare_limit(drive: Drive) -> Prepared:
     arguments = {"key": "k", "limit": '{"concurrency": 1}', "store": STORE}
     return Prepared(arguments, "done", "other_store", has_session=False)
@@ -214,6 +218,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "plan_fact": on_plan("applied", status="deleted"),
     "plan_look": on_plan("looked"),
     "plan_workspace": on_plan("recorded", branch="b"),
+    "own_folder": prepare_own_folder,
     "due": prepare_due,
     "audit_steps": audit("gone", addresses=["a"]),
     "audit_session": audit("gone"),

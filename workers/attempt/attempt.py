@@ -310,7 +310,9 @@ class Attempts:
             return Outcome(word="skipped")
         if work.step.action in PARKING:
             return retry_while_away(lambda: park(self._engine, work, self._secrets()), lease)
-        failure = folder_failure(work, self._engine.settings) or turn_failure(work)
+        failure = folder_failure(work, self._engine.settings) or turn_failure(
+            work, self._engine.settings.worktrees_root
+        )
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
             return failure or run_body(task, lease.ended, body and body.outcome)
@@ -362,7 +364,10 @@ class Attempts:
         return task
 
     def _record_workspace(self, lease: Lease, fields: Mapping[str, JsonValue]) -> None:
-        retry_while_away(lambda: self._engine.worktrees.record(fields), lease)
+        record = (
+            self._engine.worktrees.record if "plan" in fields else self._engine.own_folders.record
+        )
+        retry_while_away(lambda: record(fields), lease)
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)
@@ -396,7 +401,7 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
 
 
 def _origin_of(work: Work) -> Path | None:
-    """The folder of the plan that the session carries out a task of, if it has one of its own."""
+    """The folder from which the session's own was made, if it has one of its own."""
     return Path(str(work.workspace["origin"])) if work.workspace is not None else None
 
 

@@ -76,6 +76,7 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     try:
         document = _DOCUMENT.validate_python(work.inputs["document"])
         _refuse_fetched_commands(document, work.step.inputs["document"])
+        document = _in_same_folder(document, work)
         # Only who submits a session names a receiver: a program may come from somebody else's data.
         document = document.model_copy(update={"webhook": None})
         submitted = engine.submit.document(
@@ -106,6 +107,17 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     if "status" not in fields:
         return deleted_child(child.id)
     return outcome_of_child(child.id, fields)
+
+
+def _in_same_folder(document: AnyDocument, work: Work) -> AnyDocument:
+    """The child's document, in the folder that its parent has to itself if it names the original.
+
+    The path of that folder was not known when the parent's program was compiled.
+    """
+    own = work.workspace
+    if own is None or own["do"] != "open" or document.cwd != own["origin"]:
+        return document
+    return document.model_copy(update={"cwd": work.facts.cwd})
 
 
 def _refuse_fetched_commands(document: AnyDocument, written: JsonValue) -> None:

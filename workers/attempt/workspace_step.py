@@ -14,7 +14,7 @@ from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
-from workers.attempt import merge_step
+from workers.attempt.own_folder_step import STEPS, carry_out_own, own_folder_failure
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
@@ -54,6 +54,9 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Run a workspace step; what cannot be done fails it with one sentence."""
     deadline = time.monotonic() + task.timeout_s
     try:
+        if task.inputs.get("do") in STEPS:
+            origin = Path(str(task.inputs["origin"]))
+            return carry_out_own(task, Git(origin, cancel, deadline))
         match task.inputs.get("do"):
             case "survey":
                 return _survey(task, Git(task.folder, cancel, deadline))
@@ -70,22 +73,26 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
         return failed_outcome(ReasonCode.CANCELLED, "the step was cancelled")
 
 
-def turn_failure(work: Work) -> Outcome | None:
+def turn_failure(work: Work, root: Path) -> Outcome | None:
     """The failure of a doer whose folder is gone or is on another branch; None if all is well."""
     if work.workspace is None or work.step.action is not Action.AGENT or work.cwd is None:
         return None
-    if work.workspace.get("do") != "make":  # the resolver of a merge works on no branch
-        return None
-    made = _Made.model_validate(work.workspace)
-    path = _path_of(work.cwd, made)
     try:
-        if made.kind == "worktree":
-            worktrees.check(Git(Path(made.origin)), path, made.branch)
-        elif not path.is_dir():
-            raise WorkspaceRefused(f"the copy {str(path)!r} is gone; retry the task for a new one")
+        if work.workspace["do"] == "open":
+            own_folder_failure(work.workspace, work.ref.id, root)
+        else:
+            _check_task(work.cwd, _Made.model_validate(work.workspace))
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
     return None
+
+
+def _check_task(cwd: Path, made: _Made) -> None:
+    path = _path_of(cwd, made)
+    if made.kind == "worktree":
+        worktrees.check(Git(Path(made.origin)), path, made.branch)
+    elif not path.is_dir():
+        raise WorkspaceRefused(f"the copy {str(path)!r} is gone; retry the task for a new one")
 
 
 def _survey(task: BodyTask, git: Git) -> Outcome:

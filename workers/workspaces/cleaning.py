@@ -14,8 +14,7 @@ from app.domain.merges import MERGE_FOLDER
 from workers.workspaces import worktrees
 from workers.workspaces.copies import is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Record, read_record, record_file
-from workers.workspaces.merging import merged_tip
+from workers.workspaces.layout import Record, read_record, remove_record
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
@@ -52,10 +51,14 @@ def clean_merges(git: Git, folder: Path) -> None:
 
 def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
     if path.exists():
-        if record.ready and not force and not is_unchanged(path, Path(record.origin)):
+        if (
+            record.ready
+            and not force
+            and not is_unchanged(path / record.prefix, Path(record.origin))
+        ):
             return Removed(kept="it has files that differ from the original; --force removes them")
         shutil.rmtree(path)
-    record_file(path).unlink()
+    remove_record(path)
     return Removed()
 
 
@@ -76,7 +79,7 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
     deletes = is_merged and tip is not None and not worktrees.holder_of(git, branch)
     if deletes:
         git("update-ref", "-d", f"refs/heads/{branch}", str(tip))
-    record_file(path).unlink()
+    remove_record(path)
     return Removed(keeps_branch=tip is not None and not deletes)
 
 

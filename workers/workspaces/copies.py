@@ -8,7 +8,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from workers.workspaces.git import Cancelled, WorkspaceRefused
@@ -17,26 +17,39 @@ from workers.workspaces.layout import Record, read_record, write_record
 #: Folders of Leadhand's own, which are no work.
 _OURS = ".leadhand"
 _DRAFT = ".draft"
+_INSTEAD = "a copy per task; make it a git repository, or give `workspace: shared`"
 
 
 def make_copy(
-    path: Path, record: Record, *, most: int, cancel: threading.Event, deadline: float
+    path: Path,
+    record: Record,
+    *,
+    most: int,
+    cancel: threading.Event,
+    deadline: float,
+    on_copied: Callable[[Path], None] = lambda _: None,
+    instead: str = _INSTEAD,
 ) -> Record:
-    """Copy the origin folder to `path`, unless that is done. Raises WorkspaceRefused, Cancelled."""
+    """Copy the origin folder to `path`, unless that is done. Raises WorkspaceRefused, Cancelled.
+
+    `on_copied` is called with the complete copy, before any session can work in it. `instead` says
+    what to do where the folder is too large.
+    """
     known = read_record(path)
     if known is not None and known.ready and path.is_dir():
         return known
     if known is None and path.exists():
         raise WorkspaceRefused(f"{str(path)!r} is in the way; move it elsewhere")
     origin = Path(record.origin)
-    check_size(origin, most)
+    check_size(origin, most, instead)
     write_record(path, record)
     draft = path.with_name(f"{path.name}{_DRAFT}")
     for unfinished in (draft, path):  # never complete, so that no session has worked there
         if unfinished.exists():
             shutil.rmtree(unfinished)
     try:
-        _copy(origin, draft, cancel, deadline)
+        _copy(origin, draft / record.prefix, cancel, deadline)
+        on_copied(draft / record.prefix)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise WorkspaceRefused(f"{record.origin!r} cannot be copied: {error}") from None
@@ -46,24 +59,24 @@ def make_copy(
     return record
 
 
-def check_size(origin: Path, most: int) -> None:
+def check_size(origin: Path, most: int, instead: str = _INSTEAD) -> None:
     """Raises WorkspaceRefused for a folder with more than `most` bytes."""
     left = most
-    for path in _files(origin):
+    for path in files_in(origin):
         try:
             left -= path.lstat().st_size
         except FileNotFoundError:
             continue
         if left < 0:
             raise WorkspaceRefused(
-                f"{str(origin)!r} has more than {most:,} bytes (LEADHAND_COPY_MAX), too much for a"
-                " copy per task; make it a git repository, or give `workspace: shared`"
+                f"{str(origin)!r} has more than {most:,} bytes (LEADHAND_COPY_MAX), too much for"
+                f" {instead}"
             )
 
 
 def is_unchanged(copy: Path, origin: Path) -> bool:
     """Whether each file of a copy is in the origin too, with the same content."""
-    for path in _files(copy):
+    for path in files_in(copy):
         theirs = origin / path.relative_to(copy)
         if path.is_symlink() or theirs.is_symlink():
             if not (path.is_symlink() and theirs.is_symlink()):
@@ -100,7 +113,8 @@ def _is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yields all files and links in a folder, without those of Leadhand itself."""
     for above, names, files in os.walk(folder):
         names[:] = [name for name in names if name != _OURS]
         links = [name for name in names if Path(above, name).is_symlink()]

@@ -76,17 +76,18 @@ class Git:
 
     def __call__(self, *arguments: str) -> str:
         """The output of git without its last line break."""
-        code, out, err = self._run(arguments)
+        code, out, err = self.run(*arguments)
         if code:
             raise GitFailed(arguments[0], err)
         return out.removesuffix("\n")
 
     def ask(self, *arguments: str) -> str | None:
         """The output of git, or None if it ended with an error."""
-        code, out, _ = self._run(arguments)
+        code, out, _ = self.run(*arguments)
         return None if code else out.removesuffix("\n")
 
-    def _run(self, arguments: tuple[str, ...]) -> tuple[int, str, str]:
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """The exit code of git, its output and its errors."""
         command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
         try:
             with subprocess.Popen(  # noqa: S603 - git, with fixed arguments

@@ -23,6 +23,9 @@ from workers.processes.own_folders import claim_folder
 from workers.workspaces.git import Cancelled
 
 _POLL_S = 0.05
+#: The folder of the marks, what separates the parts of their names, and the seconds after which one
+#: without a record is removed.
+_MARKS, _BETWEEN, _MARK_S = ".open", "|", 3600.0
 
 
 class Record(BaseModel):
@@ -40,6 +43,9 @@ class Record(BaseModel):
     branch: str = ""
     base: str = ""
     target: str = ""
+    #: Where the session works in it: of a copy of a folder within a repository that git does not
+    #: track, the path of that folder in the repository.
+    prefix: str = ""
     #: Whether the folder was complete once, so that work may be in it.
     ready: bool = False
     #: The session that works in it, and whether that had ended when a worker looked.
@@ -109,7 +115,64 @@ def read_record(path: Path) -> Record | None:
 def write_record(path: Path, record: Record) -> None:
     """Write the record of a folder at once, or not at all."""
     claim_folder(path.parent)
+    mark = _mark(path)
+    if record.kind == "worktree" and not record.over:
+        claim_folder(mark.parent)
+        mark.touch()  # before the record: no record of an open worktree is without its mark
     file = record_file(path)
     draft = file.with_name(f"{file.name}.draft")
     draft.write_text(record.model_dump_json())
     draft.replace(file)
+    if record.over:
+        mark.unlink(missing_ok=True)
+
+
+def remove_record(path: Path) -> None:
+    """Remove the record of a folder that was removed."""
+    record_file(path).unlink()
+    _mark(path).unlink(missing_ok=True)
+
+
+def open_worktrees(root: Path) -> Iterator[Path]:
+    """The worktrees whose sessions had not ended when a worker looked last.
+
+    They are read from marks, of which there are as many as sessions at work: the folder keeps the
+    records of all worktrees that were not cleaned.
+    """
+    for mark in _listed(root / _MARKS):
+        shelf, plan, name = mark.name.split(_BETWEEN)
+        path = root / shelf / plan / name
+        if record_file(path).exists():
+            yield path
+        elif _is_old(mark):  # its record was never written, or was removed by hand
+            mark.unlink(missing_ok=True)
+
+
+def mark_open_worktrees(root: Path) -> None:
+    """Mark the worktrees of records that an older version wrote, or whose marks were removed."""
+    for file in root.glob("*/*/*.json"):
+        path = file.with_name(file.name.removesuffix(".json"))
+        record = read_record(path)
+        if record is not None and record.kind == "worktree" and not record.over:
+            claim_folder(root / _MARKS)
+            _mark(path).touch()
+
+
+def _mark(path: Path) -> Path:
+    """The file that says that the session of a worktree had not ended."""
+    root, (shelf, plan, name) = path.parents[2], path.parts[-3:]
+    return root / _MARKS / _BETWEEN.join((shelf, plan, name))
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(one for one in folder.iterdir() if one.name.count(_BETWEEN) == 2)
+    except FileNotFoundError:
+        return []
+
+
+def _is_old(mark: Path) -> bool:
+    try:
+        return time.time() - mark.stat().st_mtime > _MARK_S
+    except FileNotFoundError:
+        return False

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from workers.workspaces.git import Git, GitFailed, GitMissing, WorkspaceRefused
 
-_OTHERWISE = "or give `workspace: copy` or `workspace: shared`"
+OTHERWISE = "or give `workspace: copy` or `workspace: shared`"
 
 
 class Repository(NamedTuple):
@@ -23,8 +23,10 @@ class Repository(NamedTuple):
     target: str
 
 
-def find_repository(git: Git) -> Repository | None:
+def find_repository(git: Git, otherwise: str = OTHERWISE) -> Repository | None:
     """The repository of git's folder; None outside of any, and where git tracks nothing of it.
+
+    `otherwise` says in an error what to do instead of mending the repository.
 
     Raises WorkspaceRefused for one that worktrees cannot be made of.
     """
@@ -38,47 +40,48 @@ def find_repository(git: Git) -> Repository | None:
     except GitFailed as error:
         if "not a git repository" in error.stderr and not (folder / ".git").exists():
             return None
-        raise WorkspaceRefused(_why_not(folder, error)) from None
+        raise WorkspaceRefused(_why_not(folder, error, otherwise)) from None
     if kind.split() != ["false", "true"]:
         what = "is a bare repository" if kind.startswith("true") else "is inside a .git folder"
         raise WorkspaceRefused(
-            f"{str(folder)!r} {what} and has no working tree; clone it and work there, {_OTHERWISE}"
+            f"{str(folder)!r} {what} and has no working tree; clone it and work there, {otherwise}"
         )
     prefix = git("rev-parse", "--show-prefix").rstrip("/")
     if prefix and not git("ls-files", "--", ".")[:1]:
         return None
     top = Path(git("rev-parse", "--show-toplevel"))
     common = (folder / git("rev-parse", "--git-common-dir")).resolve()
-    _refuse_rebase(git, top)
-    return Repository(top, common, prefix, _target(git, top))
+    refuse_rebase(git, top, otherwise)
+    return Repository(top, common, prefix, _target(git, top, otherwise))
 
 
-def _target(git: Git, top: Path) -> str:
+def _target(git: Git, top: Path, otherwise: str) -> str:
     commit = git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if commit is None:
         raise WorkspaceRefused(
             f"the repository {str(top)!r} has no commit to start from; commit something first, "
-            f"{_OTHERWISE}"
+            f"{otherwise}"
         )
     return git.ask("symbolic-ref", "--quiet", "HEAD") or commit
 
 
-def _refuse_rebase(git: Git, top: Path) -> None:
+def refuse_rebase(git: Git, top: Path, otherwise: str) -> None:
+    """Raises WorkspaceRefused while a rebase is in progress in a working tree."""
     for name in ("rebase-merge", "rebase-apply"):
         if (git.folder / git("rev-parse", "--git-path", name)).exists():
             raise WorkspaceRefused(
                 f"a rebase is in progress in {str(top)!r}; finish it (git rebase --continue) or "
-                f"end it (git rebase --abort) first, {_OTHERWISE}"
+                f"end it (git rebase --abort) first, {otherwise}"
             )
 
 
-def _why_not(folder: Path, error: GitFailed) -> str:
+def _why_not(folder: Path, error: GitFailed, otherwise: str) -> str:
     if "dubious ownership" in error.stderr:
         return (
             f"the repository of {str(folder)!r} belongs to another user, and git does not trust it;"
-            f" run `git config --global --add safe.directory` with its path, {_OTHERWISE}"
+            f" run `git config --global --add safe.directory` with its path, {otherwise}"
         )
-    return f"the repository of {str(folder)!r} cannot be used: {error}; repair it, {_OTHERWISE}"
+    return f"the repository of {str(folder)!r} cannot be used: {error}; repair it, {otherwise}"
 
 
 def tip_of(git: Git, target: str) -> str:

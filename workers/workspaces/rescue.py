@@ -17,7 +17,14 @@ from app.engine import Engine
 from tasks.periodic import PeriodicThread
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf, read_record, write_record
+from workers.workspaces.layout import (
+    Record,
+    Shelf,
+    mark_open_worktrees,
+    open_worktrees,
+    read_record,
+    write_record,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +40,15 @@ class WorktreeRescue(PeriodicThread):
     def __init__(self, engine: Engine) -> None:
         super().__init__("rescue of worktrees", EVERY_S, self.look)
         self._engine = engine
+        self._is_marked = False
 
     def look(self) -> list[str]:
         """Commit what is in no commit yet, and return the folders of the ended sessions."""
-        found = dict(_open_worktrees(self._engine.settings.worktrees_root))
+        root = self._engine.settings.worktrees_root
+        if not self._is_marked:
+            mark_open_worktrees(root)
+            self._is_marked = True
+        found = dict(_open_worktrees(root))
         known = self._engine.store.fields_of([record.session for record in found.values()])
         over = [
             path
@@ -53,18 +65,28 @@ class WorktreeRescue(PeriodicThread):
 
 def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:
     """The worktrees whose sessions had not ended when a worker looked last."""
-    for file in root.glob("*/*/*.json"):
-        path = file.with_suffix("")
+    for path in open_worktrees(root):
         record = read_record(path)
-        if record is not None and record.kind == "worktree" and record.ready and not record.over:
+        if record is not None and record.ready and not record.over:
             yield path, record
 
 
 def _rescue(path: Path, record: Record) -> None:
-    with Shelf(path.parent.parent).locked(threading.Event()) as lock:
+    with _shelf_of(path).locked(threading.Event()) as lock:
         now = read_record(path)
         if now is None:  # it was removed meanwhile
             return
         write_record(path, now.model_copy(update={"over": True}))
         if path.is_dir() and not worktrees.is_detached(Git(path), path):
             worktrees.keep_unfinished(Git(path).holding(lock), path, record.branch)
+
+
+def _shelf_of(path: Path) -> Shelf:
+    """The shelf of the worktree's repository, whose lock calls of git hold.
+
+    A folder that a session has to itself is on the shelf of the folder that it was made from.
+    """
+    common = Git(path).ask("rev-parse", "--git-common-dir") if path.is_dir() else None
+    if common is None:
+        return Shelf(path.parent.parent)
+    return Shelf.of(path.parents[2], path / common)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
-from workers.workspaces.layout import Record, Shelf, read_record, record_file, write_record
+from workers.workspaces.layout import Record, Shelf, read_record, remove_record, write_record
 from workers.workspaces.repository import tip_of
 
 #: The message of the commit with what an ended session left.
@@ -143,7 +143,7 @@ def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:
     if record.ready:
         return
     shutil.rmtree(path, ignore_errors=True)
-    record_file(path).unlink(missing_ok=True)
+    remove_record(path)
     with suppress(GitFailed):
         forget(git, path)
         if is_new:

@@ -11,6 +11,7 @@ import click
 
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
+from leadhand.cli.worktree_option import worktree_option
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd
@@ -29,6 +30,7 @@ def flow_command() -> None:
 @flow_command.command("run")
 @click.argument("name")
 @click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
+@worktree_option
 @click.option("--title", metavar="TEXT", help="The session's label (Flow: NAME).")
 @click.option("--input", "inputs", metavar="KEY=TEXT", multiple=True, help="An input of the flow.")
 @click.option(
@@ -118,6 +120,7 @@ def _run(
     inputs: tuple[str, ...],
     agents: tuple[str, ...],
     place: str | None,
+    worktree: bool,
     **limits: Any,
 ) -> FlowRun:
     from pydantic import ValidationError
@@ -131,6 +134,7 @@ def _run(
         "inputs": dict(_pairs(inputs, "--input")),
         "agents": dict(_pairs((a if "=" in a else f"*={a}" for a in agents), "--agent")),
         "place": place,
+        "worktree": worktree,
         "budget": pop_budget(limits),
     }
     try:

@@ -12,6 +12,7 @@ from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import checker_of, loop_options
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.task_text import read_task
+from leadhand.cli.worktree_option import worktree_option
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd
@@ -58,6 +59,7 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 @click.option("--doer", metavar="CMD", help="A shell command that does the work.")
 @click.option("--agent", metavar="NAME", help="An agent of agents.toml that does the work.")
 @click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
+@worktree_option
 @click.option("--max-iterations", type=int, metavar="N", help="The most iterations (3).")
 @click.option(
     "--rule", type=_RuleType(), metavar="all|any|K", help="How many checkers must accept (all)."

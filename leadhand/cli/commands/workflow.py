@@ -11,6 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import loop_options
+from leadhand.cli.worktree_option import worktree_option
 
 if TYPE_CHECKING:
     from leadhand.cli.run_workflow import Conductor, Overrides
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--doer", metavar="CMD", help="Use this command as the doer of all phases.")
 @click.option("--agent", metavar="NAME", help="Use this agent as the doer of all phases.")
 @click.option("--cwd", metavar="DIR", help="The folder to work in (that of the workflow in FILE).")
+@worktree_option
 @click.option("--label", metavar="TEXT", help="The session's label.")
 @loop_options
 @budget_options
@@ -69,7 +71,13 @@ def workflow_command(
 
 
 def _overrides(
-    *, doer: str | None, agent: str | None, cwd: str | None, label: str | None, **others: Any
+    *,
+    doer: str | None,
+    agent: str | None,
+    cwd: str | None,
+    label: str | None,
+    worktree: bool,
+    **others: Any,
 ) -> Overrides:
     """The validated options. Raises ClickException."""
     from pydantic import ValidationError
@@ -86,6 +94,7 @@ def _overrides(
                 "doer": as_doer(doer, agent),
                 "cwd": None if cwd is None else working_folder(cwd),
                 "label": label,
+                "worktree": worktree,
                 "budget": budget,
                 "of_phases": {k: v for k, v in others.items() if v is not None},
             }

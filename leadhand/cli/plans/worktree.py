@@ -1,4 +1,4 @@
-"""`leadhand worktree`: lists, shows and removes the folders of a plan's tasks."""
+"""`leadhand worktree`: lists, shows and removes the folders of tasks and sessions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one 
 
 @click.group("worktree", context_settings={"max_content_width": 100})
 def worktree_command() -> None:
-    """Show and remove the folders of a plan's tasks."""
+    """Show and remove the folders of a plan's tasks, and of sessions with --worktree."""
 
 
 @worktree_command.command("list")
 @click.argument("session")
 @_JSON
 def worktree_list_command(*, session: str, as_json: bool) -> int:
-    """List the folders of the tasks of the plan of SESSION."""
+    """List the folders of the tasks of the plan of SESSION, or that of SESSION itself."""
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
@@ -40,15 +40,19 @@ def worktree_list_command(*, session: str, as_json: bool) -> int:
 
 @worktree_command.command("show")
 @click.argument("session")
-@click.argument("task")
+@click.argument("task", required=False)
 @_JSON
-def worktree_show_command(*, session: str, task: str, as_json: bool) -> int:
-    """Show the folders of TASK of the plan of SESSION, the newest run last."""
+def worktree_show_command(*, session: str, task: str | None, as_json: bool) -> int:
+    """Show the folders of TASK of the plan of SESSION, the newest run last.
+
+    Without TASK: of all tasks, or that of SESSION itself.
+    """
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
-        client.plan_task(session, task)  # raises TaskUnknown with what was probably meant
-        found = [one for one in client.worktrees(session) if one.task == task]
+        if task is not None:
+            client.plan_task(session, task)  # raises TaskUnknown with what was probably meant
+        found = [one for one in client.worktrees(session) if task in (None, one.task)]
     if as_json:
         echo_json({"items": [one.model_dump(mode="json") for one in found]})
         return 0
@@ -56,7 +60,8 @@ def worktree_show_command(*, session: str, task: str, as_json: bool) -> int:
         for line in _detail(one):
             click.echo(line)
     if not found:
-        click.echo(f"task {task} has no folder of its own")
+        whose = "" if task is None else f"task {task} has "
+        click.echo(f"{whose}no folder of its own")
     return 0
 
 
@@ -74,6 +79,7 @@ def worktree_clean_command(
     *, session: str, tasks: tuple[str, ...], force: bool, as_json: bool
 ) -> int:
     """Remove the folders of ended tasks of the plan of SESSION: of all, or of each TASK.
+    If SESSION is no plan: its own folder.
 
     A folder stays if it has changes, or if its branch has commits that the branch from which it
     started has not.
@@ -120,8 +126,8 @@ def worktree_lines(found: list[WorktreeView]) -> Iterator[str]:
         yield "no folders: the tasks share the plan's, or none has started"
         return
     rows = [
-        [one.task, str(one.run), one.session, "cleaned" if one.cleaned else one.status or "deleted",
-         one.branch or "-", one.folder]
+        [one.task or "-", str(one.run), one.session,
+         "cleaned" if one.cleaned else one.status or "deleted", one.branch or "-", one.folder]
         for one in found
     ]  # fmt: skip
     yield from table(["TASK", "RUN", "SESSION", "STATUS", "BRANCH", "FOLDER"], rows)
@@ -142,7 +148,8 @@ def cleaned_lines(done: CleaningView) -> Iterator[str]:
 def _detail(one: WorktreeView) -> Iterator[str]:
     kind = "worktree" if one.branch else "copy"
     state = "removed" if one.cleaned else f"session {one.session} is {one.status or 'deleted'}"
-    yield f"{kind} of task {one.task}, run {one.run}: {state}"
+    of_what = f" of task {one.task}, run {one.run}" if one.task else ""
+    yield f"{kind}{of_what}: {state}"
     yield f"  folder: {one.folder}" + (f" at {one.place}" if one.place else "")
     if one.branch:
         yield f"  branch: {one.branch}, from {one.base}"

@@ -12,7 +12,7 @@ from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import block, plain, reason_text
-from leadhand.models.views import LedgerEntry, SessionView, StepView
+from leadhand.models.views import LedgerEntry, OwnFolderView, SessionView, StepView
 
 _MOST_LINES = 12
 
@@ -57,6 +57,8 @@ def _head(view: SessionView) -> Iterator[str]:
         yield f"reason   {reason_line(view) or reason_text(view.reason.model_dump())}"
     if view.cwd is not None:
         yield f"folder   {plain(view.cwd, most=400)}"
+    if view.worktree is not None:
+        yield from _own_folder(view.worktree)
     yield f"created  {local_time(view.created_at)}"
     if view.ended_at is not None:
         yield f"ended    {local_time(view.ended_at)}"
@@ -74,6 +76,23 @@ def _head(view: SessionView) -> Iterator[str]:
                 f" failed {node.attempts_failed}, stops {node.stops}"
             )
     yield from _notices(view)
+
+
+def _own_folder(own: OwnFolderView) -> Iterator[str]:
+    """Where the folder comes from, and what became of it."""
+    yield f"origin   {plain(own.origin, most=400)}"
+    if own.branch is not None:
+        yield f"branch   {plain(own.branch)}, from {plain(own.base or '')[:12]}"
+    if own.applied is not None:
+        yield f"applied  {plain(own.applied, most=400)}"
+    if own.refused is not None:
+        yield f"not applied  {plain(own.refused, most=400)}"
+    if own.cleaned:
+        yield (
+            "removed  the folder; its work is on the branch"
+            if own.branch
+            else "removed  the folder"
+        )
 
 
 def _notices(view: SessionView) -> Iterator[str]:

@@ -35,6 +35,7 @@ from leadhand.models.views.flow import (
     FlowInput,
     FlowView,
 )
+from leadhand.models.views.folder import ApplyingView, OwnFolderView
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import (
     CleaningView,
@@ -109,6 +110,7 @@ __all__ = [
     "AgentHere",
     "AgentView",
     "AgentsFault",
+    "ApplyingView",
     "BestIteration",
     "BudgetLine",
     "BulkRefusal",
@@ -146,6 +148,7 @@ __all__ = [
     "OutputPart",
     "OutputView",
     "Overdue",
+    "OwnFolderView",
     "Page",
     "PhaseView",
     "PlanView",

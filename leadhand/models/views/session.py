@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from leadhand.models.views.folder import OwnFolderView
 from leadhand.models.views.view import Reason, View
 
 #: The statuses of a session that has ended.
@@ -80,6 +81,8 @@ class SessionView(View):
     detached_from: str | None = None
     place: str = ""
     cwd: str | None = None
+    #: The folder that it has to itself, if it was started with `worktree`.
+    worktree: OwnFolderView | None = None
     created_at: str
     updated_at: str
     ended_at: str | None = None

@@ -1,0 +1,129 @@
+"""The folders that sessions have to themselves: recorded, listed, applied and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from pydantic import JsonValue
+
+from app.compiler.workspaces import apply_program, discard_program, own_folder_of
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.domain.states import ENDED, FINAL, SessionStatus
+from app.domain.workspaces import OwnFolder
+from app.errors import ControlRefused
+from app.operations.registry import Registry
+from app.operations.submit import About, Submissions
+from app.operations.transitions import Transitions
+from app.store.store import Store
+from leadhand.models.views.folder import ApplyingView
+from leadhand.models.views.plan import CleaningView, WorktreeView
+
+#: The name, beside a session's folder, whose lock the session holds that removes it.
+_CLEANING = ".cleaning"
+#: The states in which a session's work is as its checkers accepted it.
+_ACCEPTED = (SessionStatus.COMPLETED, SessionStatus.EXITED)
+
+
+class OwnFolders:
+    """Lists, applies and removes the folders of sessions, and records what workers made of them."""
+
+    def __init__(
+        self, store: Store, registry: Registry, transitions: Transitions, submit: Submissions
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._submit = submit
+
+    def record(self, fields: Mapping[str, JsonValue]) -> None:
+        """Record what became of a session's folder. A deleted session is no error."""
+        ref = self._store.ref(str(fields["session"]))
+        if ref is None:
+            return
+        facts = {name: value for name, value in fields.items() if name != "session"}
+        self._transitions.run("own_folder", ref, {"facts": facts})
+
+    def find(self, session: str) -> WorktreeView | None:
+        """The folder of a session; None if it has none of its own. Raises SessionUnknown."""
+        fields = self._store.fields(self._registry.ref(session))
+        known = json.loads(fields.get("own_folder") or "null")
+        if known is None:
+            return None
+        return WorktreeView(
+            task="",
+            run=1,
+            session=session,
+            status=fields["status"],
+            folder=known["folder"],
+            branch=known.get("branch"),
+            base=known.get("base"),
+            place=fields.get("place", ""),
+            cleaned=known.get("cleaned", False),
+            kept=known.get("kept", ""),
+        )
+
+    def apply(self, session: str, *, force: bool) -> ApplyingView:
+        """Start a session that brings the work of an ended one into the folder it came from.
+
+        With `force` also work that was not accepted. Raises ControlRefused.
+        """
+        ref = self._registry.ref(session)
+        status = self._store.fields(ref)["status"]
+        found = self.find(session)
+        if found is None:
+            raise _refusal(session, status, "it worked in the folder itself, not in one of its own")
+        if found.cleaned:
+            raise _refusal(session, status, "its folder was removed")
+        if status not in ENDED:
+            raise _refusal(session, status, "wait for its end")
+        if status not in _ACCEPTED and not force:
+            raise _refusal(session, status, "its work was not accepted; --force applies it")
+        own = self._own(ref)
+        program = apply_program(session, own)
+        return ApplyingView(session=self._start(ref, program, own.origin, "Apply"))
+
+    def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
+        """Start a session that removes the folder of an ended one."""
+        why = _why_not_removed(found, force=force)
+        if why or found.cleaned:
+            failed = [] if found.cleaned else [found.model_copy(update={"kept": why})]
+            return CleaningView(failed=failed)
+        ref = self._registry.ref(found.session)
+        # Its lock is on a folder of its own: the session may hold that of the work.
+        folder = str(PurePosixPath(found.folder).parent / _CLEANING)
+        program = discard_program(ref.id, self._own(ref), force=force)
+        started = self._start(ref, program, folder, "Remove the folder")
+        return CleaningView(session=started, cleaning=[found])
+
+    def _own(self, ref: SessionRef) -> OwnFolder:
+        program = self._registry.program(self._registry.facts(ref).program)
+        own = own_folder_of(program, root="")
+        assert own is not None
+        return own
+
+    def _start(self, ref: SessionRef, program: Program, folder: str, what: str) -> str:
+        about = About(
+            kind="workflow",
+            name=program.name,
+            label=f"{what} of session {ref.id}",
+            cwd=folder,
+            folder=folder,
+            place=self._registry.facts(ref).place,
+        )
+        return self._submit.program(program, about).session
+
+
+def _refusal(session: str, status: str, hint: str) -> ControlRefused:
+    return ControlRefused(session, "apply", status, hint)
+
+
+def _why_not_removed(found: WorktreeView, *, force: bool) -> str:
+    """Why a folder must stay; empty if it may be removed."""
+    if found.status is None or found.status in (*FINAL, SessionStatus.FAILED):
+        return ""
+    if found.status == SessionStatus.STOPPED:
+        return "" if force else "its session is stopped and may be resumed; --force removes it"
+    return f"its session is {found.status}"

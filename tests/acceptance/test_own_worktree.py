@@ -1,0 +1,93 @@
+"""Sessions with --worktree: the user's folder stays as it is until `leadhand apply`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.project import Project
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.slow,
+    pytest.mark.timeout(200),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
+
+#: Works in two iterations, so that the second diff has the work of both.
+DOER = "if test -e a.txt; then echo b > b.txt; else echo a > a.txt; fi"
+
+
+def spawn(project: Project, folder: Path, *more: str) -> str:
+    ended = project.leadhand(
+        "spawn", "Write", "--worktree", "--cwd", str(folder), "--doer", DOER,
+        "--checker", "test -e b.txt", "--json", *more, timeout=100,
+    )  # fmt: skip
+    assert ended.code == 0, (ended.out, ended.err)
+    return str(ended.json()["session_id"])
+
+
+def test_worktree_of_a_loop(project: Project, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    before = user_state(repo)
+    session = spawn(project, repo)
+    assert user_state(repo) == before
+    shown = project.leadhand("show", session, "--json").json()["session"]
+    own = shown["worktree"]
+    assert (own["kind"], own["branch"], own["origin"]) == (
+        "worktree", f"leadhand/{session}", str(repo)
+    )  # fmt: skip
+    assert any("3 uncommitted changes are not in the worktree" in one for one in shown["warnings"])
+    diff = project.leadhand("show", session, "--diff").out
+    assert (diff.count("+++ b/a.txt"), diff.count("+++ b/b.txt")) == (1, 1), diff
+    listed = project.leadhand("worktree", "list", session).out
+    assert f"leadhand/{session}" in listed
+    refused = project.leadhand("apply", session)
+    assert refused.code == 3
+    assert refused.out.startswith("not applied: "), refused
+    assert "has 2 uncommitted changes; commit or stash them first" in refused.out
+    assert user_state(repo) == before
+    git(repo, "reset", "-q", "--hard")
+    applied = project.leadhand("apply", session, "--json")
+    assert (applied.code, applied.json()["applied"]) == (0, True), applied
+    assert (repo / "b.txt").read_text() == "b\n"
+    assert "main was fast-forwarded" in project.leadhand("show", session).out
+    assert project.leadhand("worktree", "clean", session).code == 0
+    assert not Path(own["folder"]).exists()
+    assert "cleaned" in project.leadhand("worktree", "list", session).out
+    assert project.leadhand("apply", session).code == 1
+
+
+def test_copy_of_a_plain_folder(project: Project, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "given").write_text("mine")
+    session = spawn(project, folder)
+    assert [one.name for one in folder.iterdir()] == ["given"]
+    (folder / "b.txt").write_text("mine too")
+    conflict = project.leadhand("apply", session)
+    assert (conflict.code, "nothing was changed: b.txt changed" in conflict.out) == (3, True)
+    (folder / "b.txt").unlink()
+    assert "2 written, 0 removed" in project.leadhand("apply", session).out
+    assert sorted(one.name for one in folder.iterdir()) == ["a.txt", "b.txt", "given"]
+    assert project.leadhand("worktree", "clean", session).code == 0
+
+
+def test_workflow_and_flow_have_worktrees_too(project: Project, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    before = user_state(repo)
+    file = tmp_path / "wf.py"
+    file.write_text(
+        "from leadhand.workflow import Workflow\n"
+        f"wf = Workflow('w', doer='echo done > done.txt', cwd={str(repo)!r}, worktree=True)\n"
+        "wf.phase('workspace', 'Write', 'test -e done.txt')\n"
+        "wf.run()\n"
+    )
+    ended = project.leadhand("workflow", str(file), "--json", timeout=100)
+    assert ended.code == 0, (ended.out, ended.err)
+    assert user_state(repo) == before
+    session = ended.json()["session_id"]
+    assert git(repo, "diff", "--name-only", f"main...leadhand/{session}") == "done.txt"

@@ -1,0 +1,65 @@
+"""The folder of one session and the folder that it was started in, as their worker sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.workers.folders.repositories import git, make_repository
+from workers.workspaces.applying import apply_branch
+from workers.workspaces.copy_back import Changes, apply_copy
+from workers.workspaces.git import Git
+from workers.workspaces.layout import Record
+from workers.workspaces.own_folders import Home, close_folder, discard_folder, open_folder
+
+SESSION = "5e551045"
+BRANCH = f"leadhand/{SESSION}"
+
+
+class OneHome:
+    """A session that was started in a folder."""
+
+    def __init__(self, origin: Path, root: Path, prefix: str = "") -> None:
+        self.origin = origin
+        self.home = Home(root, SESSION, origin, prefix)
+        self.git = Git(origin)
+        self.most = 1_000_000
+
+    @classmethod
+    def clean_repository(cls, folder: Path) -> OneHome:
+        """A session in a repository without changes."""
+        repo = make_repository(folder / "the user's repo")
+        git(repo, "reset", "-q", "--hard")
+        git(repo, "clean", "-q", "-f")
+        return cls(repo, folder / "state" / "worktrees")
+
+    def open(self) -> Record:
+        return open_folder(self.git, self.home, most=self.most)
+
+    def close(self, message: str = "Do it") -> str:
+        return close_folder(self.git, self.home, message)
+
+    def apply(self) -> str:
+        record = self.home.require_record()
+        with self.home.locked(self.git, record.kind) as held:
+            return apply_branch(held, self.home.path, record, SESSION)
+
+    def apply_copy(self) -> Changes:
+        return apply_copy(self.home.path, self.home.cwd, self.origin)
+
+    def discard(self, *, force: bool = False) -> str:
+        return discard_folder(self.git, self.home, force=force).kept
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file as the session does."""
+        file = self.home.cwd / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def user_writes(self, name: str, text: str) -> None:
+        (self.origin / name).write_text(text)
+
+    def user_commits(self, name: str, text: str) -> None:
+        self.user_writes(name, text)
+        git(self.origin, "add", name)
+        git(self.origin, "commit", "-qm", f"Change {name}")

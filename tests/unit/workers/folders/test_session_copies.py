@@ -1,0 +1,141 @@
+"""The copy of a folder that is no repository: files come home where the original is unchanged."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.folders.session_homes import OneHome
+from workers.workspaces.copy_back import Changes
+from workers.workspaces.git import WorkspaceRefused
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHome:
+    folder = tmp_path / "plain"
+    (folder / "sub").mkdir(parents=True)
+    for name in ("one.txt", "two.txt", "sub/three.txt"):
+        (folder / name).write_text(name)
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "run").chmod(0o755)
+    (folder / "link").symlink_to("one.txt")
+    return OneHome(folder, tmp_path / "worktrees")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    return {
+        str(path.relative_to(folder)): f"-> {path.readlink()}" if path.is_symlink()
+        else path.read_text() for path in files
+    }  # fmt: skip
+
+
+def refused(one: OneHome) -> str:
+    before = contents(one.origin)
+    with pytest.raises(WorkspaceRefused) as error:
+        one.apply_copy()
+    assert contents(one.origin) == before
+    return str(error.value)
+
+
+def test_changed_new_and_removed_files_come_home(one: OneHome) -> None:
+    assert one.open().kind == "copy"
+    one.write("one.txt", "work")
+    one.write("new/deep.txt", "work")
+    (one.home.cwd / "sub" / "three.txt").unlink()
+    (one.home.cwd / "link").unlink()
+    (one.home.cwd / "link").symlink_to("two.txt")
+    (one.home.cwd / "run").chmod(0o644)
+    before = contents(one.origin)
+    assert before == contents(one.origin)
+    one.user_writes("two.txt", "the user changed what the session did not")
+    done = one.apply_copy()
+    assert done == Changes(("link", "new/deep.txt", "one.txt", "run"), ("sub/three.txt",))
+    assert contents(one.origin) == contents(one.home.cwd) | {
+        "two.txt": "the user changed what the session did not"
+    }
+    assert not (one.origin / "sub").exists()
+    assert not os.access(one.origin / "run", os.X_OK)
+    assert one.apply_copy() == Changes((), ())
+
+
+def test_conflicts_are_named_and_nothing_is_changed(one: OneHome) -> None:
+    one.open()
+    for name in ("one.txt", "new.txt", "two.txt"):
+        one.write(name, "work")
+    (one.home.cwd / "sub" / "three.txt").unlink()
+    one.user_writes("one.txt", "mine")
+    one.user_writes("new.txt", "mine too")
+    one.user_writes("sub/three.txt", "mine as well")
+    assert "nothing was changed: new.txt, one.txt, sub/three.txt changed" in refused(one)
+
+
+def test_same_change_on_both_sides_is_no_conflict(one: OneHome) -> None:
+    one.open()
+    one.write("one.txt", "same")
+    one.user_writes("one.txt", "same")
+    assert one.apply_copy() == Changes((), ())
+
+
+def test_nothing_is_written_through_a_link_that_leads_elsewhere(
+    one: OneHome, tmp_path: Path
+) -> None:
+    one.open()
+    one.write("sub/three.txt", "work")
+    elsewhere = tmp_path / "elsewhere"
+    (one.origin / "sub").rename(elsewhere)
+    (one.origin / "sub").symlink_to(elsewhere)
+    assert "sub/three.txt changed" in refused(one)
+    assert (elsewhere / "three.txt").read_text() == "sub/three.txt"
+
+
+def test_folder_that_cannot_be_written_is_left_as_it_is(one: OneHome) -> None:
+    one.open()
+    one.write("one.txt", "work")
+    one.write("sub/new/deep.txt", "work")
+    (one.home.cwd / "sub" / "new" / "gone").symlink_to("x" * 10)
+    one.write(f"sub/new/{'n' * 250}", "a name for which there is no draft beside it")
+    (one.origin / "sub" / "new").write_text("a file where a folder is needed")
+    assert "nothing was changed" in refused(one)
+
+
+def test_full_disk_changes_nothing(one: OneHome) -> None:
+    one.open()
+    one.write("one.txt", "work")
+    one.write("sub/new/large", "b" * 200_000)
+    with file_limit(100_000):
+        assert "nothing was changed" in refused(one)
+    assert not (one.origin / "sub" / "new").exists()
+    assert one.apply_copy().written == ("one.txt", "sub/new/large")
+
+
+@contextmanager
+def file_limit(size: int) -> Iterator[None]:
+    """Let larger files fail in the middle, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_copy_larger_than_the_limit_is_refused(one: OneHome) -> None:
+    one.most = 10
+    with pytest.raises(WorkspaceRefused, match="start the session without a worktree"):
+        one.open()
+    assert not one.home.path.exists()
+
+
+def test_copy_with_work_is_kept_and_forced(one: OneHome) -> None:
+    one.open()
+    one.write("one.txt", "work")
+    assert "differ from the original" in one.discard()
+    one.apply_copy()
+    assert one.discard() == ""
+    assert [path.name for path in one.home.path.parent.iterdir()] == []

@@ -1,0 +1,153 @@
+"""The worktree of a session, on real repositories: made, applied to the user's branch, removed."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
+from tests.unit.workers.folders.session_homes import BRANCH, OneHome
+from workers.workspaces.git import Git, WorkspaceRefused
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHome:
+    return OneHome.clean_repository(tmp_path)
+
+
+def refused(one: OneHome) -> str:
+    """Why the work is not applied; nothing of the user's has changed."""
+    before = user_state(one.origin)
+    with pytest.raises(WorkspaceRefused) as error:
+        one.apply()
+    assert user_state(one.origin) == before
+    return str(error.value)
+
+
+def test_users_tree_stays_as_it_is_until_the_work_is_applied(tmp_path: Path) -> None:
+    one = OneHome(make_repository(tmp_path / "repo"), tmp_path / "worktrees")
+    before = user_state(one.origin)
+    record = one.open()
+    assert (record.kind, record.branch, record.target) == ("worktree", BRANCH, "refs/heads/main")
+    one.write("new.txt", "work")
+    commit = one.close()
+    assert git(one.origin, "rev-parse", BRANCH) == commit
+    assert user_state(one.origin) == before
+
+
+def test_branch_is_fast_forwarded_and_then_clean_removes_all(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work")
+    commit = one.close()
+    assert "has commits that 'main' has not" in one.discard()
+    assert one.apply() == f"main was fast-forwarded to {commit[:12]}"
+    assert (one.origin / "new.txt").read_text() == "work"
+    assert git(one.origin, "status", "--porcelain") == ""
+    assert one.apply() == f"main has all commits of {BRANCH} already"
+    assert one.discard() == ""
+    assert not one.home.path.exists()
+    assert git(one.origin, "branch", "--list", "leadhand/*") == ""
+
+
+def test_branch_that_moved_on_is_merged(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work")
+    theirs = one.close()
+    one.user_commits("one.txt", "mine\n")
+    ours = git(one.origin, "rev-parse", "HEAD")
+    assert one.apply().startswith(f"{BRANCH} was merged into main as ")
+    assert git(one.origin, "log", "-1", "--format=%P") == f"{ours} {theirs}"
+    assert (one.origin / "new.txt").read_text() == "work"
+    assert (one.origin / "one.txt").read_text() == "mine\n"
+    assert git(one.origin, "status", "--porcelain") == ""
+
+
+def test_conflict_names_the_files_and_changes_nothing(one: OneHome) -> None:
+    one.open()
+    one.write("one.txt", "work\n")
+    one.close()
+    one.user_commits("one.txt", "mine\n")
+    assert "nothing was changed: both sides changed one.txt" in refused(one)
+    assert not (one.origin / ".git" / "MERGE_HEAD").exists()
+
+
+def test_uncommitted_changes_and_files_in_the_way_are_refused(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work\n")
+    one.close()
+    one.user_writes("new.txt", "mine\n")
+    assert "new.txt would be overwritten" in refused(one)
+    (one.origin / "new.txt").unlink()
+    one.user_writes("two.txt", "mine\n")
+    assert "has 1 uncommitted change; commit or stash" in refused(one)
+
+
+def test_other_branch_detached_head_and_waiting_merge_are_refused(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work\n")
+    one.close()
+    git(one.origin, "checkout", "-q", "-b", "other")
+    assert "'other' is checked out" in refused(one)
+    git(one.origin, "checkout", "-q", "--detach")
+    assert "no branch is checked out" in refused(one)
+    git(one.origin, "checkout", "-q", "main")
+    (one.origin / ".git" / "MERGE_HEAD").write_text(git(one.origin, "rev-parse", "HEAD") + "\n")
+    assert "a merge is in progress" in refused(one)
+
+
+def test_session_from_a_detached_head_works_and_says_how_to_take_it(one: OneHome) -> None:
+    git(one.origin, "checkout", "-q", "--detach")
+    one.open()
+    one.write("new.txt", "work\n")
+    one.close()
+    assert f"run `git merge {BRANCH}` on the branch" in refused(one)
+
+
+def test_what_an_unaccepted_session_left_is_applied_too(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "left")
+    one.apply()
+    assert (one.origin / "new.txt").read_text() == "left"
+    assert git(one.origin, "log", "-1", "--format=%s") == "leadhand: unfinished"
+
+
+def test_session_in_a_subfolder_works_in_the_same_subfolder(tmp_path: Path) -> None:
+    repo = OneHome.clean_repository(tmp_path).origin
+    one = OneHome(repo / "sub", tmp_path / "worktrees", "sub")
+    one.open()
+    assert (one.home.cwd / "three.txt").exists()
+    one.write("new.txt", "work")
+    one.close()
+    one.apply()
+    assert (repo / "sub" / "new.txt").read_text() == "work"
+
+
+def test_subfolder_that_the_api_could_not_see_is_refused(tmp_path: Path) -> None:
+    repo = OneHome.clean_repository(tmp_path).origin
+    one = OneHome(repo / "sub", tmp_path / "worktrees")
+    with pytest.raises(WorkspaceRefused, match="is not the top of its repository"):
+        one.open()
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+def test_cancelled_and_repeated_opening_leave_one_worktree(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work")
+    assert one.open().ready
+    assert (one.home.cwd / "new.txt").read_text() == "work"
+    cancel = threading.Event()
+    cancel.set()
+    with one.home.locked(one.git, "worktree"), pytest.raises(Exception, match=r"^$"):
+        OneHome.open(_with(one, Git(one.origin, cancel)))
+    assert git(one.origin, "worktree", "list").count("\n") == 1
+
+
+def _with(one: OneHome, git_: Git) -> OneHome:
+    other = OneHome(one.origin, one.home.root)
+    other.git = git_
+    return other

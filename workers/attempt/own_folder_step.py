@@ -1,0 +1,145 @@
+"""Makes, keeps, applies and removes the folder that a session has to itself, as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, JsonValue
+
+from app.domain.outcomes import Outcome
+from app.domain.reasons import ReasonCode
+from workers.processes.exit_outcome import failed_outcome
+from workers.task.task import BodyTask
+from workers.workspaces.applying import apply_branch
+from workers.workspaces.copy_back import apply_copy
+from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.layout import Record
+from workers.workspaces.own_folders import (
+    Home,
+    check_folder,
+    close_folder,
+    discard_folder,
+    open_folder,
+)
+from workers.workspaces.repository import count_uncommitted
+
+#: What the steps of this module do.
+STEPS = frozenset({"open", "close", "apply", "discard"})
+
+
+class _Asked(BaseModel):
+    """The inputs of a step."""
+
+    do: str
+    origin: str
+    prefix: str = ""
+    #: The session whose folder it is; the step's own, unless it is named.
+    session: str = ""
+    message: str = ""
+    force: bool = False
+
+
+def carry_out_own(task: BodyTask, git: Git) -> Outcome:
+    """Run a step about the folder of a session. Raises WorkspaceRefused, Cancelled."""
+    asked = _Asked.model_validate(task.inputs)
+    home = _home(task, asked)
+    match asked.do:
+        case "open":
+            return _open(task, git, home)
+        case "close":
+            commit = close_folder(git, home, f"{asked.message}\n\nSession {home.session}.")
+            return _done(f"committed as {commit}" if commit else "the copy is as it is left")
+        case "apply":
+            return _apply(task, git, home)
+        case _:
+            return _discard(task, git, home, force=asked.force)
+
+
+def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path) -> None:
+    """Raises WorkspaceRefused if the folder of a session is gone or is on another branch."""
+    asked = _Asked.model_validate(inputs)
+    home = Home(root, session, Path(asked.origin), asked.prefix)
+    check_folder(Git(Path(asked.origin)), home)
+
+
+def _home(task: BodyTask, asked: _Asked) -> Home:
+    if task.worktrees is None:
+        raise WorkspaceRefused("this worker has no folder for worktrees")
+    session = asked.session or task.session
+    home = Home(task.worktrees, session, Path(asked.origin), asked.prefix)
+    if not asked.session and task.cwd != home.cwd:
+        raise WorkspaceRefused(
+            f"the folder of this session is {str(task.cwd)!r}, but this worker would make it in"
+            f" {str(home.cwd)!r}; give the API and the workers the same LEADHAND_WORKTREES, and"
+            " start a new session"
+        )
+    return home
+
+
+def _open(task: BodyTask, git: Git, home: Home) -> Outcome:
+    record = open_folder(git, home, most=task.copy_max)
+    task.on_workspace(_facts(home, kind=record.kind, **_of_worktree(record)))
+    where = f", branch {record.branch} from {record.base}" if record.branch else ""
+    outcome = _done(f"{record.kind} {home.path}{where}")
+    warning = _warning(git, home, record)
+    return outcome.model_copy(update={"warning": warning}) if warning else outcome
+
+
+def _warning(git: Git, home: Home, record: Record) -> str:
+    """What of the user's folder is not in the worktree."""
+    if record.kind == "copy":
+        return ""
+    found: list[str] = []
+    changes = count_uncommitted(git)
+    if changes:
+        what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
+        target = record.target.removeprefix("refs/heads/")
+        found.append(f"{what} not in the worktree: it starts from the commits of {target}")
+    if (home.path / ".gitmodules").exists():
+        found.append(
+            "submodules are empty in the worktree (git submodule update --init fills them)"
+        )
+    return "; ".join(found)
+
+
+def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:
+    try:
+        done = _applied(git, home)
+    except WorkspaceRefused as error:
+        task.on_workspace(_facts(home, refused=str(error)))
+        return failed_outcome(ReasonCode.FAILED_STEP, str(error))
+    task.on_workspace(_facts(home, applied=done, refused=""))
+    return _done(done)
+
+
+def _applied(git: Git, home: Home) -> str:
+    record = home.require_record()
+    with home.locked(git, record.kind) as held:
+        if record.kind == "worktree":
+            return apply_branch(held, home.path, record, home.session)
+        changes = apply_copy(home.path, home.cwd, home.origin)
+    counts = f"{len(changes.written)} written, {len(changes.removed)} removed"
+    return f"files in {home.origin}: {counts}"
+
+
+def _discard(task: BodyTask, git: Git, home: Home, *, force: bool) -> Outcome:
+    removed = discard_folder(git, home, force=force)
+    if removed.kept:
+        task.on_workspace(_facts(home, kept=removed.kept))
+        return _done(f"kept: {removed.kept}")
+    task.on_workspace(_facts(home, kept="", cleaned=True))
+    return _done("removed")
+
+
+def _of_worktree(record: Record) -> dict[str, JsonValue]:
+    return {"branch": record.branch, "base": record.base, "target": record.target}
+
+
+def _facts(home: Home, **facts: JsonValue) -> dict[str, JsonValue]:
+    """What the session records about its folder."""
+    return {"session": home.session, **facts}
+
+
+def _done(text: str) -> Outcome:
+    return Outcome(word="succeeded", text=text)

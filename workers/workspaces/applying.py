@@ -1,0 +1,119 @@
+"""Brings the branch of a session's worktree into the branch that the user has checked out.
+
+The merge is computed without the user's tree (`git merge-tree`), and arrives as a fast-forward: it
+is there as a whole, or not at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workers.workspaces import worktrees
+from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.layout import Record
+from workers.workspaces.repository import refuse_rebase
+
+_HEADS = "refs/heads/"
+#: Files in an error.
+_SHOWN = 10
+#: What git keeps while it waits for a person, and the name of that.
+_WAITING = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
+#: The exit codes of `git merge-tree`; others are errors, such as of a git that does not know it.
+_CLEAN, _CONFLICT = 0, 1
+
+
+def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
+    """Bring a session's commits into the user's branch, and say what was done.
+
+    `git` works in the folder that the session was started in, under the repository's lock; `path`
+    is the worktree, which may be gone. Raises WorkspaceRefused, and has changed nothing then.
+    """
+    top = Path(git("rev-parse", "--show-toplevel"))
+    if path.is_dir() and not worktrees.is_detached(git, path):
+        worktrees.keep_unfinished(git, path, record.branch)
+    tip = worktrees.tip(git, record.branch)
+    if tip is None:
+        raise WorkspaceRefused(f"the branch {record.branch!r} is gone")
+    target = _check_target(git, top, record)
+    head = git("rev-parse", "HEAD")
+    if _is_ancestor(git, tip, head):
+        return f"{target} has all commits of {record.branch} already"
+    _check_clean(git, top)
+    if _is_ancestor(git, head, tip):
+        _fast_forward(git, tip)
+        return f"{target} was fast-forwarded to {tip[:12]}"
+    merged = _merge(git, head, tip, f"Merge {record.branch} (session {session})")
+    _fast_forward(git, merged)
+    return f"{record.branch} was merged into {target} as {merged[:12]}"
+
+
+def _check_target(git: Git, top: Path, record: Record) -> str:
+    """The name of the branch that gets the commits. Raises WorkspaceRefused."""
+    by_hand = f"run `git merge {record.branch}` on the branch that is to have its work"
+    if not record.target.startswith(_HEADS):
+        raise WorkspaceRefused(f"no branch was checked out when the session started; {by_hand}")
+    target = record.target.removeprefix(_HEADS)
+    head = git.ask("symbolic-ref", "--quiet", "HEAD")
+    if head != record.target:
+        now = "no branch is" if head is None else f"{head.removeprefix(_HEADS)!r} is"
+        raise WorkspaceRefused(
+            f"{now} checked out in {str(top)!r}, but the session started from {target!r}; check out"
+            f" {target!r}, or {by_hand}"
+        )
+    return target
+
+
+def _check_clean(git: Git, top: Path) -> None:
+    refuse_rebase(git, top, "and apply the work then")
+    for name, what in _WAITING.items():
+        if git.ask("rev-parse", "--verify", "--quiet", name) is not None:
+            raise WorkspaceRefused(
+                f"a {what} is in progress in {str(top)!r}; finish or end it first"
+            )
+    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
+    if changed:
+        count = (
+            "1 uncommitted change" if len(changed) == 1 else f"{len(changed)} uncommitted changes"
+        )
+        raise WorkspaceRefused(f"{str(top)!r} has {count}; commit or stash them first")
+
+
+def _merge(git: Git, ours: str, theirs: str, message: str) -> str:
+    """The commit that merges both. Raises WorkspaceRefused with the files in conflict."""
+    code, out, err = git.run(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs
+    )
+    if code not in (_CLEAN, _CONFLICT):
+        raise WorkspaceRefused(
+            "the branch has moved on, and git cannot merge without a working tree"
+            f" ({next(iter(err.splitlines()), f'code {code}')}); git 2.38 or newer can, or merge it"
+            " yourself"
+        )
+    tree, *files = out.splitlines()
+    if code == _CONFLICT:
+        raise WorkspaceRefused(
+            f"nothing was changed: both sides changed {_listed(files)}; merge the branch yourself"
+        )
+    return git(*identity(git), "commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
+
+
+def _fast_forward(git: Git, commit: str) -> None:
+    """Move the checked-out branch and its tree to a commit. Raises WorkspaceRefused."""
+    try:
+        git("merge", "--ff-only", "--quiet", commit)
+    except GitFailed as error:
+        files = [line.strip() for line in error.stderr.splitlines() if line.startswith("\t")]
+        if not files:
+            raise
+        raise WorkspaceRefused(
+            f"nothing was changed: {_listed(files)} would be overwritten; move or commit them first"
+        ) from None
+
+
+def _listed(files: list[str]) -> str:
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return ", ".join(files[:_SHOWN]) + more
+
+
+def _is_ancestor(git: Git, older: str, newer: str) -> bool:
+    return git.ask("merge-base", "--is-ancestor", older, newer) is not None

@@ -1,0 +1,176 @@
+"""Brings the changed files of a copy back into the folder that it was copied from.
+
+A file is brought back only while the original is as it was when it was copied. One file that is
+not, is a conflict: then nothing is changed. All new contents are written beside their
+targets before the first one is put in its place, so that a full disk changes nothing either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from workers.workspaces.copies import files_in
+from workers.workspaces.git import WorkspaceRefused
+
+#: Names in an error.
+_SHOWN = 10
+_DRAFT = ".leadhand-draft-"
+_BLOCK = 1 << 20
+
+
+class Changes(NamedTuple):
+    """What is to be done in the original, by path within the folder."""
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def digests_file(path: Path) -> Path:
+    """The file, beside a copy, with the digest of each file when it was copied."""
+    return path.with_name(f"{path.name}.digests")
+
+
+def write_digests(path: Path, copy: Path) -> None:
+    """Record the digests of the complete copy of a folder, beside `path`."""
+    file = digests_file(path)
+    draft = file.with_name(f"{file.name}.draft")
+    draft.write_text(json.dumps(_digests(copy)))
+    draft.replace(file)
+
+
+def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
+    """Bring the changes of a copy into the original. Raises WorkspaceRefused.
+
+    May be repeated after a kill at any point: a file that is there already counts as done.
+    """
+    changes = _changes(path, copy, origin)
+    drafts: dict[str, Path] = {}
+    made: list[Path] = []
+    try:
+        for name in changes.written:
+            drafts[name] = _draft(copy / name, origin / name, made)
+    except OSError as error:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+        raise WorkspaceRefused(f"nothing was changed in {str(origin)!r}: {error}") from None
+    for name, draft in drafts.items():
+        draft.replace(origin / name)
+    for name in changes.removed:
+        (origin / name).unlink(missing_ok=True)
+        _remove_empty(origin, (origin / name).parent)
+    return changes
+
+
+def _changes(path: Path, copy: Path, origin: Path) -> Changes:
+    """What the copy changed. Raises WorkspaceRefused if the original has changed there too."""
+    try:
+        known: Mapping[str, str] = json.loads(digests_file(path).read_text())
+    except (OSError, ValueError) as error:
+        why = f"it is not known what {str(copy)!r} was copied from: {error}"
+        raise WorkspaceRefused(why) from None
+    now = _digests(copy)
+    touched = sorted(name for name in {*known, *now} if known.get(name) != now.get(name))
+    conflicts: list[str] = []
+    open_: list[str] = []
+    for name in touched:
+        theirs = _digest_below(origin, name)
+        if theirs == now.get(name):
+            continue
+        (open_ if theirs == known.get(name) else conflicts).append(name)
+    if conflicts:
+        raise WorkspaceRefused(_conflict(origin, conflicts))
+    return Changes(
+        tuple(name for name in open_ if name in now),
+        tuple(name for name in open_ if name not in now),
+    )
+
+
+def _conflict(origin: Path, names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    listed = ", ".join(names[:_SHOWN])
+    return (
+        f"nothing was changed: {listed}{more} changed in {str(origin)!r} since the copy was made;"
+        " bring these over yourself, or put them back as they were"
+    )
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in files_in(folder):
+        digest = _digest(file)
+        if digest is not None:
+            found[str(file.relative_to(folder))] = digest
+    return found
+
+
+def _digest_below(origin: Path, name: str) -> str | None:
+    """The digest of a file of the original; None if there is none.
+
+    A path through a link or a file is no part of the copied folder: nothing is written through it.
+    """
+    above = origin
+    for part in Path(name).parts[:-1]:
+        above = above / part
+        if above.is_symlink() or (above.exists() and not above.is_dir()):
+            return "in the way"
+    return _digest(origin / name)
+
+
+def _digest(file: Path) -> str | None:
+    """Names the content of a file: its bytes and whether it may be run, or where a link leads."""
+    try:
+        mode = file.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return f"link {file.readlink()}"
+        if not stat.S_ISREG(mode):
+            return "in the way"
+        whole = hashlib.sha256()
+        with file.open("rb") as opened:
+            while block := opened.read(_BLOCK):
+                whole.update(block)
+    except FileNotFoundError:
+        return None
+    return f"{whole.hexdigest()}{' x' if mode & stat.S_IXUSR else ''}"
+
+
+def _draft(source: Path, target: Path, made: list[Path]) -> Path:
+    """Write a copy of a file beside its target; the folders made for it are added to `made`."""
+    missing = [one for one in target.parents if not one.exists()]
+    for folder in reversed(missing):
+        folder.mkdir()
+        made.append(folder)
+    fd, name = tempfile.mkstemp(prefix=_DRAFT, dir=target.parent)
+    os.close(fd)
+    draft = Path(name)
+    try:
+        if source.is_symlink():
+            draft.unlink()
+            draft.symlink_to(source.readlink())
+        else:
+            shutil.copy2(source, draft)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    return draft
+
+
+def _remove_empty(origin: Path, folder: Path) -> None:
+    """Remove folders whose last file was removed."""
+    while folder != origin:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent

@@ -1,0 +1,153 @@
+"""Makes, keeps and removes the folder that a single session has to itself.
+
+It is `ROOT/ORIGIN-HASH/SESSION/tree`, with a record beside it, as of the tasks of plans. The
+lock is that of the repository, whose place is by its real common directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from app.domain.workspaces import TREE, OwnFolder, own_branch, own_shelf
+from workers.workspaces import copy_back, worktrees
+from workers.workspaces.cleaning import Removed, clean
+from workers.workspaces.copies import make_copy
+from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
+from workers.workspaces.layout import Record, Shelf, read_record
+from workers.workspaces.repository import Repository, find_repository
+from workers.workspaces.version import check_version
+from workers.workspaces.worktrees import Place
+
+_OTHERWISE = "or start the session without a worktree"
+
+
+class Home(NamedTuple):
+    """The folder of a session, as its worker knows it."""
+
+    root: Path
+    session: str
+    #: The folder that the session was started in.
+    origin: Path
+    prefix: str
+
+    @property
+    def place(self) -> Place:
+        shelf = Shelf(self.root.resolve() / own_shelf(str(self.origin)))
+        return Place(shelf, self.session, TREE, 1)
+
+    @property
+    def path(self) -> Path:
+        return self.place.path
+
+    @property
+    def cwd(self) -> Path:
+        """The working folder of the session."""
+        own = OwnFolder(str(self.root.resolve()), str(self.origin), self.prefix)
+        return Path(own.cwd(self.session))
+
+    @property
+    def record(self) -> Record | None:
+        """What the folder is; None before it is made."""
+        return read_record(self.path)
+
+    def require_record(self) -> Record:
+        """What the folder is. Raises WorkspaceRefused without a complete one."""
+        record = self.record
+        if record is None or not record.ready:
+            raise WorkspaceRefused(
+                f"the folder {str(self.path)!r} of session {self.session} is gone"
+            )
+        return record
+
+    @contextmanager
+    def locked(self, git: Git, kind: str) -> Iterator[Git]:
+        """Git with the lock of the repository, or of the copied folder."""
+        shelf = self.place.shelf
+        if kind == "worktree":
+            shelf = Shelf.of(self.root, git.folder / git("rev-parse", "--git-common-dir"))
+        with shelf.locked(git.cancel) as lock:
+            yield git.holding(lock)
+
+
+def open_folder(git: Git, home: Home, *, most: int) -> Record:
+    """Make the folder of a session, unless that is done. Raises WorkspaceRefused, Cancelled.
+
+    It is a worktree where the folder is in a git repository, otherwise a copy.
+    """
+    known = home.record
+    found = None if known is not None and known.kind == "copy" else _repository(git)
+    top = home.origin.resolve() if found is None else found.top.resolve()
+    if home.root.resolve().is_relative_to(top):
+        raise WorkspaceRefused(
+            f"the folder for worktrees, {str(home.root)!r}, lies inside {str(top)!r}; set"
+            " LEADHAND_WORKTREES to one outside"
+        )
+    wanted = Record(
+        kind="worktree", origin=str(home.origin), task=TREE, run=1, session=home.session
+    )
+    if found is None:
+        return _copy(git, home, wanted, most)
+    if found.prefix != home.prefix:
+        raise WorkspaceRefused(
+            f"{str(home.origin)!r} is not the top of its repository, which the API could not see;"
+            f" start the session in {str(found.top)!r}"
+        )
+    wanted = wanted.model_copy(update={"branch": own_branch(home.session), "target": found.target})
+    with home.locked(git, "worktree") as held:
+        record = worktrees.make(held, home.place, wanted)
+    home.cwd.mkdir(parents=True, exist_ok=True)
+    return record
+
+
+def check_folder(git: Git, home: Home) -> Record:
+    """Checks that the folder is there, and a worktree on its branch. Raises WorkspaceRefused."""
+    record = home.require_record()
+    if record.kind == "worktree":
+        worktrees.check(git, home.path, record.branch)
+    elif not home.cwd.is_dir():
+        raise WorkspaceRefused(f"the copy {str(home.cwd)!r} is gone; start a new session")
+    return record
+
+
+def close_folder(git: Git, home: Home, message: str) -> str:
+    """Commit what is left in a session's worktree. Returns its newest commit; '' for a copy."""
+    record = check_folder(git, home)
+    if record.kind == "copy":
+        return ""
+    with home.locked(git, "worktree") as held:
+        return worktrees.keep(held, home.path, message)
+
+
+def discard_folder(git: Git, home: Home, *, force: bool) -> Removed:
+    """Remove the folder of a session. Raises Cancelled."""
+    record = home.record
+    with home.locked(git, record.kind if record is not None else "copy") as held:
+        removed = clean(held, home.place, force=force)
+    if not removed.kept:
+        copy_back.digests_file(home.path).unlink(missing_ok=True)
+    return removed
+
+
+def _repository(git: Git) -> Repository | None:
+    try:
+        found = find_repository(git, _OTHERWISE)
+        if found is not None:
+            check_version(git, _OTHERWISE)
+    except GitMissing:
+        raise WorkspaceRefused(f"git is not installed; install it, {_OTHERWISE}") from None
+    return found
+
+
+def _copy(git: Git, home: Home, wanted: Record, most: int) -> Record:
+    return make_copy(
+        home.path,
+        wanted.model_copy(update={"kind": "copy", "prefix": home.prefix}),
+        most=most,
+        cancel=git.cancel,
+        deadline=git.deadline,
+        on_copied=lambda copy: copy_back.write_digests(home.path, copy),
+        instead="a copy; make it a git repository, or start the session without a worktree",
+    )
