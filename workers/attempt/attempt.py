@@ -37,7 +37,7 @@ from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_of, secrets_of_task
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
-from workers.attempt.workspace_step import turn_failure
+from workers.attempt.workspace_step import diff_target, turn_failure
 from workers.checkers.check import QuickCheck, quick_check
 from workers.folders.root_check import folder_failure
 from workers.folders.spill import attempt_folder
@@ -290,7 +290,10 @@ class Attempts:
         if not needs_snapshot(work) or folder_failure(work, self._engine.settings) is not None:
             return None
         left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
-        return None if left is None else start_diff(work, left, Path(self._engine.settings.spill))
+        if left is None:
+            return None
+        target = diff_target(work, self._engine.settings.worktrees_root)
+        return start_diff(work, left, Path(self._engine.settings.spill), target)
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
         """Hand the attempt back to wait for the lock of the folder that its path is a link to."""

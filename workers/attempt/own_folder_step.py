@@ -58,9 +58,19 @@ def carry_out_own(task: BodyTask, git: Git) -> Outcome:
 
 def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path) -> None:
     """Raises WorkspaceRefused if the folder of a session is gone or is on another branch."""
+    home = _home_of(inputs, session, root)
+    check_folder(Git(home.origin), home)
+
+
+def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str | None:
+    """The branch or commit that a session's worktree started from; None for a copy."""
+    record = _home_of(inputs, session, root).record
+    return record.target or None if record is not None else None
+
+
+def _home_of(inputs: Mapping[str, JsonValue], session: str, root: Path) -> Home:
     asked = _Asked.model_validate(inputs)
-    home = Home(root, session, Path(asked.origin), asked.prefix)
-    check_folder(Git(Path(asked.origin)), home)
+    return Home(root, session, Path(asked.origin), asked.prefix)
 
 
 def _home(task: BodyTask, asked: _Asked) -> Home:

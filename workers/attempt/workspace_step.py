@@ -14,7 +14,12 @@ from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
-from workers.attempt.own_folder_step import STEPS, carry_out_own, own_folder_failure
+from workers.attempt.own_folder_step import (
+    STEPS,
+    carry_out_own,
+    own_folder_failure,
+    own_target,
+)
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
@@ -85,6 +90,13 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
     return None
+
+
+def diff_target(work: Work, root: Path) -> str | None:
+    """The branch or commit that a session's own worktree started from; None without one."""
+    if work.workspace is None or work.workspace["do"] != "open":
+        return None
+    return own_target(work.workspace, work.ref.id, root)
 
 
 def _check_task(cwd: Path, made: _Made) -> None:

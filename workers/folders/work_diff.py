@@ -27,10 +27,17 @@ class Look:
     """The snapshot before one attempt, and the diff and digest after it."""
 
     def __init__(
-        self, tree: Worktree, address: str, left: FolderState, *, keeps: bool = True
+        self,
+        tree: Worktree,
+        address: str,
+        left: FolderState,
+        *,
+        keeps: bool = True,
+        target: str | None = None,
     ) -> None:
         self._tree = tree
         self._keeps = keeps
+        self._target = target
         self._address = address
         self._before = left.digest
         self._failure: Literal["slow", "unreadable"] | None = None
@@ -58,11 +65,14 @@ class Look:
         if after is None:
             log.info("no digest of the folder")
             return outcome.model_copy(update={"no_diff": self._tree.failure})
-        text = self._tree.patch(self._before, after) if self._keeps else None
+        before = self._before
+        if self._target is not None:
+            before = self._tree.merge_base(self._target) or before
+        text = self._tree.patch(before, after) if self._keeps else None
         if not text:
             why = self._why_no_diff(after, text) if self._keeps else None
             return outcome.model_copy(update={"digest": after, "no_diff": why})
-        self.patch = pack_diff(str(self._before), after, without_keys(text, secrets))
+        self.patch = pack_diff(str(before), after, without_keys(text, secrets))
         return outcome.model_copy(update={"digest": after, "diff": self._address})
 
     def _why_no_diff(
@@ -78,11 +88,17 @@ class Look:
         return "unchanged" if text is not None else self._tree.failure
 
 
-def start_diff(work: Work, left: FolderState, spill: Path) -> Look:
-    """Snapshot the step's working folder before its body runs."""
+def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = None) -> Look:
+    """Snapshot the step's working folder before its body runs.
+
+    With a `target` the diff is against the commit where the folder's branch left that one: what
+    the session took over from others meanwhile is not its work.
+    """
     assert work.cwd is not None
     tree = Worktree(work.cwd, spill / work.ref.id / "work")
-    return Look(tree, work.grant.address, left, keeps=work.step.action is Action.AGENT)
+    return Look(
+        tree, work.grant.address, left, keeps=work.step.action is Action.AGENT, target=target
+    )
 
 
 def needs_snapshot(work: Work) -> bool:

@@ -116,6 +116,17 @@ class Worktree:
             return False
         return True
 
+    def merge_base(self, target: str) -> str | None:
+        """The digest of the folder where HEAD left a branch or commit; None if it is unknown."""
+        self._deadline = time.monotonic() + SNAPSHOT_S
+        try:
+            prefix = self._open_repository()
+            commit = self._git("merge-base", target, "HEAD")
+            tree = self._git("rev-parse", "--verify", f"{commit}:{(prefix or '').rstrip('/')}")
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return f"git:{tree}"
+
     def patch(self, before: str | None, after: str | None) -> str | None:
         """The diff between two snapshots, truncated; None without git or on an error."""
         old, new = _tree(before), _tree(after)

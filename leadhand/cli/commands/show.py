@@ -53,7 +53,8 @@ _WHY_NONE: dict[NoDiffsWhy, str] = {
     flag_value=_ALL,
     type=click.IntRange(min=_ALL),
     metavar="[ITERATION]",
-    help="Show what doers changed in their folder, in one iteration or in all.",
+    help="Show what doers changed in their folder, in one iteration or in all. With --worktree: all"
+    " that differs from where the branch began.",
 )
 @click.option("--task", metavar="TASK", help="With --diff of a plan: only this task's work.")
 @click.option("--unmerged", is_flag=True, help="With --diff of a plan: what is not merged yet.")
@@ -139,7 +140,10 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
             return show_plan_diff(client, session, None, unmerged=False, as_json=as_json)
         ledger = list(whole_ledger(client, session))
         page = client.diffs(session, iteration=iteration)
+        has_worktree = client.session(session).worktree is not None
         found = in_order_of_time(_all_diffs(client, session, iteration, page), ledger)
+    if has_worktree and iteration is None:
+        found = found[-1:]  # each is against the merge base, so that the newest has all the work
     if as_json:
         none = page.none.model_dump(mode="json") if page.none else None
         echo_json({"items": [diff.model_dump(mode="json") for diff in found], "none": none})

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.outcomes import Outcome
+from app.operations.attempts import FolderState
+from app.queries.presenters import diff_view
 from tests.unit.workers.folders.repositories import git, make_repository, user_state
 from tests.unit.workers.folders.session_homes import BRANCH, OneHome
+from workers.folders.work_diff import Look
+from workers.folders.worktree import Worktree
 from workers.workspaces.git import Git, WorkspaceRefused
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -151,3 +156,19 @@ def _with(one: OneHome, git_: Git) -> OneHome:
     other = OneHome(one.origin, one.home.root)
     other.git = git_
     return other
+
+
+def test_diff_is_against_the_merge_base(one: OneHome, tmp_path: Path) -> None:
+    """What the session took over from the user's branch meanwhile is not its work."""
+    one.open()
+    one.user_commits("two.txt", "the user's\n")
+    work = Worktree(one.home.cwd, tmp_path / "spill")
+    left = FolderState(None, compare=False)
+    look = Look(work, "loop~1[1]/do", left, target="refs/heads/main")
+    one.write("new.txt", "work\n")
+    git(one.home.cwd, "merge", "-q", "main")
+    look.add_diff(Outcome(word="succeeded"), ())
+    assert look.patch is not None
+    patch = diff_view("loop~1[1]/do", look.patch).patch
+    assert "+++ b/new.txt" in patch
+    assert "two.txt" not in patch

@@ -1,0 +1,184 @@
+"""Sessions with a folder of their own: the path is known and signed at create, for any document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Loop, Program, Step
+from app.errors import ControlRefused, InvalidDocument
+from leadhand.flows.documents import AnyDocument
+from tests.engine.world import World
+from workers.attempt.park import park
+
+LOOP = {"kind": "loop", "task": "Do it", "doer": {"command": "true"}, "checkers": ["true"]}
+DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+def submit(world: World, document: Mapping[str, object], *, free: bool = True) -> SessionRef:
+    given = DOCUMENT.validate_python({"worktree": True, **document})
+    session = world.engine.submit.document(given, free=free).session
+    return SessionRef(session, session)
+
+
+def program_of(world: World, ref: SessionRef) -> Program:
+    return world.engine.registry.program(world.engine.store.fields(ref)["program"])
+
+
+def finish(world: World, ref: SessionRef, verdict: str = "accept") -> None:
+    world.settle(ref, world.grant(ref, "workspace"))
+    world.engine.own_folders.record({"session": ref.id, "kind": "worktree", "branch": "b"})
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"))
+    answer = world.settle(ref, world.grant(ref, "loop~1[1]/check.true"))
+    judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+    (judge,) = answer.grants
+    world.settle(ref, judge, judged)
+    if verdict == "accept":
+        world.settle(ref, world.grant(ref, "keep"))
+
+
+def test_path_is_known_and_signed_at_create(world: World, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    ref = submit(world, LOOP | {"cwd": str(tmp_path / "sub")})
+    fields = world.engine.store.fields(ref)
+    root = world.engine.settings.worktrees_root.resolve()
+    assert Path(fields["cwd"]).parts[-3:] == (ref.id, "tree", "sub")
+    assert Path(fields["cwd"]).is_relative_to(root)
+    assert fields["folder"].endswith(f":{fields['cwd']}")
+    work = world.engine.attempts.work(ref, world.grant(ref, "workspace"))  # raises if unsigned
+    assert work.inputs == {"do": "open", "origin": str(tmp_path / "sub"), "prefix": "sub"}
+    view = world.engine.queries.session(ref.id).worktree
+    assert view is not None
+    assert (view.origin, view.kind) == (str(tmp_path / "sub"), None)
+
+
+def test_user_may_work_in_the_folder_meanwhile(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    world.settle(ref, world.grant(ref, "workspace"))
+    world.grant(ref, "loop~1[1]/do")
+    other = world.session(str(tmp_path))
+    world.grant(other, "loop~1[1]/do")
+
+
+def test_document_without_a_folder_is_refused(world: World) -> None:
+    with pytest.raises(InvalidDocument, match="name the folder"):
+        submit(world, LOOP)
+
+
+def test_every_node_waits_for_the_folder_and_is_waited_for(world: World, tmp_path: Path) -> None:
+    """A phase may have the name of a step of ours, and steps of a flow may start side by side."""
+    phases = [LOOP | {"name": name} for name in ("workspace", "keep")]
+    phases = [{k: v for k, v in one.items() if k != "kind"} for one in phases]
+    ref = submit(world, {"kind": "workflow", "name": "w", "phases": phases, "cwd": str(tmp_path)})
+    program = program_of(world, ref)
+    first, *_, last = program.body
+    assert isinstance(first, Step)
+    assert isinstance(last, Step)
+    ids = [node.id for node in program.body]
+    assert len(ids) == len(set(ids))
+    assert (first.inputs["do"], last.inputs["do"]) == ("open", "close")
+    assert [one.id for one in program.body if isinstance(one, Loop)] == ids[1:-1]
+    assert last.needs == (ids[-2],)
+    assert world.hints == [(ref, first.id)]
+
+
+def test_apply_is_a_session_in_the_users_folder(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    with pytest.raises(ControlRefused, match="wait for its end"):
+        world.engine.own_folders.apply(ref.id, force=True)
+    finish(world, ref)
+    assert world.engine.queries.session(ref.id).status == "completed"
+    started = world.engine.own_folders.apply(ref.id, force=False).session
+    other = SessionRef(started, started)
+    fields = world.engine.store.fields(other)
+    assert fields["folder"].endswith(f":{tmp_path}")
+    work = world.engine.attempts.work(other, world.grant(other, "apply"))
+    assert (work.inputs["do"], work.inputs["session"]) == ("apply", ref.id)
+    holder = world.session(str(tmp_path))
+    assert world.claim(holder, "loop~1[1]/do").why == "lock"
+    world.engine.own_folders.record({"session": ref.id, "applied": "done", "refused": ""})
+    view = world.engine.queries.session(ref.id).worktree
+    assert view is not None
+    assert (view.applied, view.refused, view.branch) == ("done", None, "b")
+
+
+def test_unaccepted_work_is_applied_only_by_force(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    finish(world, ref, "terminate")
+    with pytest.raises(ControlRefused, match="its work was not accepted; --force"):
+        world.engine.own_folders.apply(ref.id, force=False)
+    assert world.engine.own_folders.apply(ref.id, force=True).session
+
+
+def test_session_without_a_folder_of_its_own_has_nothing_to_apply(world: World) -> None:
+    with pytest.raises(ControlRefused, match="it worked in the folder itself"):
+        world.engine.own_folders.apply(world.session().id, force=True)
+
+
+def test_clean_waits_for_the_end_and_removes_once(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    folders = world.engine.own_folders
+    found = folders.find(ref.id)
+    assert found is not None
+    assert [one.kept for one in folders.clean(found, force=True).failed] == [
+        "its session is active"
+    ]
+    finish(world, ref)
+    found = folders.find(ref.id)
+    assert found is not None
+    started = folders.clean(found, force=False)
+    assert started.session is not None
+    work = world.engine.attempts.work(
+        SessionRef(started.session, started.session),
+        world.grant(SessionRef(started.session, started.session), "discard"),
+    )
+    assert (work.inputs["do"], work.inputs["force"]) == ("discard", False)
+    folders.record({"session": ref.id, "cleaned": True, "kept": ""})
+    found = folders.find(ref.id)
+    assert found is not None
+    assert found.cleaned
+    assert folders.clean(found, force=True).session is None
+    with pytest.raises(ControlRefused, match="its folder was removed"):
+        folders.apply(ref.id, force=True)
+
+
+def test_subflow_works_in_the_folder_of_its_parent(world: World, tmp_path: Path) -> None:
+    """Its document was compiled into the program before that folder was known."""
+    child = {"steps": [{"type": "wait", "seconds": 1}]}
+    flow = {"kind": "flow", "steps": [{"type": "subflow", "flowNames": ["inner"]}], "cwd": str(tmp_path)}
+    ref = submit(world, flow | {"flows": {"inner": child}, "place": "there"})
+    there = world.at("there")
+    (answer,) = there.settle(ref, there.grant(ref, "workspace")).grants
+    work = there.engine.attempts.work(ref, answer)
+    assert park(world.engine, work) is None  # from here it is not visible whether there is one
+    parked = world.engine.store.steps(ref, [answer.address])[answer.address].parked
+    assert parked is not None
+    fields = world.engine.store.fields(SessionRef(str(parked["child"]), ref.id))
+    own = world.engine.store.fields(ref)["cwd"]
+    assert fields["cwd"] == own
+    assert "own_folder" not in fields or not fields["own_folder"]
+
+
+def test_fact_of_a_deleted_session_is_dropped(world: World) -> None:
+    world.engine.own_folders.record({"session": "00000000", "cleaned": True})
+    assert world.engine.store.ref("00000000") is None
+
+
+def test_facts_are_stored_as_one_json_text(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    world.engine.own_folders.record({"session": ref.id, "kind": "copy"})
+    stored = json.loads(world.engine.store.fields(ref)["own_folder"])
+    assert stored["kind"] == "copy"
+    assert stored["origin"] == str(tmp_path)
