@@ -157,7 +157,11 @@ def test_clean_waits_for_the_end_and_removes_once(world: World, tmp_path: Path) 
 def test_subflow_works_in_the_folder_of_its_parent(world: World, tmp_path: Path) -> None:
     """Its document was compiled into the program before that folder was known."""
     child = {"steps": [{"type": "wait", "seconds": 1}]}
-    flow = {"kind": "flow", "steps": [{"type": "subflow", "flowNames": ["inner"]}], "cwd": str(tmp_path)}
+    flow = {
+        "kind": "flow",
+        "steps": [{"type": "subflow", "flowNames": ["inner"]}],
+        "cwd": str(tmp_path),
+    }
     ref = submit(world, flow | {"flows": {"inner": child}, "place": "there"})
     there = world.at("there")
     (answer,) = there.settle(ref, there.grant(ref, "workspace")).grants

@@ -129,7 +129,7 @@ def write_record(path: Path, record: Record) -> None:
 
 def remove_record(path: Path) -> None:
     """Remove the record of a folder that was removed."""
-    record_file(path).unlink()
+    record_file(path).unlink(missing_ok=True)
     _mark(path).unlink(missing_ok=True)
 
 

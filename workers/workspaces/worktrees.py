@@ -51,10 +51,10 @@ def make(git: Git, place: Place, wanted: Record) -> Record:
     if record.ready and path.exists():
         _require(git, path, record.branch)  # raises what is wrong with it
     is_new = tip(git, record.branch) is None
-    _free_branch(git, place, record.branch)
-    if is_new:
-        git("branch", "--no-track", record.branch, record.base)
     try:
+        _free_branch(git, place, record.branch)
+        if is_new:
+            git("branch", "--no-track", record.branch, record.base)
         _add(git, path, record.branch)
     except WorkspaceRefused:
         _undo(git, path, record, is_new=is_new)

@@ -1,0 +1,219 @@
+"""Repositories that worktrees of sessions cannot be made of, and odd ones that they can."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.folders.repositories import ENV, git
+from tests.unit.workers.folders.session_homes import OneHome
+from workers.workspaces.git import WorkspaceRefused
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHome:
+    return OneHome.clean_repository(tmp_path)
+
+
+def refused(one: OneHome) -> str:
+    """Why no folder is made; nothing is left of the attempt."""
+    with pytest.raises(WorkspaceRefused) as error:
+        one.open()
+    assert not one.home.path.exists()
+    assert one.home.record is None
+    return str(error.value)
+
+
+def works(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work")
+    one.close()
+    one.apply()
+    assert (one.origin / "new.txt").read_text() == "work"
+    assert one.discard() == ""
+    assert git(one.origin, "worktree", "list", "--porcelain").count("HEAD ") == 1
+
+
+def on_path(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program named git first on the PATH; in it, $GIT is the real one."""
+    folder.mkdir()
+    program = folder / "git"
+    program.write_text(f"#!/bin/sh\nGIT='{shutil.which('git')}'\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_no_git(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    why = refused(one)
+    assert why == "git is not installed; install it, or start the session without a worktree"
+
+
+def test_git_that_is_too_old(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = (
+        'for a; do [ "$a" = version ] && echo "git version 2.16.6" && exit; done; exec "$GIT" "$@"'
+    )
+    on_path(tmp_path / "old", old, monkeypatch)
+    assert "git is too old for worktrees (git version 2.16.6); install 2.17 or newer" in refused(
+        one
+    )
+
+
+def test_git_that_cannot_merge_without_a_tree(
+    one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.open()
+    one.write("new.txt", "work")
+    one.close()
+    one.user_commits("one.txt", "mine\n")
+    old = (
+        'for a; do [ "$a" = merge-tree ] && echo "usage: git merge-tree" >&2 && exit 129; done;'
+        ' exec "$GIT" "$@"'
+    )
+    on_path(tmp_path / "old", old, monkeypatch)
+    with pytest.raises(WorkspaceRefused, match=r"git 2\.38 or newer can, or merge it yourself"):
+        one.apply()
+    assert not (one.origin / "new.txt").exists()
+
+
+def test_full_disk(one: OneHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git fails in the middle of the checkout, after its folder and the branch were made."""
+    full = (
+        'for a; do [ "$a" = worktree ] && w=1; [ "$a" = add ] && [ "$w" ] && "$GIT" "$@" &&'
+        ' echo "fatal: unable to write file: No space left on device" >&2 && exit 128; done;'
+        ' exec "$GIT" "$@"'
+    )
+    on_path(tmp_path / "full", full, monkeypatch)
+    assert "No space left on device" in refused(one)
+    monkeypatch.undo()
+    assert git(one.origin, "branch", "--list", "leadhand/*") == ""
+    works(one)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda repo: git(repo, "config", "core.bare", "true"), "is a bare repository"),
+        (lambda repo: (repo / ".git/rebase-merge").mkdir(), "a rebase is in progress"),
+        (lambda repo: git(repo, "update-ref", "-d", "HEAD"), "has no commit to start from"),
+        (lambda repo: (repo / ".git/HEAD").write_text("?"), "cannot be used: "),
+        (lambda repo: git(repo, "branch", "leadhand"), "'refs/heads/leadhand' exists"),
+    ],
+)
+def test_repository_that_worktrees_cannot_be_made_of(
+    one: OneHome, make: Callable[[Path], object], why: str
+) -> None:
+    make(one.origin)
+    found = refused(one)
+    assert why in found
+    assert "workspace:" not in found  # that is an option of plans
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_repository_of_another_user(one: OneHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(one.origin, 12345, 12345)
+    os.chown(one.origin / ".git", 12345, 12345)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert "belongs to another user" in refused(one)
+
+
+def test_worktrees_inside_the_repository(one: OneHome) -> None:
+    inside = OneHome(one.origin, one.origin / "state")
+    with pytest.raises(WorkspaceRefused, match="set LEADHAND_WORKTREES to one outside"):
+        inside.open()
+
+
+def test_hooks_that_fail(one: OneHome) -> None:
+    for name in ("post-checkout", "pre-commit", "commit-msg", "pre-merge-commit", "post-merge"):
+        hook = one.origin / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    works(one)
+
+
+def test_submodules(one: OneHome, tmp_path: Path) -> None:
+    module = OneHome.clean_repository(tmp_path / "module").origin
+    git(one.origin, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module), "m")
+    git(one.origin, "commit", "-qm", "Add a module")
+    works(one)
+    assert (one.origin / "m" / "one.txt").exists()
+
+
+def test_sparse_checkout(one: OneHome) -> None:
+    git(one.origin, "sparse-checkout", "set", "sub")
+    one.open()
+    assert (one.home.cwd / "sub" / "three.txt").exists()
+    one.write("sub/three.txt", "work")
+    one.close()
+    one.apply()
+    assert (one.origin / "sub" / "three.txt").read_text() == "work"
+    assert git(one.origin, "ls-tree", "--name-only", "HEAD").split() == [
+        ".gitignore", "one.txt", "sub", "two.txt"
+    ]  # fmt: skip
+
+
+def test_filters_such_as_those_of_lfs(one: OneHome) -> None:
+    git(one.origin, "config", "filter.lfs.clean", "tr a-z A-Z")
+    git(one.origin, "config", "filter.lfs.smudge", "tr A-Z a-z")
+    git(one.origin, "config", "filter.lfs.required", "true")
+    one.user_commits(".gitattributes", "*.bin filter=lfs\n")
+    one.user_commits("large.bin", "content\n")
+    assert git(one.origin, "show", "HEAD:large.bin") == "CONTENT"
+    one.open()
+    assert (one.home.cwd / "large.bin").read_text() == "content\n"
+    one.write("large.bin", "changed\n")
+    one.close()
+    one.apply()
+    assert (one.origin / "large.bin").read_text() == "changed\n"
+    assert git(one.origin, "show", "HEAD:large.bin") == "CHANGED"
+
+
+def test_filter_that_is_not_installed(one: OneHome) -> None:
+    one.user_commits(".gitattributes", "*.bin filter=lfs\n")
+    one.user_commits("large.bin", "content\n")
+    git(one.origin, "config", "filter.lfs.smudge", "no-such-program")
+    git(one.origin, "config", "filter.lfs.required", "true")
+    assert "cannot run no-such-program" in refused(one)
+    assert git(one.origin, "branch", "--list", "leadhand/*") == ""
+
+
+def test_session_of_a_linked_worktree_comes_home_to_it(one: OneHome, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    git(one.origin, "worktree", "add", "-q", "-b", "linked", str(linked))
+    other = OneHome(linked, one.home.root)
+    other.open()
+    other.write("new.txt", "work")
+    other.close()
+    assert other.apply().startswith("linked was fast-forwarded")
+    assert (linked / "new.txt").exists()
+    assert not (one.origin / "new.txt").exists()
+
+
+def test_folder_that_git_does_not_track_is_copied(one: OneHome) -> None:
+    build = one.origin / "build"
+    build.mkdir()
+    (build / "file").write_text("mine")
+    other = OneHome(build, one.home.root, "build")
+    assert other.open().kind == "copy"
+    assert (other.home.cwd / "file").read_text() == "mine"
+    other.write("file", "work")
+    other.apply_copy()
+    assert (build / "file").read_text() == "work"
+    assert other.discard() == ""
+
+
+def test_names_with_spaces_and_line_breaks(tmp_path: Path) -> None:
+    repo = tmp_path / "a name\nof two lines é"
+    repo.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=repo, env=ENV, check=True)
+    git(repo, "commit", "-q", "--allow-empty", "-m", "Begin")
+    works(OneHome(repo, tmp_path / "work trees"))
