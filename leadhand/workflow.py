@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from leadhand.models.documents import (
     Conversation,
     PhaseDocument,
     WorkflowDocument,
+    WorktreeOptions,
 )
 from leadhand.models.suggestions import suggest_keywords
 from leadhand.models.validation_messages import first_error
@@ -94,7 +95,7 @@ class Workflow:
         model: str | None = None,
         cwd: str | Path | None = None,
         budget: Budget | Mapping[str, float] | None = None,
-        worktree: bool = False,
+        worktree: bool | WorktreeOptions | Mapping[str, Any] = False,
     ) -> None:
         self.name = name
         self.phases: list[Phase] = []

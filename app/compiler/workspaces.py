@@ -56,7 +56,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     facts: dict[str, JsonValue] = {"origin": literal(own.origin), "prefix": literal(own.prefix)}
     taken = {node.id for node in program.body}
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
-    first = _step(make, {"do": "open", **facts})
+    first = _step(make, {"do": "open", **facts, **_extras(own)})
     last = _step(keep, {"do": "close", **facts, "message": literal(title or program.name)})
     last = last.model_copy(update={"needs": sinks_of(program.body)})
     body = (first, *(_started_by(node, make) for node in program.body), last)
@@ -68,7 +68,21 @@ def own_folder_of(program: Program, root: str) -> OwnFolder | None:
     inputs = opening_inputs(program)
     if inputs is None or inputs["do"] != "open":
         return None
-    return OwnFolder(root, str(inputs["origin"]), str(inputs["prefix"]))
+    files, prepare = inputs.get("copy"), inputs.get("prepare")
+    return OwnFolder(
+        root,
+        str(inputs["origin"]),
+        str(inputs["prefix"]),
+        tuple(map(str, files)) if isinstance(files, list) else (),
+        str(prepare or ""),
+    )
+
+
+def _extras(own: OwnFolder) -> dict[str, JsonValue]:
+    """The inputs of the first step that only some sessions have."""
+    files: list[JsonValue] = [literal(name) for name in own.copy_files]
+    given: dict[str, JsonValue] = {"copy": files, "prepare": literal(own.prepare)}
+    return {name: value for name, value in given.items() if value}
 
 
 def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:

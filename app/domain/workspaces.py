@@ -104,6 +104,9 @@ class OwnFolder(NamedTuple):
     origin: str
     #: The folder within the repository's working tree; empty for its top.
     prefix: str = ""
+    #: Ignored files of the repository that are copied, and a command that prepares the folder.
+    copy_files: tuple[str, ...] = ()
+    prepare: str = ""
 
     def path(self, session: str) -> str:
         """The worktree, or the folder that the copy is in."""

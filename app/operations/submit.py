@@ -37,7 +37,7 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.flows.faults import all_faults
-from leadhand.models.documents import Budget
+from leadhand.models.documents import Budget, WorktreeOptions
 from leadhand.models.plans import PlanDocument
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
@@ -275,7 +275,11 @@ class Submissions:
         if document.cwd is None:
             raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
         root = str(self._settings.worktrees_root.resolve())
-        return OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
+        own = OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
+        asked = None if isinstance(document, PlanDocument) else document.worktree
+        if not isinstance(asked, WorktreeOptions):
+            return own
+        return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.

@@ -8,7 +8,7 @@ from pydantic import BaseModel, JsonValue
 
 from app.domain.references import parse
 from leadhand.flows.documents import Decision
-from leadhand.models.documents import Checker, Doer
+from leadhand.models.documents import Checker, Doer, WorktreeOptions
 
 
 def free_commands(document: BaseModel) -> Iterator[str]:
@@ -50,10 +50,10 @@ def _is_from_outcome(written: JsonValue, field: str) -> bool:
 
 
 def _within(value: object, path: str) -> Iterator[str]:
-    if isinstance(value, (Doer, Checker, Decision)):
+    if isinstance(value, (Doer, Checker, Decision, WorktreeOptions)):
         yield from (
             f"{path}{name}"
-            for name in ("command", "callable", "rubric")
+            for name in ("command", "callable", "rubric", "prepare")
             if getattr(value, name, None) is not None
         )
     if not isinstance(value, (Doer, Checker)):

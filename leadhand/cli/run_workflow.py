@@ -17,7 +17,14 @@ from leadhand.cli.render.live import screen_beside_json, screen_for
 from leadhand.cli.render.result_text import workflow_summary
 from leadhand.client.client import Client
 from leadhand.client.origin import ParentEnd
-from leadhand.models.documents import Budget, Document, Doer, Name, WorkflowDocument
+from leadhand.models.documents import (
+    Budget,
+    Document,
+    Doer,
+    Name,
+    WorkflowDocument,
+    WorktreeOptions,
+)
 from leadhand.models.views import ResultView, SessionView
 from leadhand.run import Interrupted, wait_for_session
 
@@ -33,7 +40,7 @@ class Overrides(Document):
     doer: Doer | None = None
     cwd: str | None = None
     label: Name | None = None
-    worktree: bool = False
+    worktree: bool | WorktreeOptions = False
     budget: Budget = Budget()
     #: Fields of all phases, such as `timeout_s`.
     of_phases: dict[str, JsonValue] = Field(default_factory=dict)
@@ -114,7 +121,7 @@ def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument
     if given.cwd is not None:
         fields["cwd"] = given.cwd
     if given.worktree:
-        fields["worktree"] = True
+        fields["worktree"] = given.worktree
     if given.label is not None:
         fields["label"] = given.label
     return with_settings(WorkflowDocument.model_validate(fields), given.of_phases)

@@ -47,6 +47,7 @@ from leadhand.models.documents import (
     Text,
     Webhook,
     WorkflowDocument,
+    WorktreeOptions,
     absolute,
 )
 from leadhand.models.form_answers import fit
@@ -425,7 +426,7 @@ class FlowDocument(FlowDefinition):
     cwd: str | None = None
     #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
     #: its work is applied.
-    worktree: StrictBool = False
+    worktree: StrictBool | WorktreeOptions = False
     place: Name | None = None
     webhook: Webhook | None = None
     #: Of `command` steps, by name; those that are missing come from the catalog.

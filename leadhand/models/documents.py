@@ -173,6 +173,34 @@ class Webhook(Document):
         return value
 
 
+class WorktreeOptions(Document):
+    """What a session's own folder gets beside the files that git tracks."""
+
+    #: Ignored files or folders of the repository that are copied, such as `.env`; also as `copy`.
+    copy_files: Annotated[tuple[FileName, ...], Field(max_length=100)] = ()
+    #: A command that runs in the folder before all else, and again only for other lock files.
+    prepare: Command | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _copy_is_copy_files(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "copy" in value:
+            if "copy_files" in value:
+                raise ValueError("give copy or copy_files, not both")
+            value = dict(value)
+            value["copy_files"] = value.pop("copy")
+        return value
+
+    @field_validator("copy_files")
+    @classmethod
+    def _within_the_repository(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            path = PurePosixPath(name)
+            if path.is_absolute() or not path.parts or {"..", ".git"} & {*path.parts}:
+                raise ValueError(f"{name!r} is not within the repository; give a path from its top")
+        return value
+
+
 class Budget(Document):
     """The limits of a whole session; reaching one ends the session.
 
@@ -296,7 +324,7 @@ class LoopDocument(_Loop):
     cwd: str | None = None
     #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
     #: its work is applied.
-    worktree: StrictBool = False
+    worktree: StrictBool | WorktreeOptions = False
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()
@@ -362,7 +390,7 @@ class WorkflowDocument(Document):
     cwd: str | None = None
     #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
     #: its work is applied.
-    worktree: StrictBool = False
+    worktree: StrictBool | WorktreeOptions = False
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()

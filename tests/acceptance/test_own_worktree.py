@@ -76,18 +76,27 @@ def test_copy_of_a_plain_folder(project: Project, tmp_path: Path) -> None:
     assert project.leadhand("worktree", "clean", session).code == 0
 
 
-def test_workflow_and_flow_have_worktrees_too(project: Project, tmp_path: Path) -> None:
+def test_workflow_in_a_prepared_worktree(project: Project, tmp_path: Path) -> None:
+    """One that the repository's leadhand.toml describes: with an ignored file, and prepared."""
     repo = make_repository(tmp_path / "repo")
+    (repo / "leadhand.toml").write_text(
+        '[worktree]\ncopy = ["ignored"]\nprepare = "cp ignored done.txt"\n'
+    )
     before = user_state(repo)
     file = tmp_path / "wf.py"
     file.write_text(
         "from leadhand.workflow import Workflow\n"
-        f"wf = Workflow('w', doer='echo done > done.txt', cwd={str(repo)!r}, worktree=True)\n"
+        f"wf = Workflow('w', doer='true', cwd={str(repo)!r})\n"
         "wf.phase('workspace', 'Write', 'test -e done.txt')\n"
         "wf.run()\n"
     )
-    ended = project.leadhand("workflow", str(file), "--json", timeout=100)
+    arguments = ("workflow", str(file), "--worktree", "--cwd", str(repo), "--json")
+    ended = project.leadhand(*arguments, timeout=100)
     assert ended.code == 0, (ended.out, ended.err)
     assert user_state(repo) == before
     session = ended.json()["session_id"]
     assert git(repo, "diff", "--name-only", f"main...leadhand/{session}") == "done.txt"
+    assert git(repo, "show", f"leadhand/{session}:done.txt") == "mine too"
+    (repo / "leadhand.toml").write_text('[worktree]\ncopy = ["../elsewhere"]\n')
+    refused = project.leadhand(*arguments)
+    assert (refused.code, "is not within the repository" in refused.err) == (1, True), refused

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
-from workers.processes.exit_outcome import failed_outcome
+from workers.processes.exit_outcome import failed_outcome, failure
+from workers.processes.process import run
 from workers.task.task import BodyTask
 from workers.workspaces.applying import apply_branch
 from workers.workspaces.copy_back import apply_copy
+from workers.workspaces.extras import copy_ignored, is_prepared, preparation, write_prepared
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record
 from workers.workspaces.own_folders import (
@@ -38,6 +40,8 @@ class _Asked(BaseModel):
     session: str = ""
     message: str = ""
     force: bool = False
+    copy_files: tuple[str, ...] = Field(default=(), alias="copy")
+    prepare: str = ""
 
 
 def carry_out_own(task: BodyTask, git: Git) -> Outcome:
@@ -46,7 +50,7 @@ def carry_out_own(task: BodyTask, git: Git) -> Outcome:
     home = _home(task, asked)
     match asked.do:
         case "open":
-            return _open(task, git, home)
+            return _open(task, git, home, asked)
         case "close":
             commit = close_folder(git, home, f"{asked.message}\n\nSession {home.session}.")
             return _done(f"committed as {commit}" if commit else "the copy is as it is left")
@@ -87,19 +91,39 @@ def _home(task: BodyTask, asked: _Asked) -> Home:
     return home
 
 
-def _open(task: BodyTask, git: Git, home: Home) -> Outcome:
+def _open(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
     record = open_folder(git, home, most=task.copy_max)
     task.on_workspace(_facts(home, kind=record.kind, **_of_worktree(record)))
+    warnings = _warnings(git, home, record)
+    if record.kind == "worktree" and asked.copy_files:
+        top = Path(git("rev-parse", "--show-toplevel"))
+        missing = copy_ignored(git, top, home.path, asked.copy_files)
+        warnings += [f"{name} is not in the repository's folder" for name in missing]
+    failed = _prepare(task, git, home, asked.prepare) if asked.prepare else None
+    if failed is not None:
+        return failed
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
     outcome = _done(f"{record.kind} {home.path}{where}")
-    warning = _warning(git, home, record)
-    return outcome.model_copy(update={"warning": warning}) if warning else outcome
+    return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome
 
 
-def _warning(git: Git, home: Home, record: Record) -> str:
+def _prepare(task: BodyTask, git: Git, home: Home, command: str) -> Outcome | None:
+    """Run the command that prepares the folder, unless that is done; its failure, or None."""
+    folders = list(dict.fromkeys((home.path, home.cwd)))
+    digest = preparation(folders, command)
+    if is_prepared(home.path, digest):
+        return None
+    result = run(task.command(command), git.cancel)
+    failed = failure(result, who="the command that prepares the folder", timeout_s=task.timeout_s)
+    if failed is None:
+        write_prepared(home.path, digest)
+    return failed
+
+
+def _warnings(git: Git, home: Home, record: Record) -> list[str]:
     """What of the user's folder is not in the worktree."""
     if record.kind == "copy":
-        return ""
+        return []
     found: list[str] = []
     changes = count_uncommitted(git)
     if changes:
@@ -110,7 +134,7 @@ def _warning(git: Git, home: Home, record: Record) -> str:
         found.append(
             "submodules are empty in the worktree (git submodule update --init fills them)"
         )
-    return "; ".join(found)
+    return found
 
 
 def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:

@@ -15,6 +15,7 @@ from app.domain.workspaces import TREE, OwnFolder, own_branch, own_shelf
 from workers.workspaces import copy_back, worktrees
 from workers.workspaces.cleaning import Removed, clean
 from workers.workspaces.copies import make_copy
+from workers.workspaces.extras import forget_prepared
 from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record
 from workers.workspaces.repository import Repository, find_repository
@@ -128,6 +129,7 @@ def discard_folder(git: Git, home: Home, *, force: bool) -> Removed:
         removed = clean(held, home.place, force=force)
     if not removed.kept:
         copy_back.digests_file(home.path).unlink(missing_ok=True)
+        forget_prepared(home.path)
     return removed
 
 

@@ -12,7 +12,7 @@ from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import checker_of, loop_options
 from leadhand.cli.render.tables import echo_json
 from leadhand.cli.task_text import read_task
-from leadhand.cli.worktree_option import worktree_option
+from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd
@@ -122,6 +122,8 @@ def _document(
     if budget:
         given["budget"] = budget
     cwd = given.pop("cwd", None)
+    if given.get("worktree"):
+        given["worktree"] = worktree_field(cwd)
     try:
         named = [checker_of(checker, cwd) for checker in checkers]
         return loop_document(task, named, doer=as_doer(doer, agent), cwd=cwd, **given)

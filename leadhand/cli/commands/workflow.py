@@ -11,7 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.loop_options import loop_options
-from leadhand.cli.worktree_option import worktree_option
+from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
     from leadhand.cli.run_workflow import Conductor, Overrides
@@ -94,7 +94,7 @@ def _overrides(
                 "doer": as_doer(doer, agent),
                 "cwd": None if cwd is None else working_folder(cwd),
                 "label": label,
-                "worktree": worktree,
+                "worktree": worktree_field(cwd) if worktree else False,
                 "budget": budget,
                 "of_phases": {k: v for k, v in others.items() if v is not None},
             }
