@@ -23,8 +23,8 @@ from app.domain.records import NewSession
 from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument
 from app.fleet.admission import Where, admit, faults_here
-from app.fleet.repository_top import prefix_in_repository
 from app.operations.create_errors import create_error
+from app.operations.folders.documents import own_facts, own_folder
 from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
 from app.operations.request_hashes import hash_document, hash_run
@@ -37,8 +37,7 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.flows.faults import all_faults
-from leadhand.models.documents import Budget, WorktreeOptions
-from leadhand.models.plans import PlanDocument
+from leadhand.models.documents import Budget
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
 #: Attempts to draw an unused session id; eight hex digits collide rarely.
@@ -247,8 +246,8 @@ class Submissions:
             program = in_workspace(program, asker.workspace, label)
             cwd = asker.workspace.cwd
             where = where._replace(folder=cwd)
-        elif not isinstance(document, PlanDocument) and document.worktree:
-            own = self._own_folder(document)
+        own = own_folder(document, self._settings)
+        if own is not None:
             program, asker = in_own_folder(program, own, label), asker._replace(own=own)
         about = About(
             kind=document.kind,
@@ -269,17 +268,6 @@ class Submissions:
         )
         size = len(document.model_dump_json().encode())
         return self.program_of(asker, program, about, size=size)
-
-    def _own_folder(self, document: AnyDocument) -> OwnFolder:
-        """The folder that a session of this document has to itself. Raises InvalidDocument."""
-        if document.cwd is None:
-            raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
-        root = str(self._settings.worktrees_root.resolve())
-        own = OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
-        asked = None if isinstance(document, PlanDocument) else document.worktree
-        if not isinstance(asked, WorktreeOptions):
-            return own
-        return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
@@ -398,7 +386,7 @@ class Submissions:
             "export": "1" if self._settings.export_dir else "",
             **self._settings.retentions,
             "parent": json.dumps(dict(parent)) if parent else "",
-            "own_folder": _own_facts(ref, asker.own),
+            "own_folder": own_facts(ref.id, asker.own),
             "free": self._registry.seal_commands(ref) if self._is_free(ref, asker) else "",
         }
 
@@ -416,13 +404,6 @@ def _about_of(session: str, about: About, own: OwnFolder | None) -> About:
         return about
     cwd = own.cwd(session)
     return about._replace(cwd=cwd, folder=cwd)
-
-
-def _own_facts(ref: SessionRef, own: OwnFolder | None) -> str:
-    """What is known of the folder that a session has to itself before it is made, as JSON."""
-    if own is None:
-        return ""
-    return json.dumps({"origin": own.origin, "folder": own.path(ref.id)})
 
 
 def _priority(document: AnyDocument, asker: Asker) -> int:

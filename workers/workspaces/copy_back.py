@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -151,12 +150,11 @@ def _draft(source: Path, target: Path, made: list[Path]) -> Path:
     for folder in reversed(missing):
         folder.mkdir()
         made.append(folder)
-    fd, name = tempfile.mkstemp(prefix=_DRAFT, dir=target.parent)
-    os.close(fd)
-    draft = Path(name)
+    # The same name each time: what a killed attempt left is replaced by the next.
+    draft = target.with_name(_DRAFT + hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16])
+    draft.unlink(missing_ok=True)
     try:
         if source.is_symlink():
-            draft.unlink()
             draft.symlink_to(source.readlink())
         else:
             shutil.copy2(source, draft)

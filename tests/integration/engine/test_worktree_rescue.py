@@ -14,7 +14,8 @@ from tests.silent_engine import loop, silent_engine
 from tests.unit.workers.folders.repositories import git, make_repository
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git
-from workers.workspaces.layout import Record, Shelf
+from workers.workspaces.layout import Record, Shelf, open_worktrees, record_file
+from workers.workspaces.own_folders import Home, open_folder
 from workers.workspaces.rescue import WorktreeRescue
 from workers.workspaces.worktrees import Place
 
@@ -58,3 +59,38 @@ def test_worktree_of_another_store_is_left_alone(engine: Engine, tmp_path: Path)
     path = make(engine, "0123abcd", tmp_path)
     assert WorktreeRescue(engine).look() == []
     assert git(path, "status", "--porcelain") == "?? half"
+
+
+def test_rescue_reads_only_records_of_sessions_at_work(engine: Engine, tmp_path: Path) -> None:
+    """A round costs as much as there are sessions at work, however many worktrees are kept."""
+    root = engine.settings.worktrees_root
+    session = engine.submit.document(loop()).session
+    path = make(engine, session, tmp_path)
+    rescue = WorktreeRescue(engine)
+    rescue.look()
+    assert list(open_worktrees(root)) == [path]
+    engine.control.apply(session, "abort")
+    rescue.look()
+    assert list(open_worktrees(root)) == []
+    assert record_file(path).exists()
+
+
+def test_record_of_an_older_version_is_found_once(engine: Engine, tmp_path: Path) -> None:
+    root = engine.settings.worktrees_root
+    session = engine.submit.document(loop()).session
+    path = make(engine, session, tmp_path)
+    shutil.rmtree(root / ".open")
+    assert list(open_worktrees(root)) == []
+    engine.control.apply(session, "abort")
+    assert WorktreeRescue(engine).look() == [str(path)]
+
+
+def test_own_worktree_of_a_failed_session_is_committed(engine: Engine, tmp_path: Path) -> None:
+    session = engine.submit.document(loop()).session
+    repo = make_repository(tmp_path / "repo")
+    home = Home(engine.settings.worktrees_root, session, repo, "")
+    open_folder(Git(repo), home, most=1)
+    (home.path / "half").write_text("done")
+    engine.control.apply(session, "abort")
+    assert WorktreeRescue(engine).look() == [str(home.path)]
+    assert git(repo, "show", f"leadhand/{session}:half") == "done"

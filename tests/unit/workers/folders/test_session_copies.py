@@ -139,3 +139,29 @@ def test_copy_with_work_is_kept_and_forced(one: OneHome) -> None:
     one.apply_copy()
     assert one.discard() == ""
     assert [path.name for path in one.home.path.parent.iterdir()] == []
+
+
+def test_apply_that_was_killed_halfway_is_finished_by_the_next(
+    one: OneHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.open()
+    for name in ("one.txt", "two.txt", "new.txt"):
+        one.write(name, "work")
+    replace, done = Path.replace, list[Path]()
+
+    def killed(self: Path, target: Path) -> Path:
+        if done:
+            raise Killed
+        done.append(target)
+        return replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(Killed):
+            one.apply_copy()
+    assert one.apply_copy() == Changes(("one.txt", "two.txt"), ())
+    assert contents(one.origin) == contents(one.home.cwd)
+
+
+class Killed(BaseException):
+    """The worker died here."""

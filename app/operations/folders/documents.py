@@ -1,0 +1,37 @@
+"""Derives the folder that a session has to itself from its document."""
+
+from __future__ import annotations
+
+import json
+
+from app.domain.workspaces import OwnFolder
+from app.errors import InvalidDocument
+from app.fleet.repository_top import prefix_in_repository
+from app.settings import Settings
+from leadhand.flows.documents import AnyDocument
+from leadhand.models.documents import WorktreeOptions
+from leadhand.models.plans import PlanDocument
+
+
+def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
+    """The folder that a session of this document has to itself; None if it asks for none.
+
+    Raises InvalidDocument for a document without a folder to start from.
+    """
+    if isinstance(document, PlanDocument) or not document.worktree:
+        return None
+    if document.cwd is None:
+        raise InvalidDocument("worktree", True, "name the folder to start from in cwd")
+    root = str(settings.worktrees_root.resolve())
+    own = OwnFolder(root, document.cwd, prefix_in_repository(document.cwd))
+    asked = document.worktree
+    if not isinstance(asked, WorktreeOptions):
+        return own
+    return own._replace(copy_files=asked.copy_files, prepare=asked.prepare or "")
+
+
+def own_facts(session: str, own: OwnFolder | None) -> str:
+    """What is known of the folder before it is made, as JSON."""
+    if own is None:
+        return ""
+    return json.dumps({"origin": own.origin, "folder": own.path(session)})
