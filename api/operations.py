@@ -16,7 +16,7 @@ from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
-from api.worktrees import ApplyBody, CleanBody
+from api.worktrees import ApplyBody, ApplyPlanBody, CleanBody, DiffBody
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.views import (
@@ -264,13 +264,24 @@ OPERATIONS: tuple[Operation, ...] = (
               (as_json(TaskView, "The task as its parent's plan has it."),), refuses=(409,)),
     Operation("plans.report", "POST", "Report about the task that a child session carries out",
               (as_json(ReportView, "The task's status with the report."),),
-              body=TaskReport, body_required=True, refuses=(409,)),
+              body=TaskReport, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409,)),
     Operation("worktrees.listed", "GET", "List the folders of a plan's tasks, or of a session",
               (as_json(Page[WorktreeView], "All folders, in the order of the plan."),),
               refuses=(409,)),
     Operation("worktrees.clean", "POST", "Remove the folders of ended tasks, or of a session",
               (as_json(CleaningView, "The session that removes them, and what must stay.", 202),),
               body=CleanBody, refuses=(409,)),
+    Operation("worktrees.merges", "GET", "List the merges of a plan's tasks",
+              (as_json(Page[MergeView], "The receipts, in the order of the plan."),),
+              refuses=(409,)),
+    Operation("worktrees.apply_plan", "POST", "Fast-forward a branch of yours to that of a plan",
+              (as_json(HomeView, "The session that does it; it fails with the reason if the branch"
+                       " must be left alone.", 202),),
+              body=ApplyPlanBody, refuses=(409,)),
+    Operation("worktrees.diff", "POST", "Compare a plan, or one task, with what it started from",
+              (as_json(HomeView, "The session whose result has the diff as its text.", 202),),
+              body=DiffBody, refuses=(409,)),
     Operation("worktrees.apply", "POST", "Bring a session's work into the folder it came from",
               (as_json(ApplyingView, "The session that does it.", 202),),
               body=ApplyBody, refuses=(409,)),

@@ -30,6 +30,20 @@ class ApplyBody(requests.Body):
     force: bool = False
 
 
+class ApplyPlanBody(requests.Body):
+    """Which branch gets the work of a plan."""
+
+    #: By default the branch that is checked out in the plan's folder.
+    branch: BranchName | None = None
+
+
+class DiffBody(requests.Body):
+    """What is compared: a task, or all of the plan; with `unmerged` what is not merged yet."""
+
+    task: TaskId | None = None
+    unmerged: bool = False
+
+
 class Worktrees:
     """One method per route."""
 
@@ -52,11 +66,30 @@ class Worktrees:
             return answer(self._engine.own_folders.clean(own, force=asked.force), 202)
         return answer(self._engine.worktrees.clean(session, asked.tasks, force=asked.force), 202)
 
+    def merges(self, session: str) -> Response:
+        """GET .../merges: list the receipts of merges."""
+        requests.query(requests.NoQuery)
+        found = self._engine.coming_home.merges(session)
+        return answer(Page[MergeView](items=found))
+
     def apply(self, session: str) -> Response:
         """POST .../apply: bring the work of a session into the folder that it was started in."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyBody)
         return answer(self._engine.own_folders.apply(session, force=asked.force), 202)
+
+    def apply_plan(self, session: str) -> Response:
+        """POST .../plan/apply: fast-forward a branch of the user to that of the plan."""
+        requests.query(requests.NoQuery)
+        asked = requests.body(ApplyPlanBody)
+        return answer(self._engine.coming_home.apply(session, asked.branch or ""), 202)
+
+    def diff(self, session: str) -> Response:
+        """POST .../plan/diff: compare a task or the plan with what it started from."""
+        requests.query(requests.NoQuery)
+        asked = requests.body(DiffBody)
+        found = self._engine.coming_home.diff(session, asked.task, unmerged=asked.unmerged)
+        return answer(found, 202)
 
 
 def blueprint(engine: Engine) -> Blueprint:
@@ -64,5 +97,8 @@ def blueprint(engine: Engine) -> Blueprint:
     routes = Blueprint("worktrees", __name__, url_prefix="/v1/sessions/<session:session>")
     routes.add_url_rule("/worktrees", "listed", worktrees.list_all)
     routes.add_url_rule("/worktrees/clean", "clean", worktrees.clean, methods=["POST"])
+    routes.add_url_rule("/merges", "merges", worktrees.merges)
     routes.add_url_rule("/apply", "apply", worktrees.apply, methods=["POST"])
+    routes.add_url_rule("/plan/apply", "apply_plan", worktrees.apply_plan, methods=["POST"])
+    routes.add_url_rule("/plan/diff", "diff", worktrees.diff, methods=["POST"])
     return routes

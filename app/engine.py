@@ -120,6 +120,7 @@ class Engine:
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
         self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
+        self.coming_home = ComingHome(store, self.registry, self.submit)
         self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
         self.deletion = Deletion(self.registry, self.control, self.reports)

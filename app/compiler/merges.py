@@ -18,8 +18,6 @@ from leadhand.models.forms import AnswerRules, GivenAnswer
 TIMEOUT_S = 1800.0
 #: The choices of a person who is asked about a merge.
 AGAIN, GIVE_UP = "again", "give up"
-#: The node that rebases: its inputs name the folder that the plan works in.
-REBASE = "merge/attempt/rebase"
 #: The steps of the task's loop that a merge has others for.
 _OTHERS = {"${do.": "${resolve.", "${previous.do.": "${previous.resolve.",
            "${history.judge}": "${history.land}"}  # fmt: skip
@@ -52,7 +50,7 @@ def merge_program(document: LoopDocument, merge: Merge) -> Program:
 def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
     """The program that fast-forwards a branch of the user to that of a plan."""
     inputs: dict[str, JsonValue] = {
-        "do": "apply", "plan": plan, "origin": literal(origin), "source": literal(source),
+        "do": "apply_plan", "plan": plan, "origin": literal(origin), "source": literal(source),
         "target": literal(target),
     }  # fmt: skip
     return _single("apply", inputs)

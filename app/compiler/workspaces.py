@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
+from app.domain.merges import REBASE
 from app.domain.program import WITH_WORKSPACES, Action, Loop, Program, Step, sinks_of
 from app.domain.references import literal, substitute
 from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, Workspace
@@ -87,10 +88,10 @@ def _extras(own: OwnFolder) -> dict[str, JsonValue]:
 
 def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
     """The inputs of the step that makes the session's folder; None if no step does."""
-    first = program.body[0]
+    first = program.node(REBASE) if program.has(REBASE) else program.body[0]
     if not isinstance(first, Step) or first.action is not Action.WORKSPACE:
         return None
-    if first.inputs.get("do") not in ("make", "open"):
+    if first.inputs.get("do") not in ("make", "open", "rebase"):
         return None
     inputs = substitute(first.inputs, lambda _: None)
     return inputs if isinstance(inputs, dict) else None

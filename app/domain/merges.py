@@ -9,6 +9,8 @@ from typing import NamedTuple
 MERGE_FOLDER = ".merge"
 #: The prefix of the link by which a merge session names the task that it merges.
 MERGE = "merge/"
+#: The node that rebases: its inputs name the folder that the plan works in.
+REBASE = "merge/attempt/rebase"
 #: How often a resolver works on one merge, and how often a person is asked about it.
 RESOLVES, ASKS = 3, 3
 #: How long a person has to answer, in seconds: two days.

@@ -20,7 +20,6 @@ from app.domain.plans import parse_plan
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
-from app.domain.retries import ending_of, quote_error
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of

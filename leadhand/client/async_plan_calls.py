@@ -15,6 +15,8 @@ from leadhand.models.plans import Proposal
 from leadhand.models.views import (
     ApplyingView,
     CleaningView,
+    HomeView,
+    MergeView,
     Page,
     PlanView,
     ReportView,
@@ -103,6 +105,27 @@ class AsyncPlanCalls:
         `worktrees` for what became of each. Raises PlanRefused.
         """
         return await self._read(CleaningView, plans.cleaning(session, tasks, force=force))
+
+    async def merges(self, session: str) -> list[MergeView]:
+        """List the merges of a plan's tasks, in its order. Raises NoPlan."""
+        return (await self._read(Page[MergeView], plans.merge_list(session))).items
+
+    async def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
+        """Start a session that fast-forwards a branch of yours to that of a plan.
+
+        By default it is the branch that is checked out in the plan's folder. Wait for the session's
+        end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
+        """
+        return await self._read(HomeView, plans.plan_applying(session, branch))
+
+    async def diff_plan(
+        self, session: str, *, task: str | None = None, unmerged: bool = False
+    ) -> HomeView:
+        """Start a session whose result has a diff as its text: of the plan, or of one task.
+
+        With `unmerged` it has what is not merged yet. Raises PlanRefused.
+        """
+        return await self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
     async def apply(self, session: str, *, force: bool = False) -> ApplyingView:
         """Start a session that brings the work of an ended one into the folder it came from.

@@ -139,6 +139,23 @@ def cleaning(session: str, tasks: Sequence[str], *, force: bool) -> Call:
     return Call("POST", session_path(session, "worktrees/clean"), content=content)
 
 
+def merge_list(session: str) -> Call:
+    """The call that lists the merges of a plan's tasks."""
+    return Call("GET", session_path(session, "merges"))
+
+
+def plan_applying(session: str, branch: str | None) -> Call:
+    """The call that fast-forwards a branch of the user; a repeated one finds it done."""
+    content = _JSON.dump_json({"branch": branch})
+    return Call("POST", session_path(session, "plan/apply"), content=content)
+
+
+def comparison(session: str, task: str | None, *, unmerged: bool) -> Call:
+    """The call that compares a plan or a task of it."""
+    content = _JSON.dump_json({"task": task, "unmerged": unmerged})
+    return Call("POST", session_path(session, "plan/diff"), content=content)
+
+
 def applying(session: str, *, force: bool) -> Call:
     """The call that brings a session's work home; a repeated one finds that it is there."""
     content = _JSON.dump_json({"force": force})

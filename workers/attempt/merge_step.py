@@ -73,7 +73,7 @@ def carry_out(task: BodyTask, cancel: threading.Event, deadline: float) -> Outco
     """Run a step of a merge; None if it is no such step. Raises WorkspaceRefused, Cancelled."""
     steps: Mapping[str, Callable[[BodyTask, threading.Event, float], Outcome]] = {
         "begin": _begin, "rebase": _rebase, "commit": _commit, "land": _land, "after": _after,
-        "apply": _apply, "diff": _diff,
+        "apply_plan": _apply, "diff": _diff,
     }  # fmt: skip
     step = steps.get(str(task.inputs.get("do")))
     return None if step is None else step(task, cancel, deadline)

@@ -14,6 +14,7 @@ from app.domain.program import Action
 from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
+from workers.attempt import merge_step
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
@@ -85,7 +86,7 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
     try:
         if work.workspace["do"] == "open":
             own_folder_failure(work.workspace, work.ref.id, root)
-        else:
+        elif work.workspace["do"] == "make":  # the resolver of a merge works on no branch
             _check_task(work.cwd, _Made.model_validate(work.workspace))
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))

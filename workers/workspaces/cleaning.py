@@ -15,6 +15,7 @@ from workers.workspaces import worktrees
 from workers.workspaces.copies import is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, read_record, remove_record
+from workers.workspaces.merging import merged_tip
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"

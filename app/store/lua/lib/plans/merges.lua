@@ -33,7 +33,8 @@ end
 -- A merge session that had ended was resumed.
 local function resume(tx, task)
   local head = tasks.head(tx)
-  if head.state ~= 'executing' or task.state ~= 'done' or task.fact == 'accepted' or not task.merge then return false end
+  if head.state ~= 'executing' or task.state ~= 'done' then return false end
+  if task.fact == 'accepted' or not task.merge then return false end
   task.state, task.fact, task.reason, task.merge.ended = 'merging', nil, nil, nil
   if head.halted == task.id then head.halted = nil end
   head.merging = (head.merging or 0) + 1
