@@ -30,6 +30,7 @@ from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.spawn import Spawner
+from app.operations.stacks.changes import Stacks
 from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
@@ -43,6 +44,7 @@ from app.queries.outputs import OutputQueries
 from app.queries.questions import Questions
 from app.queries.sessions import Queries
 from app.queries.shared import SharedQueries
+from app.queries.stacks import StackQueries
 from app.queries.tree import Trees
 from app.security.api_tokens import Tokens
 from app.settings import Settings
@@ -75,6 +77,7 @@ class Engine:
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
         self.shared = SharedQueries(store, self.queries.ref)
+        self.stack_queries = StackQueries(store)
         self.questions = Questions(store)
         self.explainer = Explainer(
             store,
@@ -107,6 +110,7 @@ class Engine:
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)
         self.values = SharedValues(self.registry, self.transitions)
+        self.stacks = Stacks(store, self.guard, keep_s=settings.retention_s)
         self.attempts = Attempts(store, settings, self.registry, self.transitions)
         self.answers = Answers(store, self.registry, self.transitions, self.queries)
 

@@ -23,6 +23,10 @@ LeadhandError
     ├── ValueUnknown        404: the tree of sessions has no value under this key
     ├── ValueChanged        412: the value has another version
     ├── ValueRefused        409: the tree of sessions accepts no value
+    ├── NoActiveWorkflow    409: no workflow session is on the stack
+    ├── WorkflowUnknown     404: the stack has no workflow session of this id
+    ├── WorkflowNotStacked  409: the workflow session is not on the stack
+    ├── StackRefused        409: the stack is full, or another workflow session is on top
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's quota is used up
     ├── LabelTaken          409: another active session has the label
@@ -185,6 +189,22 @@ class ValueChanged(Refused):
 
 class ValueRefused(Refused):
     """The tree of sessions accepts no value: it has too many, or its root session is deleted."""
+
+
+class NoActiveWorkflow(Refused):
+    """No workflow session is on the stack; start one."""
+
+
+class WorkflowUnknown(Refused):
+    """The stack has no workflow session of this id."""
+
+
+class WorkflowNotStacked(Refused):
+    """The workflow session is not on the stack: it has ended, or was replaced or deleted."""
+
+
+class StackRefused(Refused):
+    """The stack does not allow this: it is full, or another workflow session is on top of it."""
 
 
 class TokenUnknown(Refused):

@@ -13,6 +13,7 @@ from app.domain.messages import Message
 from app.domain.outcomes import Thread
 from app.domain.reasons import Reason
 from app.domain.shared import LockRecord
+from app.domain.stacks import StoredStack
 
 
 class Hint(BaseModel):
@@ -183,6 +184,9 @@ class Reply(BaseModel):
     #: A named lock, and the number of waiters before the caller.
     record: LockRecord | None = None
     before: int = 0
+    #: A stack, and the quality attempts of a step.
+    stack: StoredStack | None = None
+    count: int | None = None
     #: Inconsistencies that an audit found.
     found: tuple[Discrepancy, ...] = ()
 

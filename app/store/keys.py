@@ -82,6 +82,13 @@ program:X    hash    a program: its document, one route per node, and a mark of 
 users:X      set     sessions that run the program; deleted with the last one
 workers      hash    inventories, each with its time
 used         hash    total usage of all sessions: cost_micros, tokens_in, tokens_out (kept)
+stacks       zset    names of stacks of workflow sessions by their last change
+stack:X      hash    a stack: folder, place, version and times (TTL while none is on it)
+stack-line:X list    the workflow sessions on a stack, from the bottom to the top
+stack-all:X  zset    ``order<id``: all workflow sessions of a stack by their start (TTL as stack:X)
+stack-call:X string  ``stack:nonce``: a change that was carried out (JSON; TTL 24 h)
+workflow:X   hash    a workflow session: its fields, and its steps (TTL once it has left its stack);
+                     of a deleted one: when that was (TTL 7 days)
 store        string  the store's id, which marks data outside Redis (kept)
 secret       string  a salt, and its HMAC under each secret that the fleet accepts (kept)
 secrets-used hash    salt and marks of the secrets of a process -> their expiry
@@ -112,11 +119,13 @@ SESSION_PARTS = (
 GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "facts", "workers", "swept", "epoch",
     "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed", "named",
+    "stacks",
 )  # fmt: skip
 
 #: Prefixes of keys with a name: a status, a session, a program, a token ...
 NAMED_PARTS = (
     "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
+    "stack", "stack-line", "stack-all", "stack-call", "workflow",
 )  # fmt: skip
 #: Keys across sessions that only Python writes.
 OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")
@@ -158,6 +167,10 @@ class Keys(NamedTuple):
     def program(self, program: str) -> str:
         """The key of a program."""
         return f"{self.prefix}:program:{program}"
+
+    def named(self, part: str, name: str) -> str:
+        """The key of a name: a stack or a workflow session."""
+        return f"{self.prefix}:{part}:{name}"
 
     def owned(self, token: str) -> str:
         """The set of a token's active sessions."""

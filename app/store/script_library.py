@@ -1,8 +1,8 @@
 """Composes the transitions for Redis: one library of functions, or one script per verb.
 
 `lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/tree/` those of what a tree
-of sessions shares, and `lua/lib/` the modules that they require. The file of a verb returns a
-function of the transaction, `tx`.
+of sessions shares, `lua/stack/` those of stacks, and `lua/lib/` the modules that they require. The
+file of a verb returns a function of the transaction, `tx`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ Verb = Literal[
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace", "own_folder",
+    "plan_workspace",
+    "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
+    "stack_look",
     "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
 ]  # fmt: skip
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
 #: A full server carries these out: they make room, or find what will. It refuses all others.
-_MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete"})
+_MAKES_ROOM = frozenset[Verb]({"due", "outbox_done", "delete", "stack_delete"})
 
 #: The names of all libraries of this program begin with this.
 PREFIX = "leadhand_"
@@ -89,7 +91,8 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 
 def _load(verb: Verb, read: Reader) -> Source:
-    return load(verb.replace("_", "/", 1) if verb.startswith(("audit_", "tree_")) else verb, read)
+    folders = ("audit_", "tree_", "stack_")
+    return load(verb.replace("_", "/", 1) if verb.startswith(folders) else verb, read)
 
 
 def _modules(verbs: list[Source], read: Reader) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
 from app.store.errors import translate_errors
+from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
 from app.store.foreign_data import ForeignData
 from app.store.identity import Identity, IdentityStore, state_of
@@ -27,6 +28,7 @@ from app.store.scan import KeyScanner
 from app.store.script_library import Verb, text_of
 from app.store.script_runner import Ask, Scripts
 from app.store.session_index import SessionIndex
+from app.store.stacks import StackReads
 from app.store.tokens import TokenStore
 from leadhand.models.views import Event
 
@@ -337,7 +339,7 @@ class Store:
             found = self._redis.xread(streams, count=limit, block=block)
         pairs = found.items() if isinstance(found, dict) else found or []
         return {
-            by_key[str(key)]: [_event(entry) for entry in _entries(entries)]
+            by_key[str(key)]: [read_event(entry) for entry in stream_entries(entries)]
             for key, entries in pairs
         }
 
@@ -378,6 +380,10 @@ class Store:
     def outputs(self) -> OutputReads:
         """The reads of live output."""
         return OutputReads(self._redis, self.keys, self._translate_errors)
+
+    def stacks(self) -> StackReads:
+        """The reads of stacks of workflow sessions."""
+        return StackReads(self._redis, self.keys, self._translate_errors)
 
     def overview(self) -> OverviewReads:
         """The reads of the fleet overview."""
@@ -427,24 +433,3 @@ def _texts(found: object) -> list[str]:
 
 def _map(found: object) -> dict[str, str]:
     return cast("dict[str, str]", found)
-
-
-def _entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
-    """Stream entries of both protocols: RESP3 nests them one level deeper."""
-    assert isinstance(entries, list)
-    for entry in entries:
-        if isinstance(entry, list):
-            yield from ((str(i), dict(f)) for i, f in entry)
-        else:
-            yield str(entry[0]), dict(entry[1])
-
-
-def _event(entry: tuple[str, dict[str, str]]) -> Event:
-    id_, fields = entry
-    return Event(
-        id=id_,
-        type=fields["t"],
-        at_ms=int(fields["at"]),
-        address=fields["a"] or None,
-        fields=json.loads(fields["d"]) if fields["d"] else {},
-    )

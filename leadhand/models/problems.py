@@ -109,6 +109,19 @@ class Kind(Enum):
     VALUE_CHANGED = "value-changed", 412, "The value has another version", "ValueChanged"
     #: The tree of sessions accepts no value: it has too many, or its root session is deleted.
     VALUE_REFUSED = "value-refused", 409, "The value cannot be stored", "ValueRefused"
+    #: No workflow session is on the stack.
+    STACK_EMPTY = "stack-empty", 409, "No workflow session is active", "NoActiveWorkflow"
+    #: The stack has no workflow session of this id.
+    WORKFLOW_UNKNOWN = "workflow-unknown", 404, "No such workflow session", "WorkflowUnknown"
+    #: The workflow session has left the stack.
+    WORKFLOW_NOT_STACKED = (
+        "workflow-not-stacked",
+        409,
+        "The workflow session is not on the stack",
+        "WorkflowNotStacked",
+    )
+    #: The stack is full, or another workflow session is on top of it.
+    STACK_REFUSED = "stack-refused", 409, "The stack does not allow this", "StackRefused"
     #: No token has this id.
     TOKEN_UNKNOWN = "token-unknown", 404, "No such token", "TokenUnknown"
     #: The token's quota is used up.

@@ -1,0 +1,1 @@
+"""Changes of stacks of workflow sessions."""

@@ -1,0 +1,245 @@
+"""Starts, advances, ends, loads and deletes workflow sessions on a stack."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.records import Reply
+from app.domain.stack_errors import (
+    NoActiveWorkflow,
+    StackRefused,
+    WorkflowNotStacked,
+    WorkflowUnknown,
+)
+from app.domain.stacks import (
+    DEPTH,
+    STEPS,
+    TOTAL_BYTES,
+    StoredStack,
+    ms_of,
+    pack_outputs,
+    pack_workflow,
+    stack_view,
+    workflow_view,
+)
+from app.operations.store_guard import StoreGuard
+from app.redaction import redact
+from app.store.script_library import Verb
+from app.store.store import Store
+from leadhand.models.stacks import StackChange, WorkflowSession
+
+_NONE = SessionRef("", "")
+#: How many ids are tried for a new workflow session.
+TRIES = 20
+
+
+class StackCall(NamedTuple):
+    """The stack and the workflow session that a call is about."""
+
+    stack: str
+    #: The id of a workflow session; None for the active one.
+    workflow: str | None = None
+    #: Who calls, and the key under which a repeated call is executed once.
+    by: str = ""
+    idempotency_key: str | None = None
+
+    def arguments(self) -> dict[str, JsonValue]:
+        """The arguments that name the stack and the workflow session."""
+        return {"stack": self.stack, "workflow": self.workflow}
+
+
+class NewWorkflow(NamedTuple):
+    """A workflow session that is to start."""
+
+    job_name: str
+    workflow_name: str
+    goal: str
+    first_step_id: str
+    instance_id: str | None = None
+    #: Of a folder's stack: the folder, and the host that has it.
+    folder: str | None = None
+    place: str | None = None
+
+
+class Stacks:
+    """Changes of stacks, each of them atomic. All methods raise StoreAway, and where a call names
+    a workflow session WorkflowNotStacked, otherwise NoActiveWorkflow.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        guard: StoreGuard,
+        *,
+        keep_s: int,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4())[:8],
+    ) -> None:
+        self._store = store
+        self._guard = guard
+        self._keep_s = keep_s
+        self._new_id = new_id
+
+    def start(self, call: StackCall, new: NewWorkflow) -> StackChange:
+        """Start a workflow session on top of the stack. Raises StackRefused if it is full."""
+        arguments: dict[str, JsonValue] = {
+            "job_name": new.job_name,
+            "workflow_name": new.workflow_name,
+            "goal": redact(new.goal),
+            "instance_id": new.instance_id,
+            "step": new.first_step_id,
+            "folder": new.folder,
+            "place": new.place,
+        }
+        nonce = _nonce("start", call, arguments)
+        arguments |= {"stack": call.stack, "nonce": nonce}
+        for _ in range(TRIES):
+            answer = self._run_on_known("stack_push", arguments | {"workflow": self._new_id()})
+            if answer.word != "taken":
+                return _change(call, answer)
+        why = f"no unused id was found in {TRIES} tries"
+        raise StackRefused(call.stack, "stack", why, "try again")
+
+    def start_step(self, call: StackCall, step: str) -> StackChange:
+        """Record the start of a step, which becomes the current one. Raises StackRefused."""
+        return self._step(call, "start", {"step": step})
+
+    def complete_step(
+        self, call: StackCall, step: str, outputs: Mapping[str, JsonValue], notes: str | None = None
+    ) -> StackChange:
+        """Record the end of a step with its outputs and notes. Raises StackRefused."""
+        arguments: dict[str, JsonValue] = {
+            "step": step,
+            "notes": None if notes is None else redact(notes),
+        }
+        return self._step(call, "complete", arguments, pack_outputs(outputs))
+
+    def record_quality_attempt(self, call: StackCall, step: str) -> StackChange:
+        """Count a quality attempt of a step. Raises StackRefused."""
+        return self._step(call, "attempt", {"step": step})
+
+    def advance(self, call: StackCall, step: str, index: int) -> StackChange:
+        """Move to another step: forwards or back."""
+        return self._run("stack_advance", call, {"step": step, "index": index})
+
+    def complete(self, call: StackCall) -> StackChange:
+        """End a workflow session as completed, anywhere in the stack."""
+        return self._run("stack_finish", call, {"status": "completed", "keep_s": self._keep_s})
+
+    def abort(self, call: StackCall, reason: str) -> StackChange:
+        """End a workflow session as aborted, anywhere in the stack."""
+        arguments: dict[str, JsonValue] = {"status": "aborted", "keep_s": self._keep_s}
+        return self._run("stack_finish", call, arguments | {"reason": redact(reason)})
+
+    def load(
+        self, call: StackCall, record: WorkflowSession | None = None, *, force: bool = False
+    ) -> StackChange:
+        """Put a workflow session back on top; without a record in the store, import this one.
+
+        The one on top leaves the stack: that needs `force`, as does an ended one. Raises
+        WorkflowUnknown, StackRefused.
+        """
+        arguments: dict[str, JsonValue] = {"force": force or None, "keep_s": self._keep_s}
+        if record is not None:
+            arguments["fields"] = list(pack_workflow(record))
+            arguments["status"] = record.status
+            arguments["started"] = ms_of(record.started_at, "started_at")
+        arguments |= {"nonce": _nonce("load", call, arguments)}
+        return _change(call, self._run_on_known("stack_load", call.arguments() | arguments))
+
+    def delete(self, call: StackCall) -> StackChange:
+        """Delete the record of a workflow session, active or not. Raises WorkflowUnknown."""
+        return self._run("stack_delete", call, {"keep_s": self._keep_s})
+
+    def _step(
+        self, call: StackCall, op: str, arguments: dict[str, JsonValue], outputs: str = ""
+    ) -> StackChange:
+        return self._run("stack_step", call, {"op": op, **arguments}, outputs)
+
+    def _run(
+        self, verb: Verb, call: StackCall, arguments: dict[str, JsonValue], document: str = ""
+    ) -> StackChange:
+        arguments |= {"nonce": _nonce(verb, call, arguments, document)}
+        return _change(
+            call,
+            self._store.run(verb, _NONE, "", call.arguments() | arguments, outcome=document),
+        )
+
+    def _run_on_known(self, verb: Verb, arguments: dict[str, JsonValue]) -> Reply:
+        """Run a verb that also writes to a store without records. Raises StoreUnknown."""
+        arguments |= {"keep_s": self._keep_s}
+        while True:
+            known = self._guard.expected_identity()
+            given = arguments | {"store": None if known is None else known.id}
+            answer = self._store.run(verb, _NONE, "", given)
+            if answer.word != "other_store":
+                return answer
+            self._guard.check()  # raises, unless the store was accepted meanwhile
+
+
+def _nonce(
+    verb: str, call: StackCall, arguments: Mapping[str, JsonValue], document: str = ""
+) -> str:
+    """What a repeated call has in common with the first one, and with no other."""
+    key = call.idempotency_key or uuid.uuid4().hex
+    said = json.dumps([verb, call.by, key, call.workflow, arguments, document], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def _change(call: StackCall, answer: Reply) -> StackChange:
+    """The reply as a view. Raises the error for a refusal."""
+    if answer.word not in ("started", "recorded", "advanced", "finished", "loaded", "deleted"):
+        raise _refusal(call, answer)
+    stored = answer.stack or StoredStack()
+    return StackChange(
+        workflow=None if stored.workflow is None else workflow_view(stored.workflow),
+        quality_attempts=answer.count,
+        stack=stack_view(call.stack, stored),
+    )
+
+
+def _refusal(call: StackCall, answer: Reply) -> Exception:
+    workflow = call.workflow or ""
+    match answer.word:
+        case "empty":
+            return NoActiveWorkflow(call.stack)
+        case "not_on_stack":
+            return WorkflowNotStacked(workflow)
+        case "unknown":
+            return WorkflowUnknown(workflow)
+        case "full" | "many" | "long":
+            return _no_room(call, answer.word)
+        case _:
+            return _not_loaded(workflow, answer)
+
+
+def _no_room(call: StackCall, word: str) -> StackRefused:
+    if word == "full":
+        why = f"stack {call.stack!r} has {DEPTH} workflow sessions"
+        return StackRefused(call.stack, "stack", why, "complete or abort some of them")
+    if word == "many":
+        why = f"the workflow session has {STEPS} steps"
+        hint = "start another workflow session"
+        return StackRefused(call.workflow or "active", "step", why, hint)
+    why = f"the outputs and notes of the workflow session would have more than {TOTAL_BYTES} bytes"
+    hint = "write the outputs to files and name those"
+    return StackRefused(call.workflow or "active", "outputs", why, hint)
+
+
+def _not_loaded(workflow: str, answer: Reply) -> StackRefused:
+    if answer.word == "occupied" and answer.stack is not None:
+        why = (
+            f"Session '{answer.stack.line[-1]['id']}' is on top of the stack and would be replaced"
+        )
+        return StackRefused(workflow, "force", why, "end it first, or load with force")
+    if answer.word == "ended":
+        why = f"Session '{workflow}' has ended"
+        return StackRefused(workflow, "force", why, "start a new one, or load with force")
+    why = f"Session '{workflow}' belongs to another stack"
+    return StackRefused(workflow, "workflow", why, "name that stack")

@@ -1,0 +1,399 @@
+"""Stacks of workflow sessions on the real scripts; D2 to D25 are lines of the requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+
+import pytest
+
+from app.domain.stack_errors import (
+    NoActiveWorkflow,
+    StackRefused,
+    WorkflowNotStacked,
+    WorkflowUnknown,
+)
+from app.errors import InvalidDocument
+from app.operations.stacks.changes import TRIES, NewWorkflow, StackCall, Stacks
+from app.queries.stacks import WorkflowFilter
+from leadhand.models.stacks import StackChange, StackView, WorkflowSession
+from tests.engine.driving import Bench
+from tests.engine.test_fsck import audit
+from tests.engine.world import World
+
+ANY = WorkflowFilter()
+
+
+@pytest.fixture
+def world(bench: Bench) -> Iterator[World]:
+    world = World.of(bench)
+    yield world
+    assert audit(world.engine.audit.run).items == []
+
+
+def call(workflow: str | None = None, key: str | None = None, stack: str = "s") -> StackCall:
+    return StackCall(stack, workflow, "ann", key)
+
+
+def new(name: str = "release", step: str = "build") -> NewWorkflow:
+    return NewWorkflow("web", name, f"do {name}", step)
+
+
+def start(world: World, name: str = "release", **more: str) -> str:
+    """Start a workflow session; returns its id."""
+    world.now += 1000
+    return session(world.engine.stacks.start(call(**more), new(name))).session_id
+
+
+def session(change: StackChange) -> WorkflowSession:
+    assert change.workflow is not None
+    return change.workflow
+
+
+def look(world: World, stack: str = "s") -> StackView:
+    return world.engine.stack_queries.stack(stack)
+
+
+def names(world: World) -> list[str]:
+    return [one.workflow_name for one in look(world).workflows]
+
+
+def parents(world: World) -> list[str | None]:
+    return [one.parent_id for one in look(world).workflows]
+
+
+def test_d3_started_workflow_session_is_active_and_has_all_that_was_given(world: World) -> None:
+    given = NewWorkflow("web", "release", "ship it", "build", "v2", "/work/web", "here")
+    change = world.engine.stacks.start(call(), given)
+    found = session(change)
+    assert (found.job_name, found.workflow_name, found.goal) == ("web", "release", "ship it")
+    assert (found.instance_id, found.current_step_id, found.current_entry_index) == (
+        "v2",
+        "build",
+        0,
+    )
+    assert (found.status, found.started_at) == ("active", "1970-01-01T00:16:40.000+00:00")
+    assert (found.completed_at, found.abort_reason, found.step_progress) == (None, None, {})
+    assert (change.stack.folder, change.stack.place) == ("/work/web", "here")
+    assert change.stack == look(world)
+    assert change.stack.active is not None
+    assert change.stack.active.session_id == found.session_id
+
+
+def with_ids(world: World, *ids: str) -> Stacks:
+    return Stacks(world.engine.store, world.engine.guard, keep_s=60, new_id=cycle(ids).__next__)
+
+
+def test_d2_a_used_id_is_not_given_again(world: World) -> None:
+    first, second = "0000000a", "0000000b"
+    stacks = with_ids(world, first, first, second)
+    found = [session(stacks.start(call(), new())).session_id for _ in range(2)]
+    assert found == [first, second]
+    stacks.complete(call(second))
+    stacks.delete(call(first))
+    ref = world.session()
+    with pytest.raises(StackRefused, match=f"no unused id was found in {TRIES} tries"):
+        with_ids(world, first, second, ref.id).start(call(), new())
+
+
+def test_d6_d7_active_workflow_session_is_the_top_and_ids_reach_the_whole_stack(
+    world: World,
+) -> None:
+    stacks = world.engine.stacks
+    with pytest.raises(NoActiveWorkflow, match=r"^No active workflow session. Use start_workflow"):
+        stacks.start_step(call(), "build")
+    below, top = start(world, "below"), start(world, "top")
+    assert session(stacks.start_step(call(), "x")).session_id == top
+    assert session(stacks.start_step(call(below), "y")).current_step_id == "y"
+    for change in (
+        lambda: stacks.start_step(call("00000000"), "x"),
+        lambda: stacks.complete_step(call("00000000"), "x", {}),
+        lambda: stacks.record_quality_attempt(call("00000000"), "x"),
+        lambda: stacks.advance(call("00000000"), "x", 1),
+        lambda: stacks.complete(call("00000000")),
+        lambda: stacks.abort(call("00000000"), "why"),
+    ):
+        with pytest.raises(
+            WorkflowNotStacked, match=r"^Session '00000000' not found in active stack$"
+        ):
+            change()
+    stacks.complete(call(below))
+    with pytest.raises(WorkflowNotStacked):
+        stacks.complete(call(below))
+
+
+def test_d8_d20_restarted_step_keeps_its_end_and_its_outputs(world: World) -> None:
+    stacks = world.engine.stacks
+    start(world)
+    first = session(stacks.start_step(call(), "test")).step_progress["test"]
+    world.now += 1000
+    stacks.complete_step(call(), "test", {"report": "a.txt"}, "fine")
+    world.now += 1000
+    again = session(stacks.start_step(call(), "test"))
+    step = again.step_progress["test"]
+    assert again.current_step_id == "test"
+    assert step.started_at is not None
+    assert first.started_at is not None
+    assert step.started_at > first.started_at
+    assert step.completed_at is not None
+    assert step.completed_at < step.started_at
+    assert (step.outputs, step.notes) == ({"report": "a.txt"}, "fine")
+
+
+def test_d9_d20_completed_step_without_start_begins_at_its_end(world: World) -> None:
+    stacks = world.engine.stacks
+    start(world)
+    given = {"files": ["a", "b"], "empty": [], "none": {}, "n": 1.5, "big": 2**53, "ü": None}
+    found = session(stacks.complete_step(call(), "test", given, "notes"))
+    step = found.step_progress["test"]
+    assert (step.outputs, step.notes, step.step_id) == (given, "notes", "test")
+    assert step.started_at == step.completed_at
+    assert found.current_step_id == "build"
+    step = session(stacks.complete_step(call(), "test", {"other": 1})).step_progress["test"]
+    assert (step.outputs, step.notes) == ({"other": 1}, None)
+
+
+def test_d10_d25_attempts_are_counted_per_step_and_a_repeated_call_counts_once(
+    world: World,
+) -> None:
+    stacks = world.engine.stacks
+    start(world)
+    counts = [stacks.record_quality_attempt(call(), "test").quality_attempts for _ in range(3)]
+    assert counts == [1, 2, 3]
+    for _ in range(2):
+        once = stacks.record_quality_attempt(call(key="k"), "test")
+        assert once.quality_attempts == 4
+        stacks.record_quality_attempt(call(), "other")
+    step = session(once).step_progress["test"]
+    assert (step.quality_attempts, step.started_at, step.completed_at) == (4, None, None)
+
+
+def test_d11_advance_goes_forwards_and_back(world: World) -> None:
+    stacks = world.engine.stacks
+    start(world)
+    stacks.complete_step(call(), "build", {"a": 1})
+    for step, index in (("deploy", 2), ("build", 0)):
+        found = session(stacks.advance(call(), step, index))
+        assert (found.current_step_id, found.current_entry_index) == (step, index)
+    assert found.step_progress["build"].outputs == {"a": 1}
+
+
+def test_d12_d14_completion_in_the_middle_keeps_those_above_and_gives_them_a_new_parent(
+    world: World,
+) -> None:
+    one, two, three = (start(world, name) for name in ("one", "two", "three"))
+    assert parents(world) == [None, one, two]
+    change = world.engine.stacks.complete(call(two))
+    found = session(change)
+    assert (found.status, found.completed_at) == ("completed", "1970-01-01T00:16:43.000+00:00")
+    assert (names(world), parents(world)) == (["one", "three"], [None, one])
+    assert change.stack.active is not None
+    assert change.stack.active.session_id == three
+    world.engine.stacks.complete(call(one))
+    assert parents(world) == [None]
+    assert world.engine.stacks.complete(call()).stack.active is None
+    assert look(world).depth == 0
+
+
+def test_d13_aborted_workflow_session_keeps_its_reason(world: World) -> None:
+    below = start(world, "below")
+    top = start(world, "top")
+    change = world.engine.stacks.abort(call(), "not worth it")
+    found = session(change)
+    assert (found.session_id, found.status, found.abort_reason) == (top, "aborted", "not worth it")
+    assert change.stack.active is not None
+    assert change.stack.active.session_id == below
+
+
+def test_d15_d22_later_outputs_win_in_the_order_in_which_steps_were_first_recorded(
+    world: World,
+) -> None:
+    stacks = world.engine.stacks
+    below = start(world, "below")
+    stacks.start_step(call(), "first")
+    stacks.record_quality_attempt(call(), "second")
+    stacks.start_step(call(), "open")
+    world.now += 1000
+    stacks.complete_step(call(), "second", {"a": 2, "c": 3})
+    stacks.complete_step(call(), "first", {"a": 1, "b": 1})
+    stacks.start_step(call(), "first")
+    start(world, "top")
+    queries = world.engine.stack_queries
+    assert queries.outputs("s", below).outputs == {"a": 2, "b": 1, "c": 3}
+    assert queries.outputs("s", None).outputs == {}
+    with pytest.raises(WorkflowNotStacked):
+        queries.outputs("s", "00000000")
+    with pytest.raises(NoActiveWorkflow):
+        queries.outputs("empty", None)
+
+
+def test_d16_d23_ended_workflow_sessions_are_listed_newest_first(world: World) -> None:
+    queries = world.engine.stack_queries
+    assert queries.workflows("never used", ANY).items == []
+    ids = [start(world, name) for name in ("one", "two", "one", "one")]
+    world.engine.stacks.complete(call(ids[0]))
+    listed = queries.workflows("s", ANY).items
+    assert [one.session_id for one in listed] == ids[::-1]
+    wanted = WorkflowFilter(job_name="web", workflow_name="one", status="active")
+    assert [one.session_id for one in queries.workflows("s", wanted).items] == [ids[3], ids[2]]
+    assert queries.workflows("s", WorkflowFilter(job_name="app")).items == []
+    first = queries.workflows("s", ANY, limit=3)
+    world.engine.stacks.delete(call(ids[1]))
+    rest = queries.workflows("s", ANY, limit=3, cursor=first.next)
+    assert [one.session_id for one in first.items + rest.items] == ids[::-1]
+    with pytest.raises(InvalidDocument):
+        queries.workflows("s", ANY, cursor="bm9uZQ==")
+
+
+def test_d17_deleted_workflow_session_leaves_the_stack_and_is_unknown(world: World) -> None:
+    one, two, three = (start(world, name) for name in ("one", "two", "three"))
+    change = world.engine.stacks.delete(call(two))
+    assert change.workflow is None
+    assert (names(world), parents(world)) == (["one", "three"], [None, one])
+    with pytest.raises(WorkflowUnknown, match=rf"^Session not found: {two}$"):
+        world.engine.stack_queries.workflow("s", two)
+    with pytest.raises(WorkflowUnknown):
+        world.engine.stacks.delete(call(two))
+    with pytest.raises(WorkflowUnknown):
+        world.engine.stacks.delete(call(three, stack="other"))
+
+
+def test_d5_load_replaces_the_top_only_by_force(world: World) -> None:
+    stacks = world.engine.stacks
+    below, top = start(world, "below"), start(world, "top")
+    with pytest.raises(StackRefused, match=f"Session '{top}' is on top"):
+        stacks.load(call(below))
+    assert session(stacks.load(call(top))).session_id == top
+    assert names(world) == ["below", "top"]
+    found = session(stacks.load(call(below), force=True))
+    assert (found.session_id, found.parent_id, names(world)) == (below, None, ["below"])
+    assert world.engine.stack_queries.workflow("s", top).status == "active"
+    stacks.complete(call(below))
+    with pytest.raises(StackRefused, match="has ended"):
+        stacks.load(call(below))
+    assert session(stacks.load(call(top))).parent_id is None
+    with pytest.raises(WorkflowUnknown, match=r"^Session not found: 00000000$"):
+        stacks.load(call("00000000"))
+    with pytest.raises(StackRefused, match="belongs to another stack"):
+        stacks.load(call(top, stack="other"), force=True)
+
+
+def test_d5_load_imports_a_record_that_the_store_does_not_have(world: World) -> None:
+    stacks = world.engine.stacks
+    start(world)
+    stacks.record_quality_attempt(call(), "second")
+    stacks.start_step(call(), "first")
+    stacks.complete_step(call(), "second", {"list": [], "n": 1}, "notes")
+    told = session(stacks.advance(call(), "first", 7))
+    world.engine.store._redis.flushall()
+    found = session(stacks.load(call(told.session_id), told))
+    assert found == told.model_copy(update={"revision": found.revision})
+    assert list(found.step_progress) == ["second", "first"]
+    assert found.revision > told.revision
+    stacks.record_quality_attempt(call(), "third")
+    merged = session(stacks.complete_step(call(), "third", {"n": 2})).merge_outputs()
+    assert merged == {"list": [], "n": 2}
+    stacks.delete(call(told.session_id))
+    with pytest.raises(WorkflowUnknown):
+        stacks.load(call(told.session_id), told)
+    wrong = told.model_copy(update={"session_id": "0000000c", "started_at": "yesterday"})
+    with pytest.raises(InvalidDocument, match="started_at"):
+        stacks.load(call("0000000c"), wrong)
+
+
+def test_repeated_start_with_a_key_starts_once(world: World) -> None:
+    stacks = world.engine.stacks
+    first = stacks.start(call(key="k"), new())
+    start(world, "other")
+    again = stacks.start(call(key="k"), new())
+    assert session(again).session_id == session(first).session_id
+    assert again.stack.depth == 2
+    assert stacks.start(call(key="k"), new("another")).stack.depth == 3
+
+
+def test_a_refused_call_is_not_remembered(world: World) -> None:
+    with pytest.raises(NoActiveWorkflow):
+        world.engine.stacks.start_step(call(key="k"), "build")
+    start(world)
+    assert session(world.engine.stacks.start_step(call(key="k"), "x")).current_step_id == "x"
+
+
+def test_each_change_has_a_version_of_its_own(world: World) -> None:
+    versions = [look(world).version]
+    start(world)
+    versions.append(look(world).version)
+    change = world.engine.stacks.start_step(call(), "x")
+    versions += [change.stack.version, look(world).version]
+    assert versions == [0, 1, 2, 2]
+    assert session(change).revision == 2
+
+
+def test_stacks_are_separate_and_listed_by_their_last_change(world: World) -> None:
+    start(world, "one", stack="a")
+    start(world, "two", stack="b")
+    world.now += 1000
+    world.engine.stacks.advance(call(stack="a"), "test", 1)
+    page = world.engine.stack_queries.stacks(limit=1)
+    rest = world.engine.stack_queries.stacks(limit=1, cursor=page.next)
+    listed = [(one.name, one.depth, one.workflow, one.step) for one in page.items + rest.items]
+    assert listed == [("a", 1, "web/one", "test"), ("b", 1, "web/two", "build")]
+
+
+def test_ended_workflow_sessions_expire_and_active_ones_do_not(world: World) -> None:
+    below, top = start(world, "below"), start(world, "top")
+    redis, stacks = world.engine.store._redis, world.engine.stacks
+    stacks.complete(call(top))
+    assert redis.ttl(f"lh:workflow:{top}") > 0
+    stays = [f"lh:workflow:{below}", "lh:stack:s", "lh:stack-all:s", "lh:stack-line:s"]
+    assert [redis.ttl(key) for key in stays] == [-1] * 4
+    stacks.complete(call(below))
+    assert all(redis.ttl(key) != -1 for key in stays)
+    redis.delete(f"lh:workflow:{top}")  # expired
+    again = start(world, "again")
+    assert [redis.ttl(key) for key in ("lh:stack:s", "lh:stack-all:s")] == [-1, -1]
+    listed = world.engine.stack_queries.workflows("s", ANY).items
+    assert [one.session_id for one in listed] == [again, below]
+    assert redis.zcard("lh:stack-all:s") == 2
+
+
+def test_limits_are_refused_with_what_to_do(world: World) -> None:
+    stacks = world.engine.stacks
+    for _ in range(100):
+        start(world)
+    with pytest.raises(StackRefused, match="has 100 workflow sessions"):
+        start(world)
+    top = look(world).workflows[-1].session_id
+    world.engine.store._redis.hset(f"lh:workflow:{top}", "steps", "999")
+    stacks.start_step(call(), "s1")
+    with pytest.raises(StackRefused, match="has 1000 steps"):
+        stacks.start_step(call(), "one more")
+    stacks.start_step(call(), "s1")
+    with pytest.raises(InvalidDocument, match="more than 65536"):
+        stacks.complete_step(call(), "s1", {"a": "x" * 65_536})
+    with pytest.raises(InvalidDocument, match="have a credential"):
+        stacks.complete_step(call(), "s1", {"a": "sk-abcdefgh12345678"})
+
+
+def test_outputs_of_all_steps_together_have_a_limit(world: World) -> None:
+    stacks, big = world.engine.stacks, {"a": "x" * 65_000}
+    start(world)
+    for number in range(16):
+        stacks.complete_step(call(), f"s{number}", big)
+    with pytest.raises(StackRefused, match="more than 1048576 bytes"):
+        stacks.complete_step(call(), "s16", big)
+    assert "s16" not in session(stacks.complete_step(call(), "s1", big)).step_progress
+    stacks.complete_step(call(), "s1", {}, "short")
+    full = session(stacks.complete_step(call(), "s16", big))
+    world.engine.store._redis.flushall()
+    stacks.load(call(full.session_id), full)
+    with pytest.raises(StackRefused, match="more than 1048576 bytes"):
+        stacks.complete_step(call(), "s17", big)
+
+
+def test_secrets_in_texts_are_redacted(world: World) -> None:
+    stacks, secret = world.engine.stacks, "sk-abcdefgh12345678"
+    change = stacks.start(call(), new()._replace(goal=f"use {secret}"))
+    assert session(change).goal == "use [redacted]"
+    found = session(stacks.complete_step(call(), "x", {}, f"with {secret}"))
+    assert found.step_progress["x"].notes == "with [redacted]"
+    assert session(stacks.abort(call(), secret)).abort_reason == "[redacted]"
