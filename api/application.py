@@ -27,6 +27,7 @@ from api import (
 from api.fanout import Fanout
 from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
+from api.stacks import routes as stack_routes
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.settings import Settings
@@ -80,6 +81,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(plans.blueprint(engine))
     flask.register_blueprint(shared.locks_blueprint(engine))
     flask.register_blueprint(shared.values_blueprint(engine))
+    flask.register_blueprint(stack_routes.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     for routes in fleet.blueprints(engine):

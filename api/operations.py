@@ -14,11 +14,13 @@ from api.limits import LimitBody
 from api.plans import Decision
 from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
+from api.stacks import bodies as stacks
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
 from api.worktrees import ApplyBody, ApplyPlanBody, CleanBody, DiffBody
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
+from leadhand.models.stacks import OutputsView, StackChange, StackHead, StackView, WorkflowSession
 from leadhand.models.views import (
     AgentView,
     ApplyingView,
@@ -114,6 +116,51 @@ def _control(
         headers=("If-Match",), refuses=(409, 412, *room),
     )  # fmt: skip
 
+
+_CHANGE = as_json(StackChange, "The workflow session and the stack, as they are now.")
+
+
+def _on_stack(
+    verb: str, summary: str, body: type[BaseModel], *, body_required: bool = True
+) -> Operation:
+    """A change of a workflow session on a stack."""
+    return Operation(
+        f"stacks.{verb}", "POST", summary, (_CHANGE,), body=body, body_required=body_required,
+        headers=("Idempotency-Key",), refuses=(409, 422),
+    )  # fmt: skip
+
+
+_STACKS: tuple[Operation, ...] = (
+    Operation("stacks.listed", "GET", "List the stacks, the one that was changed last first",
+              (as_json(Page[StackHead], "A page of stacks."),), query=requests.PageQuery),
+    Operation("stacks.one", "GET", "Show the workflow sessions on a stack",
+              (as_json(StackView, "The stack as it is now; an unused one is empty."),),
+              refuses=(422,)),
+    Operation("stacks.workflows", "GET", "List the workflow sessions of a stack, ended ones too",
+              (as_json(Page[WorkflowSession], "A page of them, the newest first."),),
+              query=stacks.WorkflowsQuery),
+    Operation("stacks.workflow", "GET", "Show a workflow session, or the `active` one",
+              (as_json(WorkflowSession, "The workflow session as it is now."),),
+              refuses=(409, 422)),
+    Operation("stacks.outputs", "GET", "Merge the outputs of a workflow session's completed steps",
+              (as_json(OutputsView, "Of equal names, the output of the later step."),),
+              refuses=(409, 422)),
+    Operation("stacks.start", "POST", "Start a workflow session on top of a stack",
+              (as_json(StackChange, "The workflow session and the stack.", 201),),
+              body=stacks.StartWorkflow, body_required=True, headers=("Idempotency-Key",),
+              refuses=(409,)),
+    _on_stack("step_start", "Record the start of a step", stacks.OneStep),
+    _on_stack("step_complete", "Record the end of a step", stacks.CompleteStep),
+    _on_stack("quality_attempt", "Count a quality attempt of a step", stacks.OneStep),
+    _on_stack("advance", "Move to another step, forwards or back", stacks.Advance),
+    _on_stack("complete", "End a workflow session as completed", requests.NoBody,
+              body_required=False),
+    _on_stack("abort", "End a workflow session as aborted", stacks.AbortWorkflow),
+    _on_stack("load", "Put a workflow session back on top of its stack", stacks.LoadWorkflow,
+              body_required=False),
+    Operation("stacks.delete", "DELETE", "Delete a workflow session, active or not", (_CHANGE,),
+              headers=("Idempotency-Key",), refuses=(422,)),
+)  # fmt: skip
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -328,6 +375,7 @@ OPERATIONS: tuple[Operation, ...] = (
               body=LimitBody, body_required=True, headers=("If-Match",), refuses=(412,)),
     Operation("limits.delete", "DELETE", "Remove a limit", (_GONE,),
               headers=("If-Match",), refuses=(412,)),
+    *_STACKS,
     Operation("tokens.create", "POST", "Create a token",
               (as_json(NewToken, "The token; its text is returned only once.", 201),),
               body=NewTokenBody, body_required=True, headers=("Idempotency-Key",), makes="token"),

@@ -52,10 +52,20 @@ NEEDED: Mapping[str, Scope] = {
     "plans.report": Scope.CONTROL,
     "worktrees.listed": Scope.READ,
     "worktrees.clean": Scope.CONTROL,
-    "worktrees.merges": Scope.READ,
-    "worktrees.apply_plan": Scope.CONTROL,
-    "worktrees.diff": Scope.CONTROL,
-    "worktrees.apply": Scope.CONTROL,
+    "stacks.listed": Scope.READ,
+    "stacks.one": Scope.READ,
+    "stacks.workflows": Scope.READ,
+    "stacks.workflow": Scope.READ,
+    "stacks.outputs": Scope.READ,
+    "stacks.start": Scope.CONTROL,
+    "stacks.step_start": Scope.CONTROL,
+    "stacks.step_complete": Scope.CONTROL,
+    "stacks.quality_attempt": Scope.CONTROL,
+    "stacks.advance": Scope.CONTROL,
+    "stacks.complete": Scope.CONTROL,
+    "stacks.abort": Scope.CONTROL,
+    "stacks.load": Scope.CONTROL,
+    "stacks.delete": Scope.CONTROL,
     "flows.listed": Scope.READ,
     "flows.one": Scope.READ,
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file
@@ -97,6 +107,9 @@ class BodyRight(NamedTuple):
 _READS = BodyRight("read")
 _CONTROLS = BodyRight("spawn", "below")
 _SHARES = BodyRight("share", "own")
+#: A stack belongs to a folder and not to a session.
+_READS_STACKS = BodyRight("read", "any")
+_CHANGES_STACKS = BodyRight("share", "any")
 
 #: Route -> what a body may do there; it gets no others.
 BODY_NEEDED: Mapping[str, BodyRight] = {
@@ -137,7 +150,19 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "plans.tasks": _READS,
     "plans.task": _READS,
     "worktrees.listed": _READS,
-    "worktrees.merges": _READS,
+    "stacks.listed": _READS_STACKS,
+    "stacks.one": _READS_STACKS,
+    "stacks.workflows": _READS_STACKS,
+    "stacks.workflow": _READS_STACKS,
+    "stacks.outputs": _READS_STACKS,
+    "stacks.start": _CHANGES_STACKS,
+    "stacks.step_start": _CHANGES_STACKS,
+    "stacks.step_complete": _CHANGES_STACKS,
+    "stacks.quality_attempt": _CHANGES_STACKS,
+    "stacks.advance": _CHANGES_STACKS,
+    "stacks.complete": _CHANGES_STACKS,
+    "stacks.abort": _CHANGES_STACKS,
+    "stacks.load": _CHANGES_STACKS,
 }
 
 #: Routes without a session in their path -> the parameter of the query that names it.

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from leadhand.errors import SettingInvalid
+from leadhand.models.patterns import NAME
 
 
 class ClientSettings(BaseModel):
@@ -27,6 +28,8 @@ class ClientSettings(BaseModel):
     iteration: int | None = Field(default=None, ge=1)
     #: The folder whose `.leadhand/` is used instead of the current folder's.
     home: Path | None = None
+    #: The name of this host in the names of stacks; by default the host's own name.
+    place: str | None = Field(default=None, pattern=NAME)
     #: The Redis that the embedded stack uses instead of its own.
     redis_url: str | None = None
 
@@ -56,6 +59,7 @@ _NAMES = {
     "step": "LEADHAND_STEP",
     "iteration": "LEADHAND_ITERATION",
     "home": "LEADHAND_HOME",
+    "place": "LEADHAND_PLACE",
     "redis_url": "LEADHAND_REDIS_URL",
 }
 _HINTS = {"LEADHAND_URL": "give a URL such as http://127.0.0.1:8765"}

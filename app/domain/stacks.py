@@ -151,21 +151,21 @@ def pack_workflow(workflow: WorkflowSession) -> list[str]:
         "instance_id": workflow.instance_id,
         "current_step_id": workflow.current_step_id,
         "current_entry_index": str(workflow.current_entry_index),
-        "started": str(ms_of(workflow.started_at, "started_at")),
-        "completed": _optional_ms(workflow.completed_at, "completed_at"),
+        "started": str(ms_of(workflow.started_at, "record.started_at")),
+        "completed": _optional_ms(workflow.completed_at, "record.completed_at"),
         "abort_reason": workflow.abort_reason and redact(workflow.abort_reason),
         "revision": str(workflow.revision),
         "steps": str(len(workflow.step_progress)),
     }
     if len(workflow.step_progress) > STEPS:
-        raise InvalidDocument("step_progress", "...", f"give at most {STEPS} steps")
+        raise InvalidDocument("record.step_progress", "...", f"give at most {STEPS} steps")
     steps: dict[str, str | None] = {}
     for order, (name, step) in enumerate(workflow.step_progress.items(), start=1):
         steps |= _pack_step(name, order, step)
     size = sum(len((text or "").encode()) for name, text in steps.items() if name[0] in "on")
     if size > TOTAL_BYTES:
         hint = f"its outputs and notes have {size} bytes, more than {TOTAL_BYTES}"
-        raise InvalidDocument("step_progress", "...", hint)
+        raise InvalidDocument("record.step_progress", "...", hint)
     fields |= {"bytes": str(size), **steps}
     return [text for name, value in fields.items() if value is not None for text in (name, value)]
 
@@ -194,7 +194,7 @@ def _optional_ms(time: str | None, field: str) -> str | None:
 
 
 def _pack_step(name: str, order: int, step: StepProgress) -> dict[str, str | None]:
-    where = f"step_progress.{name}"
+    where = f"record.step_progress.{name}"
     started = _optional_ms(step.started_at, f"{where}.started_at")
     completed = _optional_ms(step.completed_at, f"{where}.completed_at")
     record = StoredStep(

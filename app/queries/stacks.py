@@ -69,6 +69,13 @@ class StackQueries:
             raise WorkflowUnknown(workflow)
         return workflow_view(fields)
 
+    def active(self, stack: str) -> WorkflowSession:
+        """The workflow session on top of a stack. Raises NoActiveWorkflow."""
+        top = self.stack(stack).active
+        if top is None:
+            raise NoActiveWorkflow(stack)
+        return self.workflow(stack, top.session_id)
+
     def workflows(
         self, stack: str, wanted: WorkflowFilter, *, limit: int = 50, cursor: str | None = None
     ) -> Page[WorkflowSession]:
@@ -93,11 +100,12 @@ class StackQueries:
 
         Raises WorkflowNotStacked, NoActiveWorkflow.
         """
-        on_stack = self.stack(stack).workflows
-        named = [one for one in on_stack if workflow in (None, one.session_id)]
-        if not named:
-            raise NoActiveWorkflow(stack) if workflow is None else WorkflowNotStacked(workflow)
-        found = self.workflow(stack, named[-1].session_id)
+        if workflow is None:
+            found = self.active(stack)
+        elif any(one.session_id == workflow for one in self.stack(stack).workflows):
+            found = self.workflow(stack, workflow)
+        else:
+            raise WorkflowNotStacked(workflow)
         return OutputsView(session_id=found.session_id, outputs=found.merge_outputs())
 
 

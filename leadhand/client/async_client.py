@@ -19,6 +19,7 @@ from leadhand.client.options import Options
 from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
+from leadhand.client.stacks.async_calls import AsyncStackCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
@@ -50,7 +51,7 @@ from leadhand.models.views import (
 )
 
 
-class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncAdministration):
+class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncStackCalls, AsyncAdministration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

@@ -19,6 +19,7 @@ from leadhand.client.plan_calls import PlanCalls
 from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
 from leadhand.client.shared_calls import SharedCalls
+from leadhand.client.stacks.calls import StackCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
@@ -50,7 +51,7 @@ from leadhand.models.views import (
 )
 
 
-class Client(PlanCalls, SharedCalls, Administration):
+class Client(PlanCalls, SharedCalls, StackCalls, Administration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

@@ -14,8 +14,12 @@ from leadhand.models.views.view import View
 #: Any character but control characters.
 LINE = r"^[^\x00-\x1f\x7f]+$"
 
+WORKFLOW_ID = r"^[0-9a-f]{8}$"
+#: In a path, the workflow session on top of the stack.
+ACTIVE = "active"
+
 StackName = Annotated[str, Field(pattern=NAME)]
-WorkflowId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
+WorkflowId = Annotated[str, Field(pattern=WORKFLOW_ID)]
 #: The name of a job, a workflow or a step.
 Label = Annotated[str, Field(min_length=1, max_length=200, pattern=LINE)]
 Goal = Annotated[str, Field(max_length=20_000)]

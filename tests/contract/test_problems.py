@@ -13,7 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarg
 from api import problem_types
 from api.problems import refusal_of
 from app import errors
-from app.domain import plan_errors, shared_errors
+from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
 from leadhand.client.limits import path_of
@@ -52,6 +52,10 @@ ERRORS: dict[str, Exception] = {
     "value unknown": shared_errors.ValueUnknown("k", "0000000a"),
     "value changed": shared_errors.ValueChanged(3, "k", 4),
     "value changed to none": shared_errors.ValueChanged(3, "k", 0),
+    "no active workflow": stack_errors.NoActiveWorkflow("s"),
+    "workflow unknown": stack_errors.WorkflowUnknown("0000000a"),
+    "workflow not stacked": stack_errors.WorkflowNotStacked("0000000a"),
+    "stack refused": stack_errors.StackRefused("s", "stack", "stack 's' is full", "end some"),
     "value refused": shared_errors.ValueRefused("k", "the tree has 1000 keys", "delete some"),
     "no plan": plan_errors.NoPlan("0000000a", "it is a loop; plans are of kind plan"),
     "plan changed": plan_errors.PlanChanged("0000000a", 7),

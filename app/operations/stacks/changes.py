@@ -149,7 +149,7 @@ class Stacks:
         if record is not None:
             arguments["fields"] = list(pack_workflow(record))
             arguments["status"] = record.status
-            arguments["started"] = ms_of(record.started_at, "started_at")
+            arguments["started"] = ms_of(record.started_at, "record.started_at")
         arguments |= {"nonce": _nonce("load", call, arguments)}
         return _change(call, self._run_on_known("stack_load", call.arguments() | arguments))
 

@@ -16,6 +16,7 @@ from scripts import client as script
 def folder(tmp_path: Path) -> Path:
     """A copy of the client's files."""
     for name in (*script.FILES, *script.FILES.values()):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(script.CLIENT / name, tmp_path / name)
     return tmp_path
 

@@ -148,6 +148,7 @@ function stacks.remove(tx, id)
   for at, one in ipairs(line) do
     if one == id and line[at + 1] then
       redis.call('HSET', stacks.key(tx, line[at + 1]), 'parent', line[at - 1] or '')
+      redis.call('HINCRBY', stacks.key(tx, line[at + 1]), 'revision', 1)
     end
   end
   redis.call('LREM', key_of(tx, 'stack-line'), 0, id)

@@ -1,0 +1,1 @@
+"""Stacks of workflow sessions over REST."""

@@ -1,0 +1,173 @@
+"""The operations of the asynchronous client on stacks of workflow sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.calls import Call
+from leadhand.client.requests import M, parsed
+from leadhand.client.stacks.requests import (
+    change,
+    idempotent,
+    listing,
+    stack_path,
+    workflow_path,
+)
+from leadhand.models.stacks import (
+    OutputsView,
+    StackChange,
+    StackHead,
+    StackView,
+    Status,
+    WorkflowSession,
+)
+from leadhand.models.views import Page
+
+
+class AsyncStackCalls:
+    """Starts, advances, ends and lists workflow sessions on stacks.
+
+    A call without `workflow` is about the active workflow session, which is on top of the stack.
+    It raises NoActiveWorkflow if there is none; one with `workflow` raises WorkflowNotStacked if
+    that is not on the stack.
+    """
+
+    _connection: AsyncConnection
+
+    async def stacks(
+        self, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[StackHead]:
+        """List the stacks, one page, the one that was changed last first."""
+        call = listing("/v1/stacks", limit=limit, cursor=cursor)
+        return await self._ask_stack(Page[StackHead], call)
+
+    async def stack(self, stack: str) -> StackView:
+        """Get a stack with the workflow sessions on it; an unused one is empty."""
+        return await self._ask_stack(StackView, Call("GET", stack_path(stack)))
+
+    async def stack_workflows(
+        self,
+        stack: str,
+        *,
+        job_name: str | None = None,
+        workflow_name: str | None = None,
+        instance_id: str | None = None,
+        status: Status | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WorkflowSession]:
+        """List the workflow sessions of a stack, one page, the newest first, ended ones too."""
+        call = listing(
+            stack_path(stack, "workflows"), job_name=job_name, workflow_name=workflow_name,
+            instance_id=instance_id, status=status, limit=limit, cursor=cursor,
+        )  # fmt: skip
+        return await self._ask_stack(Page[WorkflowSession], call)
+
+    async def stack_workflow(self, stack: str, workflow: str | None = None) -> WorkflowSession:
+        """Get a workflow session, also an ended one. Raises WorkflowUnknown."""
+        call = Call("GET", workflow_path(stack, workflow))
+        return await self._ask_stack(WorkflowSession, call)
+
+    async def workflow_outputs(self, stack: str, workflow: str | None = None) -> OutputsView:
+        """Merge the outputs of all completed steps; of equal names the later step's counts."""
+        call = Call("GET", workflow_path(stack, workflow, "outputs"))
+        return await self._ask_stack(OutputsView, call)
+
+    async def start_workflow(
+        self,
+        stack: str,
+        job_name: str,
+        workflow_name: str,
+        first_step_id: str,
+        *,
+        goal: str = "",
+        instance_id: str | None = None,
+        folder: str | None = None,
+        place: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> StackChange:
+        """Start a workflow session on top of a stack, above the one that was active.
+
+        `folder` and `place` describe a folder's stack. Raises StackRefused if it is full.
+        """
+        body = {
+            "job_name": job_name, "workflow_name": workflow_name, "goal": goal,
+            "first_step_id": first_step_id, "instance_id": instance_id, "folder": folder,
+            "place": place,
+        }  # fmt: skip
+        path = stack_path(stack, "workflows")
+        return await self._ask_stack(StackChange, change(path, body, idempotency_key))
+
+    async def start_step(
+        self, stack: str, step: str, *, workflow: str | None = None
+    ) -> StackChange:
+        """Record the start of a step, which becomes the current one."""
+        return await self._change_stack(stack, workflow, "step-start", step_id=step)
+
+    async def complete_step(
+        self,
+        stack: str,
+        step: str,
+        outputs: Mapping[str, Any] | None = None,
+        notes: str | None = None,
+        *,
+        workflow: str | None = None,
+    ) -> StackChange:
+        """Record the end of a step, with its outputs (any JSON, at most 64 KiB) and notes."""
+        given = {"step_id": step, "outputs": dict(outputs or {}), "notes": notes}
+        return await self._change_stack(stack, workflow, "step-complete", **given)
+
+    async def record_quality_attempt(
+        self, stack: str, step: str, *, workflow: str | None = None
+    ) -> StackChange:
+        """Count a quality attempt of a step; `quality_attempts` of the result has the total."""
+        return await self._change_stack(stack, workflow, "quality-attempt", step_id=step)
+
+    async def advance_to_step(
+        self, stack: str, step: str, entry_index: int, *, workflow: str | None = None
+    ) -> StackChange:
+        """Move to another step: forwards or back."""
+        given = {"step_id": step, "entry_index": entry_index}
+        return await self._change_stack(stack, workflow, "advance", **given)
+
+    async def complete_workflow(self, stack: str, *, workflow: str | None = None) -> StackChange:
+        """End a workflow session as completed, anywhere in the stack."""
+        return await self._change_stack(stack, workflow, "complete")
+
+    async def abort_workflow(
+        self, stack: str, reason: str, *, workflow: str | None = None
+    ) -> StackChange:
+        """End a workflow session as aborted, anywhere in the stack."""
+        return await self._change_stack(stack, workflow, "abort", reason=reason)
+
+    async def load_workflow(
+        self,
+        stack: str,
+        workflow: str,
+        record: WorkflowSession | None = None,
+        *,
+        force: bool = False,
+    ) -> StackChange:
+        """Put a workflow session back on top, from its record here if the API has none.
+
+        Raises WorkflowUnknown, and StackRefused where another one is on top or it has ended:
+        with `force` it replaces the one on top.
+        """
+        given = {"record": None if record is None else record.to_dict(), "force": force}
+        return await self._change_stack(stack, workflow, "load", **given)
+
+    async def delete_workflow(self, stack: str, workflow: str) -> StackChange:
+        """Delete a workflow session, active or not. Raises WorkflowUnknown."""
+        call = Call("DELETE", workflow_path(stack, workflow), headers=idempotent())
+        return await self._ask_stack(StackChange, call)
+
+    async def _change_stack(
+        self, stack: str, workflow: str | None, verb: str, **given: Any
+    ) -> StackChange:
+        path = workflow_path(stack, workflow, verb)
+        return await self._ask_stack(StackChange, change(path, given))
+
+    async def _ask_stack(self, model: type[M], call: Call) -> M:
+        return parsed(model, (await self._connection.transport.send(call)).checked())

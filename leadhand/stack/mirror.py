@@ -1,0 +1,81 @@
+"""JSON files of workflow sessions: copies of what the API keeps, for people to read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from leadhand.local import file_locks
+from leadhand.models.stacks import WorkflowSession
+
+log = logging.getLogger("leadhand.stack")
+
+_LOCK = ".lock"
+
+
+class Mirror:
+    """The files of one folder. A file that cannot be written is logged: the API has the truth."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, session: str) -> Path:
+        """The file of a workflow session."""
+        return self.folder / f"session_{session}.json"
+
+    def write(self, sessions: Iterable[WorkflowSession]) -> None:
+        """Write those whose file is missing, corrupt or older."""
+        try:
+            with self._locked():
+                for session in sessions:
+                    self._write(session)
+        except OSError as error:
+            log.warning("files of workflow sessions are not written: %s", error)
+
+    def remove(self, session: str) -> None:
+        """Remove the file of a workflow session."""
+        try:
+            self.path(session).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the file of workflow session %s stays: %s", session, error)
+
+    def read(self, session: str) -> WorkflowSession | None:
+        """The workflow session in its file; None without a file, or if it cannot be read."""
+        try:
+            found = WorkflowSession.from_dict(json.loads(self.path(session).read_bytes()))
+        except (OSError, ValueError, RecursionError, ValidationError):
+            return None
+        return found if found.session_id == session else None
+
+    def read_all(self) -> list[WorkflowSession]:
+        """All workflow sessions that have a readable file."""
+        names = sorted(path.stem for path in self.folder.glob("session_*.json"))
+        found = (self.read(name.removeprefix("session_")) for name in names)
+        return [session for session in found if session is not None]
+
+    def _write(self, session: WorkflowSession) -> None:
+        path = self.path(session.session_id)
+        existing = self.read(session.session_id)
+        if existing is not None and existing.revision >= session.revision:
+            return
+        draft = path.with_name(f".{path.name}.new")
+        draft.write_text(json.dumps(session.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        draft.replace(path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the folder's lock, so that no process writes an older file over a newer one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = file_locks.open_lock(self.folder / _LOCK)
+        try:
+            file_locks.wait(lock)
+            yield
+        finally:
+            with suppress(OSError):
+                os.close(lock)

@@ -1,0 +1,39 @@
+"""Which stack a folder has: one by host and real path, or one with a name."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from leadhand.models.patterns import NAME, form_of
+from leadhand.models.stacks import folder_stack
+from leadhand.settings import ClientSettings
+
+
+class Scope(NamedTuple):
+    """The name of a stack; of a folder's stack, also the folder and the host that has it."""
+
+    stack: str
+    folder: str | None = None
+    place: str | None = None
+
+
+def find_scope(folder: Path, name: str | None = None) -> Scope:
+    """The stack of a folder, or the one with this name. Raises ValueError for a wrong name."""
+    if name is not None:
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"{name[:80]!r} cannot name a stack; give {form_of(NAME)}")
+        return Scope(name)
+    place, path = _place(), str(folder.resolve())
+    return Scope(folder_stack(place, path), path, place)
+
+
+def _place() -> str:
+    """LEADHAND_PLACE, or else the name of the host, in the form of a place's name."""
+    named = ClientSettings.from_env().place
+    if named is not None:
+        return named
+    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()).lstrip("_.-")[:64]
+    return host or "local"
