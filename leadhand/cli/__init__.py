@@ -26,6 +26,7 @@ _COMMANDS = {
     "ask": "leadhand.cli.commands.ask",
     "lock": "leadhand.cli.commands.shared.lock",
     "kv": "leadhand.cli.commands.shared.kv",
+    "stack": "leadhand.cli.stacks.command",
     "exit": "leadhand.cli.commands.exit",
     "report": "leadhand.cli.plans.report",
     "ls": "leadhand.cli.commands.ls",

@@ -16,6 +16,8 @@ from leadhand.models.stacks import WorkflowSession
 
 log = logging.getLogger("leadhand.stack")
 
+#: Where the files are, below the root of a project.
+FILES = Path(".deepwork", "tmp")
 _LOCK = ".lock"
 
 

@@ -22,13 +22,11 @@ from leadhand.models.stacks import (
     entries_of,
 )
 from leadhand.stack.errors import StateError
-from leadhand.stack.mirror import Mirror
+from leadhand.stack.mirror import FILES, Mirror
 from leadhand.stack.scope import find_scope
 
 T = TypeVar("T")
 
-#: Where the JSON files are, below the project's root.
-FILES = Path(".deepwork", "tmp")
 _NONE_ACTIVE = "No active workflow session. Use start_workflow to begin one."
 _PAGE = 500
 

@@ -22,14 +22,16 @@ from app.domain.stack_errors import (
     WorkflowNotStacked,
     WorkflowUnknown,
 )
-from app.operations.stacks.changes import NewWorkflow, StackCall
+from app.operations.stacks.changes import NewWorkflow, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
 from leadhand.models.stacks import StackChange, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.world import World
 
 STEPS = st.sampled_from(("plan", "build", "test"))
-OUTPUTS = st.dictionaries(st.sampled_from("abc"), st.sampled_from((1, "x", [], {}, None)))
+OUTPUTS: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.sampled_from("abc"), st.sampled_from((1, "x", [], {}, None))
+)
 #: Which workflow session a call is about: a place in all that were started, or the active one.
 WHICH = st.none() | st.integers(0, 7)
 
@@ -79,10 +81,10 @@ class StackMachine(RuleBasedStateMachine):
 
     @rule(step=STEPS, again=st.booleans())
     def start(self, step: str, *, again: bool) -> None:
-        key = self.key()
-        new = NewWorkflow("job", "flow", "goal", step)
-        for _ in range(2 if again else 1):
-            found = _of(self.stacks.start(StackCall("s", None, "ann", key), new))
+        call, new = StackCall("s", None, "ann", self.key()), NewWorkflow("job", "flow", "go", step)
+        found = _of(self.stacks.start(call, new))
+        if again:
+            assert _of(self.stacks.start(call, new)) == found
         workflow = Workflow(found.session_id, step)
         self.all.append(workflow)
         self.push(workflow)
@@ -188,7 +190,10 @@ class StackMachine(RuleBasedStateMachine):
                 getattr(self.stacks, verb)(call, *given)
             return None
         first = getattr(self.stacks, verb)(call, *given)
-        again = getattr(self.stacks, verb)(call, *given)
+        try:
+            again = getattr(self.stacks, verb)(call, *given)
+        except (NoActiveWorkflow, WorkflowNotStacked) as error:
+            raise AssertionError("the repeated call was carried out again") from error
         assert first == again
         assert _of(first).session_id == workflow.id
         return workflow
@@ -237,7 +242,7 @@ def _known(one: Workflow) -> tuple[Any, ...]:
 def run(bench: Bench, *, examples: int) -> None:
     machine = type("Machine", (StackMachine,), {"bench": bench})
     run_state_machine_as_test(
-        machine,  # type: ignore[no-untyped-call]
+        machine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=25,
@@ -253,6 +258,37 @@ def run(bench: Bench, *, examples: int) -> None:
 
 def test_stack_is_as_a_plain_list_after_each_call(bench: Bench):
     run(bench, examples=12)
+
+
+def test_attempts_of_a_step_are_counted(bench: Bench):
+    stacks = World.of(bench).engine.stacks
+    stacks.start(StackCall("s"), NewWorkflow("j", "w", "", "a"))
+    counts = [stacks.record_quality_attempt(StackCall("s"), "a").quality_attempts for _ in "123"]
+    assert counts == [1, 2, 3]
+
+
+def test_load_replaces_the_top_by_force_only(bench: Bench):
+    stacks, new = World.of(bench).engine.stacks, NewWorkflow("j", "w", "", "a")
+    below, top = (_of(stacks.start(StackCall("s"), new)).session_id for _ in "12")
+    with pytest.raises(StackRefused, match=f"'{top}' is on top"):
+        stacks.load(StackCall("s", below))
+    stacks.load(StackCall("s", below), force=True)
+
+
+def test_a_deleted_session_is_in_no_list(bench: Bench):
+    world = World.of(bench)
+    started = _of(world.engine.stacks.start(StackCall("s"), NewWorkflow("j", "w", "", "a")))
+    world.engine.stacks.delete(StackCall("s", started.session_id))
+    assert world.engine.store.stacks().members("s") == []
+
+
+def test_an_id_of_a_deleted_session_is_not_given_again(bench: Bench):
+    world = World.of(bench)
+    engine, ids = world.engine, iter(["0000000a", "0000000a", "0000000b"])
+    stacks = Stacks(engine.store, engine.guard, keep_s=60, new_id=ids.__next__)
+    new = NewWorkflow("j", "w", "", "a")
+    stacks.delete(StackCall("s", _of(stacks.start(StackCall("s"), new)).session_id))
+    assert _of(stacks.start(StackCall("s"), new)).session_id == "0000000b"
 
 
 @pytest.mark.slow

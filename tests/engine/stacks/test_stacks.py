@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
+from pydantic import JsonValue
 
 from app.domain.stack_errors import (
     NoActiveWorkflow,
@@ -143,7 +144,14 @@ def test_d8_d20_restarted_step_keeps_its_end_and_its_outputs(world: World) -> No
 def test_d9_d20_completed_step_without_start_begins_at_its_end(world: World) -> None:
     stacks = world.engine.stacks
     start(world)
-    given = {"files": ["a", "b"], "empty": [], "none": {}, "n": 1.5, "big": 2**53, "ü": None}
+    given: dict[str, JsonValue] = {
+        "files": ["a", "b"],
+        "empty": [],
+        "none": {},
+        "n": 1.5,
+        "big": 2**53,
+        "ü": None,
+    }
     found = session(stacks.complete_step(call(), "test", given, "notes"))
     step = found.step_progress["test"]
     assert (step.outputs, step.notes, step.step_id) == (given, "notes", "test")
@@ -160,11 +168,9 @@ def test_d10_d25_attempts_are_counted_per_step_and_a_repeated_call_counts_once(
     start(world)
     counts = [stacks.record_quality_attempt(call(), "test").quality_attempts for _ in range(3)]
     assert counts == [1, 2, 3]
-    for _ in range(2):
-        once = stacks.record_quality_attempt(call(key="k"), "test")
-        assert once.quality_attempts == 4
-        stacks.record_quality_attempt(call(), "other")
-    step = session(once).step_progress["test"]
+    once = [stacks.record_quality_attempt(call(key="k"), "test") for _ in range(2)]
+    assert [one.quality_attempts for one in once] == [4, 4]
+    step = session(once[1]).step_progress["test"]
     assert (step.quality_attempts, step.started_at, step.completed_at) == (4, None, None)
 
 
@@ -172,9 +178,10 @@ def test_d11_advance_goes_forwards_and_back(world: World) -> None:
     stacks = world.engine.stacks
     start(world)
     stacks.complete_step(call(), "build", {"a": 1})
-    for step, index in (("deploy", 2), ("build", 0)):
-        found = session(stacks.advance(call(), step, index))
-        assert (found.current_step_id, found.current_entry_index) == (step, index)
+    found = session(stacks.advance(call(), "deploy", 2))
+    assert (found.current_step_id, found.current_entry_index) == ("deploy", 2)
+    found = session(stacks.advance(call(), "build", 0))
+    assert (found.current_step_id, found.current_entry_index) == ("build", 0)
     assert found.step_progress["build"].outputs == {"a": 1}
 
 

@@ -24,6 +24,7 @@ from tests.model.faults import (
     records,
     resume_points,
     retries,
+    stacks,
     stages,
     sweeps,
     turns,
@@ -58,5 +59,6 @@ FAULTS: tuple[Fault, ...] = (
     *usage.FAULTS,
     *stages.FAULTS,
     *plans.FAULTS,
+    *stacks.FAULTS,
     *indexes.FAULTS,
 )

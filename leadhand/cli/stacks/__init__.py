@@ -1,0 +1,1 @@
+"""`leadhand stack`: nested workflow sessions of a folder."""

@@ -1,0 +1,59 @@
+"""Options of the commands of stacks, and their effect on the JSON files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from leadhand.models.stacks import StackChange
+    from leadhand.stack.scope import Scope
+
+Command = Callable[..., Any]
+
+
+def which_stack(command: Command) -> Command:
+    """The options that name a stack."""
+    folder = click.option(
+        "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
+        default=".", metavar="DIR", help="The folder whose stack it is; by default this one.",
+    )  # fmt: skip
+    name = click.option("--stack", "name", metavar="NAME", help="A stack with a name instead.")
+    return folder(name(command))
+
+
+def which_workflow(command: Command) -> Command:
+    """The options that name a workflow session."""
+    workflow = click.option(
+        "--workflow", metavar="ID", help="A workflow session on the stack; by default the top.",
+    )  # fmt: skip
+    return which_stack(workflow(command))
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+
+
+def scope_of(folder: Path, name: str | None) -> Scope:
+    """The stack of these options."""
+    from leadhand.stack.scope import find_scope
+
+    try:
+        return find_scope(folder, name)
+    except ValueError as error:
+        raise click.ClickException(f"--stack: {error}") from None
+
+
+def mirror(folder: Path, name: str | None, change: StackChange, removed: str = "") -> None:
+    """Update the JSON files of a folder that has some."""
+    from leadhand.stack.mirror import FILES, Mirror
+
+    files = folder / FILES
+    if name is not None or not files.is_dir():
+        return
+    if removed:
+        Mirror(files).remove(removed)
+    if change.workflow is not None:
+        Mirror(files).write([change.workflow])

@@ -1,0 +1,83 @@
+"""Twenty processes at once on one stack: no change is lost, and none is carried out twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+
+from app.operations.stacks.changes import NewWorkflow, StackCall, Stacks
+from app.queries.stacks import WorkflowFilter
+from leadhand.models.stacks import StackChange
+from tests.silent_engine import silent_engine
+
+PROCESSES, ATTEMPTS = 20, 15
+SHARED = "0000000a"
+
+
+class Work(NamedTuple):
+    """What one process did."""
+
+    attempts: list[int]
+    kept: str
+    ended: list[str]
+
+
+def work(url: str, number: int) -> Work:
+    """Nest workflow sessions, count attempts of the shared one, and end some in the middle."""
+    engine = silent_engine(url)
+    stacks, new = engine.stacks, NewWorkflow("job", f"w{number}", "", "one")
+    attempts: list[int] = []
+    ended: list[str] = []
+    kept = _id(stacks.start(StackCall("s"), new))
+    for turn in range(ATTEMPTS):
+        call = StackCall("s", SHARED, f"p{number}", f"k{turn}")
+        twice = [stacks.record_quality_attempt(call, "test").quality_attempts for _ in range(2)]
+        assert twice[0] == twice[1]
+        attempts.append(twice[0] or 0)
+        if turn % 5 == 0:
+            own = _id(stacks.start(StackCall("s"), new))
+            stacks.complete_step(StackCall("s", own), "one", {"by": number})
+            stacks.complete(StackCall("s", own))
+            ended.append(own)
+    return Work(attempts, kept, ended)
+
+
+def _id(change: StackChange) -> str:
+    assert change.workflow is not None
+    return change.workflow.session_id
+
+
+@pytest.mark.slow
+def test_twenty_processes_share_one_stack(store_url: str) -> None:
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(PROCESSES, mp_context=context) as processes:
+        check_shared_stack(store_url, processes)
+
+
+def test_twenty_clients_share_one_stack(store_url: str) -> None:
+    with ThreadPoolExecutor(PROCESSES) as threads:
+        check_shared_stack(store_url, threads)
+
+
+def check_shared_stack(store_url: str, workers: Executor) -> None:
+    engine = silent_engine(store_url)
+    shared = Stacks(engine.store, engine.guard, keep_s=60, new_id=lambda: SHARED)
+    shared.start(StackCall("s"), NewWorkflow("job", "shared", "", "one"))
+    done = list(workers.map(work, [store_url] * PROCESSES, range(PROCESSES)))
+    found = sorted(attempt for one in done for attempt in one.attempts)
+    assert found == list(range(1, PROCESSES * ATTEMPTS + 1))
+    stack = engine.stack_queries.stack("s")
+    on_stack = [one.session_id for one in stack.workflows]
+    assert Counter(on_stack) == Counter([SHARED, *(one.kept for one in done)])
+    assert [one.parent_id for one in stack.workflows] == [None, *on_stack[:-1]]
+    listed = engine.stack_queries.workflows("s", WorkflowFilter(status="completed"), limit=500)
+    ended = {session for one in done for session in one.ended}
+    assert {one.session_id for one in listed.items} == ended
+    assert len(ended) == PROCESSES * 3
+    # A start, its step and its end, and the attempts, each once.
+    changes = 1 + PROCESSES * (1 + ATTEMPTS + 3 * 3)
+    assert stack.version == changes
