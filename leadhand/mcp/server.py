@@ -24,16 +24,19 @@ from pydantic import BaseModel, ValidationError
 
 from leadhand.client.async_client import AsyncClient
 from leadhand.errors import LeadhandError
+from leadhand.mcp.stack_tools import STACK_TOOLS
 from leadhand.mcp.tools import TOOLS, Calls, Tool, ToolRefused
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
 
 #: The name of the server in an agent's configuration: its tools are `mcp__leadhand__...` there.
 NAME = "leadhand"
+_TOOLS = {**TOOLS, **STACK_TOOLS}
 _INSTRUCTIONS = (
     "Leadhand runs sessions: doers work until checkers accept. Inside a session, report about your"
     " own task with report_status, propose more with add_task, and end a task that cannot succeed"
     " with exit. What only a person can decide, ask with ask_human."
+    " A workflow of several steps that you carry out yourself is kept by start_workflow."
 )
 
 
@@ -60,7 +63,7 @@ def make_server(calls: Calls) -> Server[Any]:
         context: ServerRequestContext[Any],  # noqa: ARG001 - the SDK's signature
         params: PaginatedRequestParams | None,  # noqa: ARG001
     ) -> ListToolsResult:
-        return ListToolsResult(tools=[_entry(name, tool) for name, tool in TOOLS.items()])
+        return ListToolsResult(tools=[_entry(name, tool) for name, tool in _TOOLS.items()])
 
     async def call_tool(
         context: ServerRequestContext[Any],  # noqa: ARG001
@@ -79,10 +82,10 @@ def make_server(calls: Calls) -> Server[Any]:
 
 async def _called(calls: Calls, name: str, given: dict[str, Any]) -> CallToolResult:
     """Call a tool; an error becomes a result that is marked as an error."""
-    tool = TOOLS.get(name)
+    tool = _TOOLS.get(name)
     if tool is None:
-        near = nearest(name, TOOLS)
-        hint = f"did you mean {near!r}?" if near is not None else f"there are {', '.join(TOOLS)}"
+        near = nearest(name, _TOOLS)
+        hint = f"did you mean {near!r}?" if near is not None else f"there are {', '.join(_TOOLS)}"
         return _error(f"{name!r} is no tool of Leadhand; {hint}")
     try:
         result = await tool.call(calls, tool.arguments.model_validate(given))

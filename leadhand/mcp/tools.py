@@ -49,6 +49,11 @@ class Calls:
         #: The grants of this server's locks, by session and name.
         self._grants: dict[tuple[str, str], LockGrant] = {}
 
+    @property
+    def client(self) -> AsyncClient:
+        """The client of the API."""
+        return self._client
+
     async def report(self, given: arguments.Report) -> Result:
         """Report the status of the session's task to the plan of its parent."""
         own = self._own("report_status", "`leadhand plan edit ID` changes a plan from outside")

@@ -12,7 +12,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from leadhand.local import file_locks
-from leadhand.models.stacks import WorkflowSession
+from leadhand.models.stacks import StackChange, WorkflowSession
+from leadhand.stack.scope import Scope
 
 log = logging.getLogger("leadhand.stack")
 
@@ -81,3 +82,14 @@ class Mirror:
         finally:
             with suppress(OSError):
                 os.close(lock)
+
+
+def update_files(scope: Scope, change: StackChange, removed: str = "") -> None:
+    """Update the files of a folder's stack, if the folder has some, after a change."""
+    files = None if scope.folder is None else Path(scope.folder, FILES)
+    if files is None or not files.is_dir():
+        return
+    if removed:
+        Mirror(files).remove(removed)
+    if change.workflow is not None:
+        Mirror(files).write([change.workflow])

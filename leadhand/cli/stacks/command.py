@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.stacks import reading
-from leadhand.cli.stacks.options import as_json, mirror, scope_of, which_stack, which_workflow
+from leadhand.cli.stacks.options import as_json, scope_of, which_stack, which_workflow
 
 if TYPE_CHECKING:
     from leadhand.client.client import Client
@@ -94,11 +94,12 @@ def done_command(
 def attempt_command(*, step: str, workflow: str | None, folder: Path, name: str | None) -> int:
     """Count a quality attempt of STEP, and print how many there are."""
     from leadhand.cli.connect import open_client
+    from leadhand.stack.mirror import update_files
 
     scope = scope_of(folder, name)
     with open_client() as client:
         change = client.record_quality_attempt(scope.stack, step, workflow=workflow)
-    mirror(folder, name, change)
+    update_files(scope, change)
     click.echo(change.quality_attempts)
     return 0
 
@@ -189,11 +190,12 @@ def _change(
     """Change a stack, then print the change and update the folder's files."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.tables import echo_json
+    from leadhand.stack.mirror import update_files
 
     scope = scope_of(folder, name)
     with open_client() as client:
         change = call(client, scope.stack)
-    mirror(folder, name, change, removed)
+    update_files(scope, change, removed)
     if as_json:
         echo_json(change)
         return 0

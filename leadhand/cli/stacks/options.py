@@ -1,4 +1,4 @@
-"""Options of the commands of stacks, and their effect on the JSON files of a folder."""
+"""Options of the commands of stacks: which stack, and which workflow session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from leadhand.models.stacks import StackChange
     from leadhand.stack.scope import Scope
 
 Command = Callable[..., Any]
@@ -44,16 +43,3 @@ def scope_of(folder: Path, name: str | None) -> Scope:
         return find_scope(folder, name)
     except ValueError as error:
         raise click.ClickException(f"--stack: {error}") from None
-
-
-def mirror(folder: Path, name: str | None, change: StackChange, removed: str = "") -> None:
-    """Update the JSON files of a folder that has some."""
-    from leadhand.stack.mirror import FILES, Mirror
-
-    files = folder / FILES
-    if name is not None or not files.is_dir():
-        return
-    if removed:
-        Mirror(files).remove(removed)
-    if change.workflow is not None:
-        Mirror(files).write([change.workflow])

@@ -1,0 +1,262 @@
+"""The MCP tools of stacks: an agent keeps its nested workflows with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue
+
+from leadhand.mcp.arguments import Arguments
+from leadhand.mcp.tools import Calls, Result, Tool
+from leadhand.models import stacks
+from leadhand.models.stacks import StackChange
+from leadhand.stack.mirror import FILES, Mirror, update_files
+from leadhand.stack.scope import Scope, find_scope
+
+SessionId = Annotated[
+    stacks.WorkflowId | None,
+    Field(description="A workflow session on the stack; by default the active one, on top."),
+]
+StepId = Annotated[stacks.Label, Field(description="The name of the step.")]
+
+
+class OfStack(Arguments):
+    stack: Annotated[
+        stacks.StackName | None,
+        Field(description="The name of a stack; by default that of the current folder."),
+    ] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The stack that the call is about."""
+        return find_scope(Path(), self.stack)
+
+
+class OfSession(OfStack):
+    session_id: SessionId = None
+
+
+class StartWorkflow(OfStack):
+    job_name: Annotated[stacks.Label, Field(description="The job that the workflow belongs to.")]
+    workflow_name: stacks.Label
+    goal: Annotated[stacks.Goal, Field(description="What the workflow is to achieve.")]
+    first_step_id: StepId
+    instance_id: Annotated[
+        stacks.Label | None, Field(description="What it works on, if it runs for several things.")
+    ] = None
+
+
+class OneStep(OfSession):
+    step_id: StepId
+
+
+class CompleteStep(OneStep):
+    outputs: Annotated[
+        dict[str, JsonValue], Field(description="The outputs by name, such as paths of files.")
+    ] = Field(default_factory=dict)
+    notes: Annotated[
+        stacks.Notes | None, Field(description="What the next steps need to know.")
+    ] = None
+
+
+class Advance(OneStep):
+    entry_index: Annotated[
+        stacks.Index, Field(description="The position of the step in the workflow, from 0.")
+    ]
+
+
+class Abort(OfSession):
+    explanation: Annotated[
+        str, Field(min_length=1, max_length=20_000, description="Why the workflow ends.")
+    ]
+
+
+class Load(OfStack):
+    session_id: stacks.WorkflowId
+    force: Annotated[
+        bool, Field(description="Replace the one on top; also load one that has ended.")
+    ] = False
+
+
+class ListSessions(OfStack):
+    job_name: stacks.Label | None = None
+    workflow_name: stacks.Label | None = None
+    status: Annotated[stacks.Status | None, Field(description="Only those of this status.")] = None
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    cursor: Annotated[str | None, Field(description="The `next` of the page before.")] = None
+
+
+async def start_workflow(calls: Calls, given: StartWorkflow) -> Result:
+    """Start a workflow session on top of the stack."""
+    scope = given.scope
+    change = await calls.client.start_workflow(
+        scope.stack,
+        given.job_name,
+        given.workflow_name,
+        given.first_step_id,
+        goal=given.goal,
+        instance_id=given.instance_id,
+        folder=scope.folder,
+        place=scope.place,
+    )
+    return await _result(scope, change)
+
+
+async def start_step(calls: Calls, given: OneStep) -> Result:
+    """Record the start of a step."""
+    change = await calls.client.start_step(
+        given.scope.stack, given.step_id, workflow=given.session_id
+    )
+    return await _result(given.scope, change)
+
+
+async def complete_step(calls: Calls, given: CompleteStep) -> Result:
+    """Record the end of a step."""
+    change = await calls.client.complete_step(
+        given.scope.stack, given.step_id, given.outputs, given.notes, workflow=given.session_id
+    )
+    return await _result(given.scope, change)
+
+
+async def record_quality_attempt(calls: Calls, given: OneStep) -> Result:
+    """Count a quality attempt of a step."""
+    change = await calls.client.record_quality_attempt(
+        given.scope.stack, given.step_id, workflow=given.session_id
+    )
+    return await _result(given.scope, change)
+
+
+async def advance_to_step(calls: Calls, given: Advance) -> Result:
+    """Move to another step."""
+    change = await calls.client.advance_to_step(
+        given.scope.stack, given.step_id, given.entry_index, workflow=given.session_id
+    )
+    return await _result(given.scope, change)
+
+
+async def complete_workflow(calls: Calls, given: OfSession) -> Result:
+    """End a workflow session as completed."""
+    change = await calls.client.complete_workflow(given.scope.stack, workflow=given.session_id)
+    return await _result(given.scope, change)
+
+
+async def abort_workflow(calls: Calls, given: Abort) -> Result:
+    """End a workflow session as aborted."""
+    change = await calls.client.abort_workflow(
+        given.scope.stack, given.explanation, workflow=given.session_id
+    )
+    return await _result(given.scope, change)
+
+
+async def load_session(calls: Calls, given: Load) -> Result:
+    """Put a workflow session back on top of the stack."""
+    scope = given.scope
+    files = None if scope.folder is None else Mirror(Path(scope.folder, FILES))
+    record = None if files is None else await asyncio.to_thread(files.read, given.session_id)
+    change = await calls.client.load_workflow(
+        scope.stack, given.session_id, record, force=given.force
+    )
+    return await _result(scope, change)
+
+
+async def get_active_session(calls: Calls, given: OfSession) -> Result:
+    """Get a workflow session."""
+    return await calls.client.stack_workflow(given.scope.stack, given.session_id)
+
+
+async def get_stack(calls: Calls, given: OfStack) -> Result:
+    """Get the lines of the stack."""
+    view = await calls.client.stack(given.scope.stack)
+    entries = [
+        {"session_id": one.session_id, "workflow": one.workflow, "step": one.current_step_id}
+        for one in view.workflows
+    ]
+    return {"depth": view.depth, "stack": entries}
+
+
+async def get_all_outputs(calls: Calls, given: OfSession) -> Result:
+    """Merge the outputs of the completed steps."""
+    return await calls.client.workflow_outputs(given.scope.stack, given.session_id)
+
+
+async def list_sessions(calls: Calls, given: ListSessions) -> Result:
+    """List the workflow sessions of the stack."""
+    return await calls.client.stack_workflows(
+        given.scope.stack,
+        job_name=given.job_name,
+        workflow_name=given.workflow_name,
+        status=given.status,
+        limit=given.limit,
+        cursor=given.cursor,
+    )
+
+
+async def _result(scope: Scope, change: StackChange) -> dict[str, Any]:
+    """The workflow session, its quality attempts, and the active one; updates the files."""
+    await asyncio.to_thread(update_files, scope, change)
+    active = change.stack.active
+    return {
+        "session": None if change.workflow is None else change.workflow.to_dict(),
+        "quality_attempts": change.quality_attempts,
+        "active_session_id": None if active is None else active.session_id,
+        "depth": change.stack.depth,
+    }
+
+
+#: The tools by name, in the order in which they are listed.
+STACK_TOOLS: Mapping[str, Tool] = {
+    "start_workflow": Tool(
+        "Start a workflow of several steps that you carry out; inside another one it is nested.",
+        StartWorkflow,
+        start_workflow,
+    ),
+    "start_step": Tool(
+        "Record the start of a step of the active workflow.", OneStep, start_step
+    ),
+    "complete_step": Tool(
+        "Record the end of a step, with its outputs and notes.", CompleteStep, complete_step
+    ),
+    "record_quality_attempt": Tool(
+        "Count an attempt to pass a step's quality criteria; returns how many there are.",
+        OneStep,
+        record_quality_attempt,
+    ),
+    "advance_to_step": Tool(
+        "Move the active workflow to another step, forwards or back.", Advance, advance_to_step
+    ),
+    "complete_workflow": Tool(
+        "End the active workflow as completed; the one below it is active again.",
+        OfSession,
+        complete_workflow,
+    ),
+    "abort_workflow": Tool(
+        "End the active workflow without result, with the reason.", Abort, abort_workflow
+    ),
+    "load_session": Tool(
+        "Put a workflow session back on top of the stack.", Load, load_session
+    ),
+    "get_active_session": Tool(
+        "Get the active workflow session, or another one, with its steps.",
+        OfSession,
+        get_active_session,
+        reads=True,
+    ),
+    "get_stack": Tool(
+        "List the nested workflows, the active one last.", OfStack, get_stack, reads=True
+    ),
+    "get_all_outputs": Tool(
+        "Get the outputs of all completed steps of the active workflow.",
+        OfSession,
+        get_all_outputs,
+        reads=True,
+    ),
+    "list_sessions": Tool(
+        "List the workflow sessions of the stack, ended ones too, the newest first.",
+        ListSessions,
+        list_sessions,
+        reads=True,
+    ),
+}  # fmt: skip
