@@ -57,7 +57,7 @@ class Advance(OneStep):
 class AbortWorkflow(requests.Body):
     """Why a workflow session ends without result."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=20_000)]
+    reason: Annotated[str, Field(max_length=20_000)] = ""
 
 
 class LoadWorkflow(requests.Body):

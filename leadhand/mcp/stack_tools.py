@@ -70,7 +70,7 @@ class Advance(OneStep):
 
 class Abort(OfSession):
     explanation: Annotated[
-        str, Field(min_length=1, max_length=20_000, description="Why the workflow ends.")
+        str, Field(max_length=20_000, description="Why the workflow ends.")
     ]
 
 

@@ -59,7 +59,8 @@ class StateManager:
         self._lock = asyncio.Lock()
         self._scope = find_scope(self.project_root, scope)
         self._mirror = Mirror(self.sessions_dir)
-        self._given, self._opened = client, None
+        self._given = client
+        self._opened: Client | None = None
         self._opening = Lock()
         self._objects: WeakValueDictionary[str, WorkflowSession] = WeakValueDictionary()
 
@@ -249,32 +250,31 @@ class StateManager:
 
     async def _change(self, call: Callable[[Client], StackChange]) -> StackChange:
         """Change the stack, then update the view and the files. Raises StateError."""
+        done: list[StackChange] = []
 
         def change(client: Client) -> StackView:
-            nonlocal done
-            done = call(client)
-            if done.workflow is not None:
-                self._mirror.write(self._adopt([done.workflow]))
-            return done.stack
+            done.append(call(client))
+            if done[0].workflow is not None:
+                self._mirror.write(self._adopt([done[0].workflow]))
+            return done[0].stack
 
-        done: StackChange | None = None
         async with self._lock:
             await asyncio.to_thread(self._refresh, change)
-        assert done is not None
-        return done
+        return done[0]
 
     def _refresh(self, call: Callable[[Client], StackView] | None = None) -> None:
         """Update the view of the stack, from a call or by asking, and its files."""
+        fetched: list[WorkflowSession] = []
         with _translated():
             client = self._client()
             view = client.stack(self._scope.stack) if call is None else call(client)
             for one in view.workflows:
                 known = self._objects.get(one.session_id)
                 if known is None or known.revision < one.revision:
-                    found = client.stack_workflow(self._scope.stack, one.session_id)
-                    self._session_stack.append(self._adopt([found])[0])  # keeps the object alive
-        found = (self._objects.get(one.session_id) for one in view.workflows)
-        self._session_stack[:] = [one for one in found if one is not None]
+                    fresh = client.stack_workflow(self._scope.stack, one.session_id)
+                    fetched += self._adopt([fresh])  # the list keeps the object alive
+        on_stack = (self._objects.get(one.session_id) for one in view.workflows)
+        self._session_stack[:] = [one for one in on_stack if one is not None]
         self._mirror.write(self._session_stack)
 
     def _list(self) -> list[WorkflowSession]:

@@ -4,7 +4,7 @@
 -- Document: of `complete`, the outputs (JSON).
 -- Returns: recorded(stack, count: the quality attempts) | many (the workflow session has too many steps) |
 --   long (it has too many bytes of outputs) | empty (the stack) | not_on_stack
---- @requires stacks
+--- @requires stack/stacks, stack/workflow_steps
 
 local apply = {}
 
@@ -15,7 +15,7 @@ function apply.start(tx, id, step)
 end
 
 function apply.complete(tx, id, step)
-  if not stacks.save_outputs(tx, id, tx.args.step, tx.document, tx.args.notes) then return 'long' end
+  if not workflow_steps.save_outputs(tx, id, tx.args.step, tx.document, tx.args.notes) then return 'long' end
   step.completed = tx.now
   step.started = step.started or tx.now
 end
@@ -27,11 +27,11 @@ end
 local function record(tx)
   local id, why = stacks.find(tx)
   if not id then return why end
-  local step = stacks.step(tx, id, tx.args.step)
+  local step = workflow_steps.load(tx, id, tx.args.step)
   if not step then return 'many' end
   why = apply[tx.args.op](tx, id, step)
   if why then return why end
-  stacks.save_step(tx, id, tx.args.step, step)
+  workflow_steps.save(tx, id, tx.args.step, step)
   return 'recorded', id, step.attempts
 end
 

@@ -1,11 +1,9 @@
--- Stacks of workflow sessions: which are on a stack, the steps of each, and calls that are carried out once.
--- A workflow session is a hash of texts. Of each step it has `a:STEP` (order, times and quality attempts, JSON),
--- `o:STEP` (outputs, JSON that is stored as it is) and `n:STEP` (notes).
+-- Stacks of workflow sessions: which are on a stack, and calls that are carried out once. A workflow session is a hash
+-- of texts.
 --- @requires transaction
 local stacks = {}
 
 stacks.DEPTH_MAX = 100
-local STEPS_MAX, BYTES_MAX = 1000, 1024 * 1024
 local CALL_S, GONE_S = 24 * 3600, 7 * 24 * 3600
 local STALE_PER_CALL = 10
 
@@ -64,7 +62,9 @@ end
 -- Puts the stack as it is now into the reply, and the whole record of the workflow session that the call is about.
 function stacks.show(tx, id)
   local view = {head = fields_of(key_of(tx, 'stack')), line = {}}
-  for i, one in ipairs(stacks.line(tx)) do view.line[i] = shown_of(stacks.key(tx, one)) end
+  for _, one in ipairs(stacks.line(tx)) do
+    if stacks.exists(tx, one) then view.line[#view.line + 1] = shown_of(stacks.key(tx, one)) end
+  end
   if id and stacks.exists(tx, id) then view.workflow = fields_of(stacks.key(tx, id)) end
   tx.reply.stack = view
 end
@@ -163,36 +163,6 @@ function stacks.bury(tx, id)
   redis.call('DEL', key)
   redis.call('HSET', key, 'deleted', tx.clock)
   redis.call('EXPIRE', key, GONE_S)
-end
-
--- The record of a step, a new one if there is none; nil if the workflow session has too many.
-function stacks.step(tx, id, name)
-  local key = stacks.key(tx, id)
-  local text = redis.call('HGET', key, 'a:' .. name)
-  if text then return cjson.decode(text) end
-  local steps = tonumber(redis.call('HGET', key, 'steps') or '0')
-  if steps >= STEPS_MAX then return nil end
-  return {order = steps + 1, attempts = 0}
-end
-
--- Writes the outputs and the notes of a step; false if the workflow session has too many bytes of them.
-function stacks.save_outputs(tx, id, name, outputs, notes)
-  local key = stacks.key(tx, id)
-  local fields = {'o:' .. name, 'n:' .. name}
-  local before = redis.call('HSTRLEN', key, fields[1]) + redis.call('HSTRLEN', key, fields[2])
-  local more = #outputs + #(notes or '') - before
-  if tonumber(redis.call('HGET', key, 'bytes') or '0') + more > BYTES_MAX then return false end
-  redis.call('HINCRBY', key, 'bytes', more)
-  redis.call('HSET', key, fields[1], outputs)
-  redis.call('HDEL', key, fields[2])
-  if notes then redis.call('HSET', key, fields[2], notes) end
-  return true
-end
-
--- Writes the record of a step.
-function stacks.save_step(tx, id, name, step)
-  local key = stacks.key(tx, id)
-  if redis.call('HSET', key, 'a:' .. name, cjson.encode(step)) == 1 then redis.call('HINCRBY', key, 'steps', 1) end
 end
 
 return stacks
