@@ -69,9 +69,7 @@ class Advance(OneStep):
 
 
 class Abort(OfSession):
-    explanation: Annotated[
-        str, Field(max_length=20_000, description="Why the workflow ends.")
-    ]
+    explanation: Annotated[str, Field(max_length=20_000, description="Why the workflow ends.")]
 
 
 class Load(OfStack):

@@ -52,8 +52,10 @@ def _id(change: StackChange) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_twenty_processes_share_one_stack(store_url: str) -> None:
     context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # the engine is imported once, not twenty times
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as processes:
         check_shared_stack(store_url, processes)
 
