@@ -18,7 +18,7 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.expiry import Expiry
-from app.operations.folders.own_folders import OwnFolders
+from app.operations.guards.guards import Guards
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits
 from app.operations.migrate import Migration
@@ -39,6 +39,7 @@ from app.operations.worktrees import Worktrees
 from app.queries.control_receipts import Receipts
 from app.queries.explain import Explainer
 from app.queries.fleet import Fleet
+from app.queries.guards import GuardQueries
 from app.queries.inbox import InboxQueries
 from app.queries.outputs import OutputQueries
 from app.queries.questions import Questions
@@ -79,6 +80,7 @@ class Engine:
         self.shared = SharedQueries(store, self.queries.ref)
         self.stack_queries = StackQueries(store)
         self.questions = Questions(store)
+        self.guard_list = GuardQueries(store, self.queries)
         self.explainer = Explainer(
             store,
             self.registry.program,
@@ -102,6 +104,7 @@ class Engine:
         )
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
         self.callers = Callers(store)
+        self.guards = Guards(store, self.submit, self.transitions, self.guard_list)
         self.control = SessionControl(
             store, self.registry, self.transitions, self.queries, self.fleet
         )

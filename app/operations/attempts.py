@@ -282,7 +282,7 @@ class Attempts:
         self,
         work: Work,
         *,
-        on: Literal["human", "wait", "child", "plan"],
+        on: Literal["human", "wait", "stop", "child", "plan"],
         wait_ms: int,
         child: SessionRef | None = None,
         question: JsonValue = None,

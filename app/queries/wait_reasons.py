@@ -169,6 +169,9 @@ def _wait_of_parked(record: StepRecord, around: Around, address: str) -> Wait:
         case "plan":
             text = "waits for the child sessions of its tasks, or for a decision about a proposal"
             return Wait(why="plan", text=text, next=[f"leadhand plan show {around.session}"])
+        case "stop":
+            text = f"a guard waits for its agent's next stop; without one it ends at {until_at}"
+            return Wait(why="timer", text=text, until=until_at)
         case _:
             return Wait(why="timer", text=f"it continues at {until_at}", until=until_at)
 

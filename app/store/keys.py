@@ -40,6 +40,8 @@ inbox      hash    id of a message -> the message (JSON); ``key:X`` -> the messa
                    Idempotency-Key, and a digest; ``taken``: the last calls that took some
 unread     zset    messages that no turn has acknowledged: id (12 digits), ``!`` (it escalates)
                    or ``-``, and the address of the step that has got it
+guard      hash    of a Stop guard: its state and the hook that runs (JSON), version; ``stop:X``,
+                   ``stops``: the last decisions by stop
 kv         hash    of a tree's root: key -> version, time, nonce and author (JSON), a line break and
                    the value (JSON); ``#version``: the last one; ``#deleted``: the last deletion
 =========  ======  ==================================================================
@@ -113,7 +115,7 @@ SESSION_PARTS = (
     "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
     "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
     "holding", "hooks", "threads", "transcript", "diffs", "plan",
-    "startable", "outputs", "inbox", "unread", "kv",
+    "startable", "outputs", "inbox", "unread", "kv", "guard",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.
 GLOBAL_PARTS = (

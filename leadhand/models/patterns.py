@@ -14,8 +14,10 @@ FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 TASK = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 #: The name of a lock or the key of a value that a tree of sessions shares, such as a path.
 SHARED_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,199}$"
-#: The name of a git branch.
-BRANCH = r"^[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,199}$"
+#: The id of an agent's own session, such as Claude Code's, or of one of its stops.
+AGENT_SESSION = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,119}$"
+#: The name of a Stop guard's gate or template.
+GATE = r"^[a-z][a-z0-9-]{0,39}$"
 URL = r"^https?://[!-~]+$"
 
 _WORDS = {
@@ -27,8 +29,8 @@ _WORDS = {
     TASK: "1 to 40 lower-case letters, digits, '_' and '-', with a letter or digit first",
     SHARED_NAME: "1 to 200 letters, digits, '_', '.', ':', '/', '@', '+' and '-', "
     "with a letter, digit or '_' first",
-    BRANCH: "1 to 200 letters, digits, '_', '.', '/', '@', '+' and '-', "
-    "with a letter, digit or '_' first",
+    AGENT_SESSION: "1 to 120 letters, digits, '_', '.', ':' and '-', with a letter or digit first",
+    GATE: "1 to 40 lower-case letters, digits and '-', with a letter first",
     URL: "a URL that begins with http:// or https://",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -37,7 +37,8 @@ def park(engine: Engine, work: Work, secrets: frozenset[str] = frozenset()) -> O
     match work.step.action:
         case Action.WAIT:
             seconds = cast("float", work.inputs.get("seconds", 0))
-            engine.attempts.park(work, on="wait", wait_ms=round(float(seconds) * 1000))
+            on: Literal["stop", "wait"] = "stop" if work.inputs.get("on") == "stop" else "wait"
+            engine.attempts.park(work, on=on, wait_ms=round(float(seconds) * 1000))
         case Action.HUMAN:
             wait_ms = round(work.step.timeout_s * 1000)
             question = without_secrets(work.inputs.get("question"), secrets)

@@ -1,5 +1,5 @@
 -- Parks a step: it waits for a person, a time or a child, and holds no worker. The new fence goes with the question.
--- Arguments: address, fence, nonce, on (human | wait | child | plan), until_ms?, child? and child_base?, question?,
+-- Arguments: address, fence, nonce, on (human | wait | stop | child | plan), until_ms?, child? and child_base?, question?,
 --   plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals,
 --   proposal_ms?), default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON)

@@ -31,6 +31,7 @@ NOTE = 220
 _PARKED_ON = {
     "human": "for a person",
     "wait": "for its time",
+    "stop": "for its agent's next stop",
     "child": "for a session",
     "plan": "for the sessions of its tasks",
 }

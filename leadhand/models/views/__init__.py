@@ -35,7 +35,13 @@ from leadhand.models.views.flow import (
     FlowInput,
     FlowView,
 )
-from leadhand.models.views.folder import ApplyingView, OwnFolderView
+from leadhand.models.views.guards import (
+    GuardReset,
+    GuardsView,
+    GuardView,
+    StopDecision,
+    StopView,
+)
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import (
     CleaningView,
@@ -130,7 +136,9 @@ __all__ = [
     "FlowInput",
     "FlowView",
     "FsckView",
-    "HomeView",
+    "GuardReset",
+    "GuardView",
+    "GuardsView",
     "InboxMessage",
     "LedgerEntry",
     "Limit",
@@ -166,6 +174,8 @@ __all__ = [
     "SessionView",
     "Spent",
     "StepView",
+    "StopDecision",
+    "StopView",
     "StoreView",
     "TaskHistory",
     "TaskRun",

@@ -50,7 +50,8 @@ function deadlines.expire_parked(tx, address, step)
   end
   if wait.default then return apply_default(tx, address, step) end
   step.answered_by = 'deadline'
-  local reason = wait.on ~= 'wait' and {code = 'deadline', at = address, text = 'no answer arrived in time'} or nil
+  local is_timer = wait.on == 'wait' or wait.on == 'stop'
+  local reason = not is_timer and {code = 'deadline', at = address, text = 'no answer arrived in time'} or nil
   if reason then transcript.write(tx, address) end
   outcomes.finish(tx, address, step, reason and 'failed' or 'succeeded', nil, reason, '')
   return 'woken'

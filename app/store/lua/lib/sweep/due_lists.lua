@@ -8,12 +8,12 @@ end
 
 local LOOKED_AT = 1000   -- leases that are searched for timers
 
--- Whether a line of `leases` is a step that waits for a time.
+-- Whether a line of `leases` is a step that waits for a time, as a guard does.
 local function is_timer(tx, line)
   local session, root, address = line:match('^(.-)|(.-)|(.*)$')
   local text = redis.call('HGET', tx.prefix .. '{' .. root .. '}:' .. session .. ':steps', address)
   local parked = text and cjson.decode(text).parked
-  return parked and parked.on == 'wait'
+  return parked and (parked.on == 'wait' or parked.on == 'stop')
 end
 
 -- The timers that are due. In the period of grace only these are: a lease may have passed while no heartbeat could be

@@ -1,0 +1,208 @@
+"""Stop guards on the real scripts: counters, one hook at a time, restarts and the ledger."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.operations.guards.program import IDLE_S, Guarded
+from leadhand.models.guards import AgentEvent
+from tests.engine.driving import Bench
+from tests.engine.guards.stops import (
+    AGENT,
+    begin,
+    gate,
+    guard_of,
+    ledger_of,
+    question,
+    report,
+    stop,
+)
+from tests.engine.world import World
+from workers.attempt.park import park
+
+
+@pytest.fixture
+def world(bench: Bench) -> World:
+    return World.of(bench)
+
+
+def test_first_stop_makes_a_guard_that_has_failed_at_nothing(world: World) -> None:
+    view = begin(world, "one")
+    assert (view.state, view.attempt, view.why) == ("run", 1, "the first check")
+    guard = guard_of(world)
+    assert (guard.active, guard.stops, guard.stage) == (True, 0, "build")
+    assert (guard.retries, guard.last, guard.limit_reached) == ({}, {}, None)
+
+
+def test_failures_count_across_restarts_of_the_server(bench: Bench, world: World) -> None:
+    assert stop(world, gate()).text.startswith("The build fails (attempt 1 of 5)")
+    anew = World.of(bench)
+    second = stop(anew, gate())
+    assert second.decision == "block"
+    assert second.text.startswith("The build fails (attempt 2 of 5)")
+    view = begin(World.of(bench), "three")
+    assert (view.attempt, view.why) == (3, "verifying a fix of build")
+
+
+def test_agent_sessions_have_guards_of_their_own(world: World) -> None:
+    stop(world, gate())
+    other = Guarded("agent-2")
+    inside = Guarded("agent-1", "0000000a")
+    assert stop(world, gate(), guarded=other).attempt == 1
+    assert stop(world, gate(), guarded=inside).attempt == 1
+    listed = world.engine.guard_list.listed(None)
+    assert (listed.total, listed.active) == (3, 0)
+    assert {one.inside for one in listed.items} == {None, "0000000a"}
+
+
+def test_second_hook_is_told_that_one_runs_already(world: World) -> None:
+    begin(world, "one")
+    second = begin(world, "two")
+    assert (second.state, second.why) == ("busy", "Stop hook already running")
+    assert stop(world, gate(), stop="one").decision == "block"
+    assert begin(world, "two").state == "run"
+
+
+def test_of_ten_hooks_at_once_one_runs(bench: Bench, world: World) -> None:
+    stop(world)  # the guard exists
+    worlds = [World.of(bench) for _ in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        views = list(pool.map(lambda n: begin(worlds[n], f"hook-{n}"), range(10)))
+    assert sorted(view.state for view in views) == ["busy"] * 9 + ["run"]
+
+
+def test_ten_first_stops_at_once_make_one_guard(bench: Bench) -> None:
+    worlds = [World.of(bench) for _ in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        views = list(pool.map(lambda n: begin(worlds[n], f"hook-{n}"), range(10)))
+    assert len({view.guard for view in views}) == 1
+
+
+def test_killed_hook_is_replaced_after_the_stale_timeout_and_not_before(world: World) -> None:
+    begin(world, "killed")
+    world.now += 299_999
+    assert begin(world, "next").state == "busy"
+    world.now += 1
+    assert begin(world, "next").state == "run"
+    late = world.engine.guards.stop(AGENT, report(gate(), stop="killed"))
+    assert late.state == "busy"  # what the replaced hook found counts for nothing
+    assert guard_of(world).stops == 0
+    assert stop(world, gate(), stop="next").attempt == 1
+
+
+def test_limits_hold_for_a_hook_that_replaces_another(world: World) -> None:
+    limits = {"stops": 1}
+    stop(world, gate(), limits=limits)
+    begin(world, "killed", limits={"stops": 2})
+    world.now += 300_000
+    view = begin(world, "next", limits=limits)
+    assert view.state == "decided"
+    assert view.decision is not None
+    assert view.decision.text.startswith("Global stop limit reached (1)")
+
+
+def test_same_stop_again_gets_the_same_decision_and_counts_once(world: World) -> None:
+    first = stop(world, gate(), stop="one")
+    assert stop(world, gate(outcome="passed"), stop="one") == first
+    assert begin(world, "one").state == "decided"
+    assert guard_of(world).stops == 1
+    assert len(ledger_of(world)) == 1
+
+
+def test_each_stop_is_an_iteration_of_the_ledger_with_its_reasons(world: World) -> None:
+    stop(world, gate("build"))
+    stop(world, gate("build", "passed"), gate("test"))
+    stop(world, gate("build", "passed"), gate("test", "passed"), gate("pr", "skipped"))
+    entries = ledger_of(world)
+    assert [(one.iteration, one.verdict) for one in entries] == [
+        (1, "retry"), (2, "retry"), (3, "accept"),
+    ]  # fmt: skip
+    assert entries[0].feedback.startswith("The build fails (attempt 1 of 5)")
+    assert entries[1].work == "stop 2: verifying a fix of build"
+    assert [(c["name"], c["verdict"]) for c in entries[1].checks] == [
+        ("build", "accept"), ("test", "retry"),
+    ]  # fmt: skip
+    assert entries[2].feedback == "All gates passed: build, test."
+    assert world.engine.queries.session(guard_of(world).guard).counters.iterations == 3
+
+
+def test_reason_of_a_limit_is_in_the_ledger(world: World) -> None:
+    for _ in range(7):
+        last = stop(world, gate())
+    assert (last.decision, last.limit_reached) == ("allow", "stage")
+    entry = ledger_of(world)[-1]
+    assert entry.verdict == "max_iterations"
+    assert entry.reason is not None
+    assert entry.reason.code == "stop_limit"
+    assert entry.reason.text.startswith("Stage limit reached (5)")
+
+
+def test_block_that_the_agent_did_not_obey_is_recorded(world: World) -> None:
+    stop(world, gate())
+    world.engine.guards.note(AGENT, AgentEvent(event="prompt", prompt_id="p2"))
+    guard = guard_of(world)
+    assert (guard.overridden, guard.blocks_in_a_row) == (1, 0)
+    warnings = world.engine.queries.session(guard.guard).warnings
+    assert [one for one in warnings if "did not go on: a new prompt came" in one]
+    world.engine.guards.note(AGENT, AgentEvent(event="end"))
+    assert guard_of(world).overridden == 1
+
+
+def test_event_of_an_unknown_agent_makes_no_guard(world: World) -> None:
+    world.engine.guards.note(AGENT, AgentEvent(event="end"))
+    assert world.engine.guard_list.listed(None).total == 0
+
+
+def test_reset_begins_the_limits_again_and_frees_the_hook(world: World) -> None:
+    for _ in range(6):
+        stop(world, gate())
+    begin(world, "killed")
+    assert world.engine.guards.reset(AGENT.agent_session, by="ann").reset == 1
+    guard = guard_of(world)
+    assert (guard.failed_stops, guard.retries, guard.active, guard.stops) == (0, {}, False, 6)
+    assert stop(world, gate()).attempt == 1
+    assert world.told(world.engine.queries.ref(guard.guard), "guard.reset") == [(None, {"by": "ann"})]
+
+
+def test_reset_without_a_name_is_for_all_guards(world: World) -> None:
+    stop(world, gate())
+    stop(world, gate(), guarded=Guarded("agent-2"))
+    assert world.engine.guards.reset(None, by="ann").reset == 2
+
+
+def test_what_happened_while_the_api_was_away_is_recorded(world: World) -> None:
+    stop(world, gate(outcome="passed"), missed=("a stop was allowed unchecked",))
+    warnings = world.engine.queries.session(guard_of(world).guard).warnings
+    assert warnings == ["while the API was away: a stop was allowed unchecked"]
+
+
+def test_guard_without_stops_ends_completed_after_its_idle_time(world: World) -> None:
+    stop(world, gate())
+    guard = guard_of(world).guard
+    ref = world.engine.queries.ref(guard)
+    park(world.engine, world.engine.attempts.work(ref, world.grant(ref, "stop")))
+    world.now += (IDLE_S - 10) * 1000
+    stop(world, gate())  # begins the time again
+    world.later(20_000)
+    assert world.engine.queries.session(guard).status == "waiting"
+    world.later(IDLE_S * 1000)
+    assert world.engine.queries.session(guard).status == "completed"
+    assert stop(world, gate()).attempt == 1
+    assert guard_of(world).guard != guard
+
+
+def test_stopped_guard_is_replaced_by_a_new_one(world: World) -> None:
+    stop(world, gate())
+    guard = guard_of(world).guard
+    world.engine.control.apply(guard, "stop")
+    assert stop(world, gate()).attempt == 1
+    assert guard_of(world).guard != guard
+
+
+def test_guard_needs_no_folder_so_that_it_shares_the_one_of_a_doer(world: World) -> None:
+    view = begin(world, "one", guarded=Guarded("agent-1", "0000000a"))
+    session = world.engine.queries.session(view.guard)
+    assert (session.cwd, session.place, session.parent) == (None, "", None)
+    assert question().gates is None
