@@ -9,6 +9,7 @@ from pydantic import BaseModel, JsonValue
 
 from api import requests
 from api.fleet import FsckBody
+from api.guards import GuardsQuery, ResetBody
 from api.health import Health
 from api.limits import LimitBody
 from api.plans import Decision
@@ -19,6 +20,7 @@ from api.store import AcceptBody
 from api.tokens import NewTokenBody
 from api.worktrees import ApplyBody, ApplyPlanBody, CleanBody, DiffBody
 from leadhand.flows.documents import AnyDocument, FlowRun
+from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.stacks import OutputsView, StackChange, StackHead, StackView, WorkflowSession
 from leadhand.models.views import (
@@ -34,7 +36,8 @@ from leadhand.models.views import (
     FlowCheckView,
     FlowView,
     FsckView,
-    HomeView,
+    GuardReset,
+    GuardsView,
     InboxMessage,
     LedgerEntry,
     Limit,
@@ -53,6 +56,7 @@ from leadhand.models.views import (
     ResultView,
     SessionView,
     StepView,
+    StopView,
     StoreView,
     TaskView,
     TokenView,
@@ -280,6 +284,15 @@ OPERATIONS: tuple[Operation, ...] = (
               refuses=(409, 412)),
     Operation("kv.delete", "DELETE", "Delete a value of a session's tree", (_GONE,),
               query=DeleteValueQuery, headers=("Idempotency-Key",), refuses=(409, 412)),
+    Operation("guards.listed", "GET", "List the Stop guards that have not ended",
+              (as_json(GuardsView, "The guards with their counters."),), query=GuardsQuery),
+    Operation("guards.stop", "POST", "Report a stop of an agent: may it stop?",
+              (as_json(StopView, "Run the gates, or the decision."),),
+              body=StopReport, body_required=True),
+    Operation("guards.event", "POST", "Record an event of an agent that ends a row of blocks",
+              (_GONE,), body=AgentEvent, body_required=True),
+    Operation("guards.reset", "POST", "Reset the counters of Stop guards",
+              (as_json(GuardReset, "How many were reset."),), body=ResetBody),
     Operation("questions.listed", "GET", "List the open questions to people",
               (as_json(Page[QuestionView], "A page of questions, those of new sessions first."),),
               query=requests.QuestionsQuery, refuses=(404,)),

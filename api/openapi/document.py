@@ -16,7 +16,7 @@ from werkzeug.routing import Rule
 from api.openapi.schemas import WORD_SETS, with_comments, with_validators
 from api.operations import JSON, OPERATIONS, ApiResponse, Operation
 from api.scopes import PUBLIC, scope_of
-from leadhand.models.patterns import NAME, SHARED_NAME
+from leadhand.models.patterns import AGENT_SESSION, SHARED_NAME
 from leadhand.models.problems import MEDIA_TYPE, Problem
 
 Schema = dict[str, Any]
@@ -69,6 +69,7 @@ _PATH_SCHEMAS: Mapping[str, Schema] = {
     "task": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"},
     "proposal": {"type": "string", "pattern": "^[A-Za-z0-9]{1,40}$"},
     "lock": {"type": "string", "pattern": SHARED_NAME},
+    "agent": {"type": "string", "pattern": AGENT_SESSION},
     "key": {"type": "string", "pattern": SHARED_NAME},
     "stack": {"type": "string", "pattern": NAME},
     "workflow": {"type": "string", "pattern": "^([0-9a-f]{8}|active)$"},

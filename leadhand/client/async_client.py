@@ -15,6 +15,7 @@ from leadhand.client.async_event_stream import follow
 from leadhand.client.async_plan_calls import AsyncPlanCalls
 from leadhand.client.async_shared_calls import AsyncSharedCalls
 from leadhand.client.event_trail import BEGINNING
+from leadhand.client.guards.async_guard_calls import AsyncGuardCalls
 from leadhand.client.options import Options
 from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.polling import next_look_s
@@ -51,7 +52,7 @@ from leadhand.models.views import (
 )
 
 
-class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncStackCalls, AsyncAdministration):
+class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncGuardCalls, AsyncAdministration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

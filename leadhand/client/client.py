@@ -13,6 +13,7 @@ from leadhand.client.administration import Administration
 from leadhand.client.connection import Connection
 from leadhand.client.event_stream import follow
 from leadhand.client.event_trail import BEGINNING
+from leadhand.client.guards.guard_calls import GuardCalls
 from leadhand.client.options import Options
 from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.plan_calls import PlanCalls
@@ -51,7 +52,7 @@ from leadhand.models.views import (
 )
 
 
-class Client(PlanCalls, SharedCalls, StackCalls, Administration):
+class Client(PlanCalls, SharedCalls, GuardCalls, Administration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

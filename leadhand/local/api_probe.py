@@ -9,6 +9,8 @@ from leadhand.models.problems import Kind
 
 #: Statuses of sessions that keep the stack running; a waiting one may have a timer.
 WANTS_LIFE = ("active", "waiting", "stopping", "exiting", "aborting")
+#: Sessions of a status that are looked at. A full page of guards counts as work.
+PAGE = 20
 
 
 class LocalApi:
@@ -34,8 +36,12 @@ class LocalApi:
         return any(found == name or found.startswith(f"{name}@") for found in names)
 
     def has_live_session(self) -> bool:
-        """Whether any session is active or about to change its status."""
-        return any(self._items(f"/v1/sessions?status={word}&limit=1") for word in WANTS_LIFE)
+        """Whether any session is active or about to change its status.
+
+        Guards do not count: they wait for an agent whose next stop starts the services again.
+        """
+        lists = (self._items(f"/v1/sessions?status={word}&limit={PAGE}") for word in WANTS_LIFE)
+        return any(_has_work(items) for items in lists)
 
     def _items(self, path: str) -> list[dict[str, object]]:
         status, body = self._get(path)
@@ -57,3 +63,8 @@ class LocalApi:
             raise ConnectionError(str(error) or type(error).__name__) from error
         finally:
             connection.close()
+
+
+def _has_work(items: list[dict[str, object]]) -> bool:
+    """Whether a page of sessions has one that is not a guard, or may continue with one."""
+    return len(items) == PAGE or any(item.get("kind") != "guard" for item in items)

@@ -1,0 +1,3 @@
+"""The operations of the clients on Stop guards."""
+
+from __future__ import annotations

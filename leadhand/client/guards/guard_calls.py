@@ -1,0 +1,39 @@
+# Generated from async_guard_calls.py by scripts/client.py: do not edit.
+"""The operations of the synchronous client on Stop guards."""
+
+from __future__ import annotations
+
+from leadhand.client.calls import Call
+from leadhand.client.connection import Connection
+from leadhand.client.guards import requests
+from leadhand.client.requests import M, parsed
+from leadhand.models.guards import AgentEvent, StopReport
+from leadhand.models.views import GuardReset, GuardsView, StopView
+
+
+class GuardCalls:
+    """Answers the hooks of agents, and reads and resets the counters of guards."""
+
+    _connection: Connection
+
+    def report_stop(self, agent_session: str, report: StopReport) -> StopView:
+        """Ask whether the gates may run at a stop, or report their results for the decision.
+
+        The same `stop` again gets the same decision.
+        """
+        return self._ask_guard(StopView, requests.stop(agent_session, report))
+
+    def report_event(self, agent_session: str, event: AgentEvent) -> None:
+        """Record a prompt, an idle agent or the end of its session: it ends a row of blocks."""
+        (self._connection.transport.send(requests.event(agent_session, event))).checked()
+
+    def guards(self, agent_session: str | None = None) -> GuardsView:
+        """List the guards that have not ended, with their counters; of one agent, or of all."""
+        return self._ask_guard(GuardsView, requests.guard_list(agent_session))
+
+    def reset_guards(self, agent_session: str | None = None) -> GuardReset:
+        """Begin the counters of limits again, of one agent session or of all."""
+        return self._ask_guard(GuardReset, requests.reset(agent_session))
+
+    def _ask_guard(self, model: type[M], call: Call) -> M:
+        return parsed(model, (self._connection.transport.send(call)).checked())
