@@ -32,6 +32,10 @@ class ClientSettings(BaseModel):
     place: str | None = Field(default=None, pattern=NAME)
     #: The Redis that the embedded stack uses instead of its own.
     redis_url: str | None = None
+    #: The limits of Stop guards: of all failing stops, of each gate, and of a silent hook (s).
+    guard_global_max: int | None = Field(default=None, ge=1, le=100_000)
+    guard_stage_max: int | None = Field(default=None, ge=1, le=1000)
+    guard_stale_timeout: float | None = Field(default=None, ge=60, le=24 * 3600)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> ClientSettings:
@@ -61,5 +65,13 @@ _NAMES = {
     "home": "LEADHAND_HOME",
     "place": "LEADHAND_PLACE",
     "redis_url": "LEADHAND_REDIS_URL",
+    "guard_global_max": "LEADHAND_GUARD_GLOBAL_MAX",
+    "guard_stage_max": "LEADHAND_GUARD_STAGE_MAX",
+    "guard_stale_timeout": "LEADHAND_GUARD_STALE_TIMEOUT",
 }
-_HINTS = {"LEADHAND_URL": "give a URL such as http://127.0.0.1:8765"}
+_HINTS = {
+    "LEADHAND_URL": "give a URL such as http://127.0.0.1:8765",
+    "LEADHAND_GUARD_GLOBAL_MAX": "give a whole number, at least 1",
+    "LEADHAND_GUARD_STAGE_MAX": "give a whole number, at least 1",
+    "LEADHAND_GUARD_STALE_TIMEOUT": "give seconds, at least 60",
+}

@@ -29,9 +29,7 @@ class GuardQueries:
     def listed(self, agent_session: str | None, *, inside: str | None = None) -> GuardsView:
         """The guards that have not ended, newest first, of one agent session or of all."""
         items = [self._view(one) for one in self._sessions(agent_session, inside)]
-        return GuardsView(
-            active=sum(one.active for one in items), total=len(items), items=items
-        )
+        return GuardsView(active=sum(one.active for one in items), total=len(items), items=items)
 
     def open_guards(
         self, agent_session: str | None, *, inside: str | None = None

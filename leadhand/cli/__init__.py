@@ -23,6 +23,7 @@ _COMMANDS = {
     "inbox": "leadhand.cli.commands.messages.inbox",
     "notify": "leadhand.cli.commands.messages.notify",
     "hook": "leadhand.cli.commands.messages.hook",
+    "guard": "leadhand.cli.guards.command",
     "ask": "leadhand.cli.commands.ask",
     "lock": "leadhand.cli.commands.shared.lock",
     "kv": "leadhand.cli.commands.shared.kv",

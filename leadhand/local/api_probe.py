@@ -9,8 +9,8 @@ from leadhand.models.problems import Kind
 
 #: Statuses of sessions that keep the stack running; a waiting one may have a timer.
 WANTS_LIFE = ("active", "waiting", "stopping", "exiting", "aborting")
-#: Sessions of a status that are looked at. A full page of guards counts as work.
-PAGE = 20
+#: Sessions of a status that are looked at if the newest is a guard.
+PAGE = 100
 
 
 class LocalApi:
@@ -40,8 +40,15 @@ class LocalApi:
 
         Guards do not count: they wait for an agent whose next stop starts the services again.
         """
-        lists = (self._items(f"/v1/sessions?status={word}&limit={PAGE}") for word in WANTS_LIFE)
-        return any(_has_work(items) for items in lists)
+        return any(self._has_work(word) for word in WANTS_LIFE)
+
+    def _has_work(self, status: str) -> bool:
+        """Whether a session of a status is not a guard. A full page of guards counts as work."""
+        first = self._items(f"/v1/sessions?status={status}&limit=1")
+        if not first or first[0].get("kind") != "guard":
+            return bool(first)
+        items = self._items(f"/v1/sessions?status={status}&limit={PAGE}")
+        return len(items) == PAGE or any(item.get("kind") != "guard" for item in items)
 
     def _items(self, path: str) -> list[dict[str, object]]:
         status, body = self._get(path)
@@ -63,8 +70,3 @@ class LocalApi:
             raise ConnectionError(str(error) or type(error).__name__) from error
         finally:
             connection.close()
-
-
-def _has_work(items: list[dict[str, object]]) -> bool:
-    """Whether a page of sessions has one that is not a guard, or may continue with one."""
-    return len(items) == PAGE or any(item.get("kind") != "guard" for item in items)

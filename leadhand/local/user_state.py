@@ -1,4 +1,4 @@
-"""The user's own folder of bindings, outside of every working folder."""
+"""The user's own folders of bindings and hooks, outside of every working folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from leadhand.local.errors import UserStateUnfit
 
 def bindings_folder(env: Mapping[str, str]) -> Path:
     """The folder of the bindings, created with mode 0700. Raises UserStateUnfit."""
-    state = _state_home(env)
-    ours = state / "leadhand"
-    with usable(ours):
-        state.mkdir(parents=True, exist_ok=True)
-        for folder in (ours, ours / "folders"):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            home_folder.close_to_others(folder)
-    return ours / "folders"
+    return _private_folder(env, "folders")
+
+
+def hooks_folder(env: Mapping[str, str]) -> Path:
+    """The folder of what hooks remember, created with mode 0700. Raises UserStateUnfit."""
+    return _private_folder(env, "hooks")
 
 
 def worktrees_folder(env: Mapping[str, str]) -> Path:
@@ -37,6 +35,17 @@ def usable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserStateUnfit(str(folder), home_folder.reason(error)) from error
+
+
+def _private_folder(env: Mapping[str, str], name: str) -> Path:
+    state = _state_home(env)
+    ours = state / "leadhand"
+    with usable(ours):
+        state.mkdir(parents=True, exist_ok=True)
+        for folder in (ours, ours / name):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            home_folder.close_to_others(folder)
+    return ours / name
 
 
 def _state_home(env: Mapping[str, str]) -> Path:

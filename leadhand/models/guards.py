@@ -64,7 +64,7 @@ class StopReport(Document):
     #: Null: may the gates run? Otherwise the results of those that ran, in order.
     gates: Annotated[tuple[GateResult, ...], Field(max_length=50)] | None = None
     #: A team's own guidance by name; by default the built-in texts.
-    templates: Annotated[dict[GateName, Text], Field(max_length=100)] = {}
+    templates: dict[GateName, Text] = Field(default_factory=dict, max_length=100)
     #: Why the stop is allowed without gates: it is recorded.
     unchecked: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
     #: What happened while the API was away, to be recorded now.

@@ -1,7 +1,7 @@
 """Decides whether an agent may stop, from the guard's counters and the results of its gates (pure).
 
-A failure counts at its gate until a stop passes all gates. A gate with `limit` failures has one more
-block, which tells the agent to give up; then the agent may stop.
+A failure counts at its gate until a stop passes all gates. A gate with `limit` failures has one
+more block, which tells the agent to give up; then the agent may stop.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ def decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
 
 def _at_prompt(state: GuardState, report: StopReport) -> Turn:
     """The state at this stop: a stop of another prompt begins a new row of blocks."""
-    is_new = (
-        report.is_first if report.prompt_id is None else report.prompt_id != state.prompt_id
-    )
+    is_new = report.is_first if report.prompt_id is None else report.prompt_id != state.prompt_id
     return begin_prompt(state, report.prompt_id) if is_new else Turn(state)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
@@ -133,7 +133,7 @@ class Guards:
         *,
         frees: bool = False,
     ) -> bool:
-        """Write what becomes of the state, whatever it is then. Returns False for an ended guard."""
+        """Write the state that follows the one as it is now. Returns False for an ended guard."""
         for _ in range(TRIES):
             stored = self._store.values(ref, "guard", ["state", "version"])
             turn = apply(parse_state(stored.get("state")))

@@ -163,7 +163,9 @@ def test_reset_begins_the_limits_again_and_frees_the_hook(world: World) -> None:
     guard = guard_of(world)
     assert (guard.failed_stops, guard.retries, guard.active, guard.stops) == (0, {}, False, 6)
     assert stop(world, gate()).attempt == 1
-    assert world.told(world.engine.queries.ref(guard.guard), "guard.reset") == [(None, {"by": "ann"})]
+    assert world.told(world.engine.queries.ref(guard.guard), "guard.reset") == [
+        (None, {"by": "ann"})
+    ]
 
 
 def test_reset_without_a_name_is_for_all_guards(world: World) -> None:

@@ -1,4 +1,5 @@
--- A hook begins a stop: it is the only one of this guard until it writes a decision or is stale.
+-- A hook begins a stop: it is the only one of this guard until it writes a decision or is stale. The same hook again
+-- shows that it is alive.
 -- Arguments: stop (the hook's own name for it), stale_ms
 -- Returns: begun(guard, version) | repeated(decision) | busy | unknown
 --- @requires events, guards, transaction
@@ -10,8 +11,8 @@ return function(tx)
   local hook = guards.running(tx)
   local is_own = hook and hook.stop == args.stop
   if hook and not is_own and tx.now - hook.at < args.stale_ms then return reply(tx, 'busy') end
+  redis.call('HSET', tx.keys.guard, 'hook', cjson.encode({stop = args.stop, at = tx.now}))
   if not is_own then
-    redis.call('HSET', tx.keys.guard, 'hook', cjson.encode({stop = args.stop, at = tx.now}))
     events.emit(tx, 'guard.begun', '', {stop = args.stop, replaced = hook and hook.stop})
     transaction.flush(tx)
   end

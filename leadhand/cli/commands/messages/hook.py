@@ -1,4 +1,4 @@
-"""`leadhand hook`: what Claude Code's hooks call, so that a team lead hears of its messages."""
+"""`leadhand hook`: what agents' hooks call: messages for a team lead, and Stop guards."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.guards import hooks
 from leadhand.cli.render.tables import plural
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ _session = click.option(
 
 @click.group("hook")
 def hook_command() -> None:
-    """Bring messages into Claude Code by its hooks.
+    """Bring messages into an agent by its hooks, and guard its stops.
 
-    Each command reads the hook's JSON on standard input.
+    Each command but install and trust reads the hook's JSON on standard input.
     """
+
+
+hooks.add_to(hook_command)
 
 
 @hook_command.command("prompt")

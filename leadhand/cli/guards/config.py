@@ -1,0 +1,169 @@
+"""The gates of a Stop guard, from `[guard]` of leadhand.toml or of the user's own file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, StrictBool, ValidationError, field_validator
+
+from leadhand.models.documents import Command, Document, Seconds
+from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, GateName, GuardLimits, Text
+from leadhand.models.toml_file import TomlUnreadable, read_toml
+from leadhand.models.validation_messages import first_error
+from leadhand.settings import ClientSettings
+
+FILE = "leadhand.toml"
+GATE_TIMEOUT_S, GIT_TIMEOUT_S, PR_TIMEOUT_S = 300.0, 20.0, 30.0
+PR_COMMAND = "gh pr view --json number,state,url,reviewDecision,reviews"
+#: Claude Code overrides a hook after this many blocks in a row unless its variable says otherwise.
+CLAUDE_CAP = "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"
+_CODE = (
+    "*.py", "*.js", "*.jsx", "*.ts", "*.tsx", "*.go", "*.rs", "*.java", "*.kt", "*.c", "*.h",
+    "*.cc", "*.cpp", "*.hpp", "*.cs", "*.rb", "*.php", "*.swift", "*.scala", "*.hs", "*.lua",
+    "*.sh", "*.sql",
+)  # fmt: skip
+_DOCS = ("docs/*", "doc/*", "*.md", "*.rst", "*.adoc", "*.txt")
+#: The gates that only advise: the agent stops with a message.
+ADVISES = frozenset({"docs", "pr", "review"})
+BEFORE, AFTER = ("build", "test"), ("docs", "pr", "review")
+_LIMITS: Mapping[str, int | None] = {"test": 3, "docs": None, "pr": 3, "review": 3}
+
+Globs = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], Field()]
+Limit = Annotated[int, Field(strict=True, ge=1, le=1000)]
+
+
+class GateConfig(Document):
+    """One gate: a command whose exit code decides, or a built-in look at git or a pull request."""
+
+    command: Command | None = None
+    limit: Limit | None = None
+    timeout_s: Seconds | None = None
+    #: Whether a failure refuses the stop; by default all do but docs, pr and review.
+    blocks: StrictBool | None = None
+    enabled: StrictBool = True
+
+
+class GuardConfig(Document):
+    """The gates in their order, limits and guidance."""
+
+    gates: dict[GateName, GateConfig] = Field(default_factory=dict)
+    #: By default build, test, a team's own gates, docs, pr, review.
+    order: tuple[GateName, ...] = ()
+    templates: dict[GateName, Text] = Field(default_factory=dict)
+    global_max: Limit | None = None
+    stage_max: Limit | None = None
+    max_blocks_in_a_row: Limit | None = None
+    stale_timeout_s: Annotated[float, Field(ge=60, le=24 * 3600)] | None = None
+    #: What counts as code, and as documentation.
+    code: Globs = _CODE
+    docs: Globs = _DOCS
+
+    @field_validator("order")
+    @classmethod
+    def _differ(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("it names a gate twice; name each gate once")
+        return value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The enabled gates, in order."""
+        own = tuple(name for name in self.gates if name not in (*BEFORE, *AFTER))
+        names = self.order or (*BEFORE, *own, *AFTER)
+        return tuple(name for name in names if self.gate(name).enabled)
+
+    def gate(self, name: str) -> GateConfig:
+        """A gate with its defaults."""
+        gate = self.gates.get(name, GateConfig())
+        default = {"docs": GIT_TIMEOUT_S, "pr": PR_TIMEOUT_S, "review": PR_TIMEOUT_S}
+        limit = gate.limit or self.stage_max or _LIMITS.get(name, 5)
+        return gate.model_copy(
+            update={
+                "command": gate.command or (PR_COMMAND if name in ("pr", "review") else None),
+                "limit": None if name == "docs" and gate.limit is None else limit,
+                "timeout_s": gate.timeout_s or default.get(name, GATE_TIMEOUT_S),
+                "blocks": gate.blocks if gate.blocks is not None else name not in ADVISES,
+            }
+        )
+
+    def with_limit(self, limit: int) -> GuardConfig:
+        """The same gates, each with this limit."""
+        gates = {name: self.gate(name) for name in (*self.names, *self.gates)}
+        limited = {
+            name: gate.model_copy(update={"limit": limit}) if gate.limit is not None else gate
+            for name, gate in gates.items()
+        }
+        return self.model_copy(update={"gates": limited})
+
+    @property
+    def total_s(self) -> float:
+        """How long all gates may take together."""
+        gates = {name: self.gate(name) for name in self.names}
+        return sum(
+            gate.timeout_s or 0.0
+            for name, gate in gates.items()
+            if name == "docs" or gate.command is not None
+        )
+
+    def limits(self, settings: ClientSettings, env: Mapping[str, str]) -> GuardLimits:
+        """The limits over all gates: variables win over the file."""
+        given = {
+            "stops": settings.guard_global_max or self.global_max,
+            "blocks_in_a_row": self.max_blocks_in_a_row or blocks_below_cap(env.get(CLAUDE_CAP)),
+            "stale_s": settings.guard_stale_timeout or self.stale_timeout_s,
+        }
+        return GuardLimits.model_validate({k: v for k, v in given.items() if v is not None})
+
+
+class Loaded(NamedTuple):
+    """A configuration, the file that it is of, and the digest of the file's text."""
+
+    config: GuardConfig
+    file: Path | None = None
+    digest: str = ""
+    #: Whether the file is the user's own, which needs no trust.
+    is_own: bool = True
+
+
+def blocks_below_cap(cap: str | None) -> int:
+    """The blocks in a row that stay below the agent's own limit.
+
+    >>> blocks_below_cap(None), blocks_below_cap("12"), blocks_below_cap("1"), blocks_below_cap("x")
+    (7, 11, 1, 7)
+    """
+    number = int(cap) if cap and cap.isascii() and cap.isdecimal() else 0
+    return max(1, number - 1) if number else MAX_BLOCKS_IN_A_ROW
+
+
+def load_config(project: Path, env: Mapping[str, str]) -> Loaded:
+    """The project's configuration, else the user's own, else the defaults.
+
+    Raises ConfigUnfit.
+    """
+    for file, is_own in ((project / FILE, False), (own_file(env), True)):
+        try:
+            text, content = read_toml(file)
+        except TomlUnreadable as error:
+            raise ConfigUnfit(str(error)) from error
+        if "guard" not in content:
+            continue
+        try:
+            config = GuardConfig.model_validate(content["guard"])
+        except ValidationError as error:
+            raise ConfigUnfit(f"{file}: guard.{first_error(error, GuardConfig)}") from error
+        return Loaded(config, file, hashlib.sha256(text.encode()).hexdigest(), is_own)
+    return Loaded(GuardConfig())
+
+
+def own_file(env: Mapping[str, str]) -> Path:
+    """The user's own configuration file."""
+    named = Path(env.get("XDG_CONFIG_HOME") or "")
+    folder = named if named.is_absolute() else Path(env.get("HOME") or Path.home()) / ".config"
+    return folder / "leadhand" / FILE
+
+
+class ConfigUnfit(Exception):
+    """The configuration of a guard cannot be used; the message names the file and the fault."""

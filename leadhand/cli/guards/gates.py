@@ -1,0 +1,231 @@
+"""Runs the gates of a stop, one after the other, until one does not pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from leadhand.cli.guards.config import AFTER, GateConfig, GuardConfig
+from leadhand.models.guards import GateResult, Outcome
+
+#: The end of an output that is read; guidance shows less.
+_READ = 12_000
+#: Seconds between two signs of life to the API.
+_RENEW_S = 20.0
+#: The credentials of a body or an operator, which a gate does not get.
+_SECRETS = frozenset({
+    "LEADHAND_TOKEN", "LEADHAND_SESSION_TOKEN", "LEADHAND_API_TOKEN", "LEADHAND_SECRET",
+    "LEADHAND_SECRET_OTHER", "LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL",
+})  # fmt: skip
+
+
+class Ran(NamedTuple):
+    """A command's exit code, None if its time was over, and the end of its output."""
+
+    code: int | None
+    output: str
+
+
+class Gates:
+    """The gates of one stop.
+
+    Args:
+        folder: The project's folder, in which the commands run.
+        until: When the hook must have answered, of the monotonic clock.
+        renew: Called now and then, so that the guard knows that this hook is alive.
+    """
+
+    def __init__(
+        self,
+        config: GuardConfig,
+        folder: Path,
+        env: Mapping[str, str],
+        *,
+        until: float,
+        renew: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._env = {name: value for name, value in env.items() if name not in _SECRETS}
+        self._until = until
+        self._renew = renew
+        self._ran: dict[str, Ran] = {}
+
+    def run(self) -> tuple[GateResult, ...]:
+        """The results up to the first gate that failed or did not end in time."""
+        results: list[GateResult] = []
+        for name in self._config.names:
+            self._renew()
+            began = time.monotonic()
+            result = self._look(name, self._config.gate(name))
+            took = round(time.monotonic() - began, 3)
+            results.append(result.model_copy(update={"seconds": took}))
+            if result.outcome in ("failed", "unfinished"):
+                break
+        return tuple(results)
+
+    def _look(self, name: str, gate: GateConfig) -> GateResult:
+        if name in AFTER and not self._in_git():
+            return self._result(name, gate, "skipped", "the folder is not in a git repository")
+        if name == "docs" and gate.command is None:
+            return self._docs(gate)
+        if gate.command is None:
+            hint = f"give guard.gates.{name} a command in leadhand.toml"
+            return self._result(name, gate, "skipped", f"it has no command; {hint}")
+        if name in ("pr", "review"):
+            return self._pull_request(name, gate)
+        ran = self._command(gate.command, gate)
+        if ran.code is None:
+            return self._timed_out(name, gate, ran)
+        outcome: Outcome = "passed" if ran.code == 0 else "failed"
+        output = ran.output.strip() or f"exit code {ran.code}, without output"
+        return self._result(name, gate, outcome, output)
+
+    def _docs(self, gate: GateConfig) -> GateResult:
+        """Fails if code has changed in the working tree and no documentation has."""
+        ran = self._command("git status --porcelain=v1 --untracked-files=all", gate)
+        paths = [_path_of(line) for line in ran.output.splitlines()]
+        if ran.code != 0:
+            return self._result("docs", gate, "skipped", "git status does not answer")
+        docs = [path for path in paths if _matches(path, self._config.docs)]
+        code = [path for path in paths if _matches(path, self._config.code) and path not in docs]
+        if docs or not code:
+            return self._result("docs", gate, "passed", "")
+        return self._result("docs", gate, "failed", "\n".join(code[:30]))
+
+    def _pull_request(self, name: str, gate: GateConfig) -> GateResult:
+        """`pr` fails without a pull request, `review` with one that has open comments."""
+        assert gate.command is not None
+        if gate.command not in self._ran:
+            self._ran[gate.command] = self._command(gate.command, gate)
+        facts = parse_pull_request(self._ran[gate.command])
+        if name == "pr":
+            return self._result(name, gate, "passed" if facts is not None else "failed", "")
+        if facts is None:
+            return self._result(name, gate, "skipped", "there is no pull request")
+        comments = open_comments(facts)
+        return self._result(name, gate, "failed" if comments else "passed", comments)
+
+    def _timed_out(self, name: str, gate: GateConfig, ran: Ran) -> GateResult:
+        if time.monotonic() >= self._until:
+            return self._result(name, gate, "unfinished", ran.output)
+        text = f"{ran.output}\nIt took longer than {gate.timeout_s:g} s and was ended."
+        return self._result(name, gate, "failed", text)
+
+    def _result(self, name: str, gate: GateConfig, outcome: Outcome, output: str) -> GateResult:
+        own = self._config.templates
+        return GateResult(
+            name=name,
+            outcome=outcome,
+            output=output[-_READ:],
+            template=f"fix-{name}" if f"fix-{name}" in own else None,
+            stuck_template=f"{name}-stuck" if f"{name}-stuck" in own else None,
+            limit=gate.limit,
+            blocks=bool(gate.blocks),
+        )
+
+    def _in_git(self) -> bool:
+        return any((folder / ".git").exists() for folder in (self._folder, *self._folder.parents))
+
+    def _command(self, command: str, gate: GateConfig) -> Ran:
+        """Run a command in a process group of its own, which ends with it."""
+        until = min(self._until, time.monotonic() + (gate.timeout_s or 0.0))
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(  # noqa: S602 - a gate is the user's own shell command
+                command, shell=True, cwd=self._folder, env=self._env,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = self._wait(process, until)
+            finally:
+                _kill_group(process)
+            return Ran(code, _end_of(output))
+
+    def _wait(self, process: subprocess.Popen[bytes], until: float) -> int | None:
+        while (left := until - time.monotonic()) > 0:
+            try:
+                return process.wait(min(left, _RENEW_S))
+            except subprocess.TimeoutExpired:
+                self._renew()
+        return None
+
+
+def parse_pull_request(ran: Ran) -> dict[str, object] | None:
+    """The facts of an open pull request; None if there is none, or nothing readable.
+
+    >>> parse_pull_request(Ran(0, '{"number": 3, "state": "OPEN"}'))
+    {'number': 3, 'state': 'OPEN'}
+    >>> parse_pull_request(Ran(0, "none")), parse_pull_request(Ran(1, '{"number": 3}'))
+    (None, None)
+    """
+    try:
+        facts = json.loads(ran.output) if ran.code == 0 else None
+    except ValueError:
+        return None
+    is_open = isinstance(facts, dict) and facts and facts.get("state", "OPEN") == "OPEN"
+    return facts if is_open else None
+
+
+def open_comments(facts: Mapping[str, object]) -> str:
+    """The reviews of a pull request that ask for changes; empty if there are none.
+
+    >>> open_comments({"reviewDecision": "APPROVED"})
+    ''
+    >>> open_comments({"openComments": 2, "url": "https://x/3"})
+    'https://x/3: 2 open comments'
+    >>> open_comments({"reviewDecision": "CHANGES_REQUESTED", "reviews": [
+    ...     {"state": "CHANGES_REQUESTED", "author": {"login": "ann"}, "body": "rename it"}]})
+    'ann: rename it'
+    """
+    url = str(facts.get("url") or "the pull request")
+    number = facts.get("openComments")
+    if isinstance(number, int) and number > 0:
+        return f"{url}: {number} open comment{'s' if number > 1 else ''}"
+    if facts.get("reviewDecision") != "CHANGES_REQUESTED":
+        return ""
+    reviews = facts.get("reviews")
+    lines = []
+    for review in reviews if isinstance(reviews, list) else ():
+        if isinstance(review, dict) and review.get("state") == "CHANGES_REQUESTED":
+            author = review.get("author")
+            login = author.get("login") if isinstance(author, dict) else "reviewer"
+            lines.append(f"{login}: {review.get('body') or 'changes requested'}")
+    return "\n".join(lines) or f"{url}: changes are requested"
+
+
+def _path_of(line: str) -> str:
+    """The path of a line of git status, the new one of a rename.
+
+    >>> _path_of("?? a.py"), _path_of('R  old.py -> "new name.py"')
+    ('a.py', 'new name.py')
+    """
+    path = line[3:].rpartition(" -> ")[2]
+    return shlex.split(path)[0] if path.startswith('"') else path
+
+
+def _matches(path: str, globs: tuple[str, ...]) -> bool:
+    """Whether a path or its last name matches a glob; `*` also matches slashes."""
+    name = path.rpartition("/")[2]
+    return any(fnmatchcase(path, one) or fnmatchcase(name, one) for one in globs)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - 4 * _READ))
+    return output.read().decode(errors="replace")[-_READ:]

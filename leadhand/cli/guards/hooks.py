@@ -1,0 +1,192 @@
+"""The commands of `leadhand hook` that belong to Stop guards."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from leadhand.cli.guards.agent_settings import Agent, with_guard, without_guard
+
+if TYPE_CHECKING:
+    from leadhand.cli.guards.config import Loaded
+    from leadhand.cli.guards.hook_event import HookEvent
+
+_SCOPES = ("local", "project", "user")
+
+
+@click.command("stop")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=10), metavar="S",
+    help="When the agent ends this hook; by default the timeouts of the gates together.",
+)  # fmt: skip
+def stop_command(*, timeout_s: float | None) -> int:
+    """For Stop: run the gates, then let the agent stop or block it with guidance.
+
+    It allows the stop, warns and exits with 1 if Leadhand is away.
+    """
+    from leadhand.cli.guards.stop import answer_stop
+    from leadhand.settings import environment
+
+    env = environment()
+    event = _read(env)
+    os.chdir(event.folder)
+    return answer_stop(event, env, timeout_s)
+
+
+@click.command("event")
+def event_command() -> int:
+    """For UserPromptSubmit, Notification and SessionEnd: recognise a block that was overridden."""
+    from leadhand.cli.connect import open_client
+    from leadhand.settings import environment
+
+    event = _read(environment())
+    what = event.as_agent_event()
+    if what is not None:
+        os.chdir(event.folder)
+        with open_client() as client:
+            client.report_event(event.agent_session, what)
+    return 0
+
+
+@click.command("install")
+@click.argument("agent", type=click.Choice(get_args(Agent)))
+@click.option(
+    "--scope", type=click.Choice(_SCOPES), default="local", show_default=True,
+    help="Your settings of this folder, the folder's own, or yours for all folders.",
+)  # fmt: skip
+@click.option("--remove", is_flag=True, help="Take the hooks out again.")
+@click.option("--yes", is_flag=True, help="Approve the gates' commands without a question.")
+def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int:
+    """Write the hooks of a Stop guard into the settings of AGENT, or take them out.
+
+    The commands of the gates in leadhand.toml are shown, and run once you approve them.
+    """
+    from leadhand.cli.guards.config import load_config
+    from leadhand.cli.guards.stop import hook_timeout_s
+    from leadhand.settings import environment
+
+    env = environment()
+    file = settings_file(agent, scope, Path.cwd(), env)
+    settings = _read_settings(file)
+    if remove:
+        changed = without_guard(settings)
+        _write_settings(file, changed)
+        click.echo(f"no hooks of Leadhand are left in {file}")
+        return 0
+    loaded = load_config(Path.cwd(), env)
+    _approve(loaded, env, yes=yes)
+    timeout_s = hook_timeout_s(loaded.config.total_s)
+    _write_settings(file, with_guard(settings, agent, _program(), timeout_s))
+    click.echo(f"wrote the hooks to {file}; the agent may take {timeout_s:g} s for each stop")
+    if agent == "codex":
+        click.echo("Codex asks once whether it may run them; `/hooks` lists them there")
+    return 0
+
+
+@click.command("trust")
+@click.option("--yes", is_flag=True, help="Approve without a question.")
+def trust_command(*, yes: bool) -> int:
+    """Approve the gates of this folder's leadhand.toml as it is now."""
+    from leadhand.cli.guards.config import FILE, load_config
+    from leadhand.settings import environment
+
+    env = environment()
+    loaded = load_config(Path.cwd(), env)
+    if loaded.is_own:
+        raise click.ClickException(
+            f"{Path.cwd() / FILE} has no [guard]; there is nothing to approve"
+        )
+    _approve(loaded, env, yes=yes)
+    return 0
+
+
+def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]) -> Path:
+    """The settings file of an agent that has its hooks."""
+    home = Path(env.get("HOME") or Path.home())
+    if agent == "codex":
+        base = (
+            Path(env.get("CODEX_HOME") or home / ".codex") if scope == "user" else folder / ".codex"
+        )
+        return base / "hooks.json"
+    if scope == "user":
+        return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json"
+    name = "settings.json" if scope == "project" else "settings.local.json"
+    return folder / ".claude" / name
+
+
+def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
+    """Show the commands of a folder's file, and record that the user approves them."""
+    from leadhand.cli.guards.trust import is_trusted, trust
+    from leadhand.models.text import plain
+
+    for name in loaded.config.names:
+        command = loaded.config.gate(name).command
+        shown = plain(command) if command else "git status" if name == "docs" else "no command"
+        click.echo(f"{name}: {shown}")
+    if is_trusted(loaded, env):
+        return
+    if not yes and not click.confirm(f"May agents' hooks run the commands of {loaded.file}?"):
+        raise click.ClickException("the commands are not approved; nothing was changed")
+    trust(loaded, env)
+    click.echo(f"approved {loaded.file} as it is now")
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise click.ClickException(f"{file} is not JSON: {error}; correct it first") from None
+    if not isinstance(settings, dict):
+        raise click.ClickException(f"{file} is not a JSON object; correct it first")
+    return settings
+
+
+def _write_settings(file: Path, settings: Mapping[str, Any]) -> None:
+    """Replace a settings file at once; an empty one is removed."""
+    if not settings:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    target = file.resolve()  # a link stays a link
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+    draft.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.chmod(mode)
+    draft.replace(target)
+
+
+def _program() -> str:
+    """The path of this program, which an agent may not have on its PATH."""
+    beside = Path(sys.executable).with_name("leadhand")
+    return str(beside) if beside.exists() else shutil.which("leadhand") or "leadhand"
+
+
+def _read(env: Mapping[str, str]) -> HookEvent:
+    """The hook's JSON on standard input."""
+    from leadhand.cli.guards.hook_event import EventUnfit, parse_event
+
+    text = "" if sys.stdin.isatty() else sys.stdin.read()
+    try:
+        fields = json.loads(text or "{}")
+        if isinstance(fields, dict):
+            return parse_event(fields, env)
+    except EventUnfit as error:
+        raise click.ClickException(str(error)) from None
+    except ValueError:
+        pass
+    raise click.ClickException("standard input is not the JSON object of a hook")
+
+
+def add_to(group: click.Group) -> None:
+    """Add the commands to `leadhand hook`."""
+    for command in (stop_command, event_command, install_command, trust_command):
+        group.add_command(command)

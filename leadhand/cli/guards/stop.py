@@ -1,0 +1,183 @@
+"""`leadhand hook stop`: runs the gates at a stop of an agent, and answers what the guard decides.
+
+If Leadhand is away, or a gate cannot be run, the agent may stop: a hook never holds it for a fault
+of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
+from leadhand.cli.guards.gates import Gates
+from leadhand.cli.guards.hook_event import HookEvent
+from leadhand.cli.guards.trust import is_trusted, missed_file
+from leadhand.errors import LeadhandError
+from leadhand.models.guards import GateResult, StopReport
+from leadhand.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from leadhand.client.client import Client
+    from leadhand.models.views import StopView
+
+#: Seconds before the agent would kill the hook at which it must have answered.
+RESERVE_S = 5.0
+#: Seconds for a request to the API, and for its repetitions.
+_REQUEST_S, _PATIENCE_S = 10.0, 4.0
+_MISSED_LINES = 50
+
+
+class HookEnded(Exception):
+    """The agent ended the hook before its gates had ended."""
+
+
+def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | None) -> int:
+    """Answer a stop on standard output. Returns the exit code: 1 if Leadhand is away."""
+    began = time.monotonic()
+    try:
+        with _client() as client:
+            stop = _Stop(client, event, env)
+            view = stop.decide(began, timeout_s)
+    except (LeadhandError, OSError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"leadhand: the stop is allowed unchecked: {text}", err=True)
+        with suppress(LeadhandError, OSError):
+            _note_missed(event.agent_session, env, text)
+        return 1
+    return print_answer(view)
+
+
+def print_answer(view: StopView) -> int:
+    """Print a decision in the form that Claude Code and Codex read."""
+    decision = view.decision
+    if decision is None:
+        click.echo(f"leadhand: {view.why}; this stop is not checked again", err=True)
+        return 0
+    if decision.decision == "block":
+        click.echo(json.dumps({"decision": "block", "reason": decision.text}))
+    elif decision.template != "complete" or view.attempt > 1:
+        click.echo(json.dumps({"systemMessage": f"Leadhand: {decision.text}"}))
+    return 0
+
+
+class _Stop:
+    """One stop of an agent."""
+
+    def __init__(self, client: Client, event: HookEvent, env: Mapping[str, str]) -> None:
+        self._client = client
+        self._event = event
+        self._env = env
+        self._settings = ClientSettings.from_env(env)
+        self._name = uuid.uuid4().hex
+
+    def decide(self, began: float, timeout_s: float | None) -> StopView:
+        """Run the gates if the guard asks for them, and get its decision."""
+        try:
+            loaded = load_config(self._event.folder, self._env)
+        except ConfigUnfit as error:
+            return self._unchecked(Loaded(GuardConfig()), str(error))
+        if not is_trusted(loaded, self._env):
+            hint = "look at it, then run `leadhand hook trust`"
+            return self._unchecked(loaded, f"{loaded.file} is not approved as it is now; {hint}")
+        if self._settings.guard_stage_max is not None:
+            loaded = loaded._replace(
+                config=loaded.config.with_limit(self._settings.guard_stage_max)
+            )
+        missed = _read_missed(self._event.agent_session, self._env)
+        first = self._report(loaded, missed=missed)
+        if first.state != "run":
+            _forget_missed(self._event.agent_session, self._env)
+            return first
+        allowed_s = timeout_s if timeout_s is not None else hook_timeout_s(loaded.config.total_s)
+        try:
+            with _until_ended():
+                gates = self._gates(loaded, began + allowed_s - RESERVE_S)
+        except Exception as error:  # noqa: BLE001 - a guard never holds an agent for its own fault
+            return self._unchecked(loaded, f"the gates could not be run: {error}")
+        view = self._report(loaded, gates=gates, missed=missed)
+        _forget_missed(self._event.agent_session, self._env)
+        return view
+
+    def _gates(self, loaded: Loaded, until: float) -> tuple[GateResult, ...]:
+        def renew() -> None:
+            with suppress(LeadhandError):
+                self._report(loaded)
+
+        return Gates(loaded.config, self._event.folder, self._env, until=until, renew=renew).run()
+
+    def _unchecked(self, loaded: Loaded, why: str) -> StopView:
+        """Have a stop recorded that is allowed although no gate was asked."""
+        click.echo(f"leadhand: the stop is allowed unchecked: {why}", err=True)
+        return self._report(loaded, unchecked=why[:2000])
+
+    def _report(self, loaded: Loaded, **more: object) -> StopView:
+        fields: dict[str, object] = {
+            "stop": self._name,
+            "prompt_id": self._event.prompt_id,
+            "is_first": not self._event.is_continued,
+            "limits": loaded.config.limits(self._settings, self._env),
+            "templates": loaded.config.templates,
+        }
+        report = StopReport.model_validate(fields | {k: v for k, v in more.items() if v})
+        return self._client.report_stop(self._event.agent_session, report)
+
+
+def hook_timeout_s(gates_s: float) -> float:
+    """The timeout of a hook in an agent's settings: above the sum of its gates' timeouts."""
+    return gates_s + 30.0
+
+
+@contextmanager
+def _client() -> Iterator[Client]:
+    """A client that gives up soon: an agent waits for the answer."""
+    from leadhand.cli.connect import reach
+    from leadhand.client.client import Client
+
+    with (
+        reach() as (url, token),
+        Client(url, token, timeout_s=_REQUEST_S, patience_s=_PATIENCE_S) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _until_ended() -> Iterator[None]:
+    """Raise HookEnded inside this `with` if the agent ends the hook."""
+
+    def end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise HookEnded("the agent ended the hook")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _note_missed(agent_session: str, env: Mapping[str, str], why: str) -> None:
+    """Remember a stop that could not be recorded; it is sent with the next one."""
+    line = " ".join(f"{datetime.now(UTC):%FT%TZ} allowed unchecked: {why}".split())
+    with missed_file(agent_session, env).open("a", encoding="utf-8") as file:
+        file.write(line[:500] + "\n")
+
+
+def _read_missed(agent_session: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        text = missed_file(agent_session, env).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    return tuple(line[:500] for line in text.splitlines() if line)[-_MISSED_LINES:]
+
+
+def _forget_missed(agent_session: str, env: Mapping[str, str]) -> None:
+    missed_file(agent_session, env).unlink(missing_ok=True)
