@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from leadhand.client.questions import ASK_TIMEOUT_S
 from leadhand.flows.steps import LONGEST_WAIT_S as LONGEST_WAIT_FOR_A_PERSON_S
 from leadhand.models import patterns
 from leadhand.models.documents import Command, Name, Text
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
+from leadhand.models.guards import AgentSession
 from leadhand.models.plans import TaskId, TaskStatus
 
 #: Seconds that `wait_session` waits at most, and by default. Agents give up on a tool
@@ -260,3 +261,23 @@ class KvDelete(Arguments):
     key: Key
     if_version: IfVersion = None
     session: Session = None
+
+
+class CbStatus(Arguments):
+    session: Annotated[
+        AgentSession | None,
+        Field(description="Only this session of an agent, such as Claude Code's session_id."),
+    ] = None
+
+
+class CbReset(Arguments):
+    session: Annotated[
+        AgentSession | None, Field(description="The session of an agent whose guard is reset.")
+    ] = None
+    all: Annotated[bool, Field(description="Reset the guards of all agents.")] = False
+
+    @model_validator(mode="after")
+    def _names_one_or_all(self) -> CbReset:
+        if (self.session is None) != self.all:
+            raise ValueError("name an agent's session in session, or set all to true")
+        return self

@@ -222,6 +222,12 @@ class Calls:
         await self._client.delete_value(session, given.key, if_version=given.if_version)
         return {"key": given.key, "deleted": True}
 
+    async def cb_status(self, given: arguments.CbStatus) -> Result:
+        return await self._client.guards(given.session)
+
+    async def cb_reset(self, given: arguments.CbReset) -> Result:
+        return await self._client.reset_guards(given.session)
+
     async def _tasks(self, plan: str | None) -> list[TaskView]:
         """The tasks of a plan; without one, those of this session's plan, or its own task."""
         if plan is not None:
@@ -340,6 +346,17 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "kv_delete": Tool(
         "Delete a value that the tree of sessions shares.", arguments.KvDelete, Calls.kv_delete
+    ),
+    "cb_status": Tool(
+        "Show the counters of Stop guards: failures by gate, limits, and whether a hook runs.",
+        arguments.CbStatus,
+        Calls.cb_status,
+        reads=True,
+    ),
+    "cb_reset": Tool(
+        "Begin the counters of Stop guards again, of one session of an agent or of all.",
+        arguments.CbReset,
+        Calls.cb_reset,
     ),
     "session_status": Tool(
         "Get a session with its status, reason and costs.",

@@ -12,7 +12,7 @@ from app.truncate import cut
 from leadhand.models.guards import OUTPUT, StopReport
 from leadhand.models.views import LedgerEntry, StopDecision
 
-_VERDICTS: dict[str, str] = {"passed": "accept", "failed": "retry", "unfinished": "retry"}
+_VERDICTS: dict[str, str] = {"passed": "accept", "failed": "retry", "unfinished": "retry", "skipped": "skipped"}
 
 
 def ledger_entry(
@@ -58,7 +58,7 @@ def _checks(report: StopReport) -> list[dict[str, JsonValue]]:
     return [
         {
             "name": gate.name,
-            "verdict": _VERDICTS.get(gate.outcome),
+            "verdict": _VERDICTS[gate.outcome],
             "outcome": gate.outcome,
             "feedback": cut(without_keys(gate.output), OUTPUT),
             "seconds": gate.seconds,

@@ -20,13 +20,17 @@ from leadhand.models.guards import GateResult, Outcome
 
 #: The end of an output that is read; guidance shows less.
 _READ = 12_000
-#: Seconds between two signs of life to the API.
-_RENEW_S = 20.0
+#: Seconds between two signs of life to the API, and between two looks for the end of the hook.
+_RENEW_S, _LOOK_S = 20.0, 0.2
 #: The credentials of a body or an operator, which a gate does not get.
 _SECRETS = frozenset({
     "LEADHAND_TOKEN", "LEADHAND_SESSION_TOKEN", "LEADHAND_API_TOKEN", "LEADHAND_SECRET",
     "LEADHAND_SECRET_OTHER", "LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL",
 })  # fmt: skip
+
+
+class HookEnded(Exception):
+    """The agent ended the hook before its gates had ended."""
 
 
 class Ran(NamedTuple):
@@ -43,6 +47,7 @@ class Gates:
         folder: The project's folder, in which the commands run.
         until: When the hook must have answered, of the monotonic clock.
         renew: Called now and then, so that the guard knows that this hook is alive.
+        is_ended: Whether the agent has ended the hook.
     """
 
     def __init__(
@@ -53,12 +58,14 @@ class Gates:
         *,
         until: float,
         renew: Callable[[], None],
+        is_ended: Callable[[], bool],
     ) -> None:
         self._config = config
         self._folder = folder
         self._env = {name: value for name, value in env.items() if name not in _SECRETS}
         self._until = until
         self._renew = renew
+        self._is_ended = is_ended
         self._ran: dict[str, Ran] = {}
 
     def run(self) -> tuple[GateResult, ...]:
@@ -88,7 +95,9 @@ class Gates:
         if ran.code is None:
             return self._timed_out(name, gate, ran)
         outcome: Outcome = "passed" if ran.code == 0 else "failed"
-        output = ran.output.strip() or f"exit code {ran.code}, without output"
+        output = ran.output.strip()
+        if ran.code != 0 and not output:
+            output = f"exit code {ran.code}, without output"
         return self._result(name, gate, outcome, output)
 
     def _docs(self, gate: GateConfig) -> GateResult:
@@ -152,11 +161,15 @@ class Gates:
             return Ran(code, _end_of(output))
 
     def _wait(self, process: subprocess.Popen[bytes], until: float) -> int | None:
+        renewed = time.monotonic()
         while (left := until - time.monotonic()) > 0:
-            try:
-                return process.wait(min(left, _RENEW_S))
-            except subprocess.TimeoutExpired:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(min(left, _LOOK_S))
+            if self._is_ended():
+                raise HookEnded("the agent ended the hook")
+            if time.monotonic() - renewed >= _RENEW_S:
                 self._renew()
+                renewed = time.monotonic()
         return None
 
 

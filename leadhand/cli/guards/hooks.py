@@ -23,7 +23,7 @@ _SCOPES = ("local", "project", "user")
 
 @click.command("stop")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=10), metavar="S",
+    "--timeout", "timeout_s", type=click.FloatRange(min=6), metavar="S",
     help="When the agent ends this hook; by default the timeouts of the gates together.",
 )  # fmt: skip
 def stop_command(*, timeout_s: float | None) -> int:

@@ -10,7 +10,7 @@ import json
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import FrameType
@@ -33,12 +33,8 @@ if TYPE_CHECKING:
 #: Seconds before the agent would kill the hook at which it must have answered.
 RESERVE_S = 5.0
 #: Seconds for a request to the API, and for its repetitions.
-_REQUEST_S, _PATIENCE_S = 10.0, 4.0
+_REQUEST_S, _PATIENCE_S = 10.0, 2.0
 _MISSED_LINES = 50
-
-
-class HookEnded(Exception):
-    """The agent ended the hook before its gates had ended."""
 
 
 def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | None) -> int:
@@ -100,20 +96,29 @@ class _Stop:
             return first
         allowed_s = timeout_s if timeout_s is not None else hook_timeout_s(loaded.config.total_s)
         try:
-            with _until_ended():
-                gates = self._gates(loaded, began + allowed_s - RESERVE_S)
+            with _noting_end() as is_ended:
+                gates = self._gates(loaded, began + allowed_s - RESERVE_S, is_ended)
         except Exception as error:  # noqa: BLE001 - a guard never holds an agent for its own fault
             return self._unchecked(loaded, f"the gates could not be run: {error}")
         view = self._report(loaded, gates=gates, missed=missed)
         _forget_missed(self._event.agent_session, self._env)
         return view
 
-    def _gates(self, loaded: Loaded, until: float) -> tuple[GateResult, ...]:
+    def _gates(
+        self, loaded: Loaded, until: float, is_ended: Callable[[], bool]
+    ) -> tuple[GateResult, ...]:
         def renew() -> None:
             with suppress(LeadhandError):
                 self._report(loaded)
 
-        return Gates(loaded.config, self._event.folder, self._env, until=until, renew=renew).run()
+        return Gates(
+            loaded.config,
+            self._event.folder,
+            self._env,
+            until=until,
+            renew=renew,
+            is_ended=is_ended,
+        ).run()
 
     def _unchecked(self, loaded: Loaded, why: str) -> StopView:
         """Have a stop recorded that is allowed although no gate was asked."""
@@ -151,15 +156,17 @@ def _client() -> Iterator[Client]:
 
 
 @contextmanager
-def _until_ended() -> Iterator[None]:
-    """Raise HookEnded inside this `with` if the agent ends the hook."""
+def _noting_end() -> Iterator[Callable[[], bool]]:
+    """Within this `with`, SIGTERM only sets what the returned function tells."""
+    ended = False
 
     def end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise HookEnded("the agent ended the hook")
+        nonlocal ended
+        ended = True
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield
+        yield lambda: ended
     finally:
         signal.signal(signal.SIGTERM, before)
 

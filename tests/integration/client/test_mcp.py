@@ -20,6 +20,7 @@ from leadhand.cli import cli
 from leadhand.cli.commands import mcp
 from leadhand.cli.entrypoint import run
 from leadhand.client.client import Client
+from leadhand.models.guards import GateResult, StopReport
 from tests.http_world import LOOP, SECRET, TOKEN, Served, served
 from tests.integration.client.plan_driving import DrivenPlan
 from tests.integration.client.test_inbox_commands import child_of
@@ -30,10 +31,8 @@ pytestmark = pytest.mark.timeout(180)
 TOOLS = [
     "report_status", "update_task", "task_list", "task_get", "task_update", "add_task",
     "notify_parent", "exit", "ask_human", "inbox", "lock_acquire", "lock_release", "kv_get",
-    "kv_set", "kv_list", "kv_delete", "session_status", "start_session", "wait_session", "explain",
-    "start_workflow", "start_step", "complete_step", "record_quality_attempt", "advance_to_step",
-    "complete_workflow", "abort_workflow", "load_session", "get_active_session", "get_stack",
-    "get_all_outputs", "list_sessions",
+    "kv_set", "kv_list", "kv_delete", "cb_status", "cb_reset", "session_status", "start_session",
+    "wait_session", "explain",
 ]  # fmt: skip
 PLAN = {
     "kind": "plan",
@@ -250,6 +249,23 @@ def test_bodies_of_a_tree_share_locks_and_values(api) -> None:
         assert "has no value under 'phase'" in await tools.refusal("kv_get", key="phase")
 
     using(api.url, token, calls, child.id)
+
+
+def test_guards_are_shown_and_reset(api) -> None:
+    failed = GateResult(name="build", outcome="failed")
+    with Client(api.url, TOKEN) as client:
+        client.report_stop("mcp-1", StopReport(stop="one", gates=(failed,)))
+
+    async def calls(tools: Tools) -> None:
+        (guard,) = (await tools.get("cb_status", session="mcp-1"))["items"]
+        assert (guard["retries"], guard["active"]) == ({"build": 1}, False)
+        assert (await tools.get("cb_status"))["total"] >= 1
+        assert "session" in await tools.refusal("cb_reset")
+        assert await tools.get("cb_reset", session="mcp-1") == {"reset": 1}
+        (guard,) = (await tools.get("cb_status", session="mcp-1"))["items"]
+        assert guard["retries"] == {}
+
+    using(api.url, TOKEN, calls)
 
 
 def test_a_body_starts_one_child_however_often_it_asks(api, tmp_path) -> None:
