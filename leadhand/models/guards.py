@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import ConfigDict, Field, StrictBool, model_validator
 
 from leadhand.models import patterns
 from leadhand.models.documents import Document
@@ -25,7 +25,13 @@ Text = Annotated[str, Field(max_length=20_000)]
 Outcome = Literal["passed", "failed", "skipped", "unfinished"]
 
 
-class GateResult(Document):
+class _Report(Document):
+    """Texts stay as they are, with the spaces around them."""
+
+    model_config = ConfigDict(str_strip_whitespace=False)
+
+
+class GateResult(_Report):
     """What a hook found at one gate. A gate after one that ends a stop has no result."""
 
     name: GateName
@@ -40,18 +46,18 @@ class GateResult(Document):
     limit: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = STAGE_MAX
     #: Whether a failure refuses the stop; otherwise the agent stops with a message.
     blocks: StrictBool = True
-    seconds: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 0.0
+    seconds: Annotated[float, Field(strict=True, ge=0, le=7 * 24 * 3600)] = 0.0
 
 
-class GuardLimits(Document):
+class GuardLimits(_Report):
     """The limits of a guard over all its gates."""
 
     stops: Annotated[int, Field(strict=True, ge=1, le=100_000)] = GLOBAL_MAX
     blocks_in_a_row: Annotated[int, Field(strict=True, ge=1, le=100_000)] = MAX_BLOCKS_IN_A_ROW
-    stale_s: Annotated[float, Field(ge=LEAST_STALE_TIMEOUT_S, le=24 * 3600)] = STALE_TIMEOUT_S
+    stale_s: Annotated[float, Field(strict=True, ge=LEAST_STALE_TIMEOUT_S, le=24 * 3600)] = STALE_TIMEOUT_S
 
 
-class StopReport(Document):
+class StopReport(_Report):
     """One stop of an agent: it asks whether to run the gates, or brings their results."""
 
     #: The hook's own name for this stop: repeated with the same one it gets the same decision.
@@ -78,7 +84,7 @@ class StopReport(Document):
         return self
 
 
-class AgentEvent(Document):
+class AgentEvent(_Report):
     """An event of an agent that ends a row of blocks."""
 
     #: prompt: the user has sent one; idle: it waits for the user; end: its session has ended.

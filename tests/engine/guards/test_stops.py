@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pydantic import JsonValue
 
 from app.operations.guards.program import IDLE_S, Guarded
 from leadhand.models.guards import AgentEvent
@@ -57,7 +58,8 @@ def test_agent_sessions_have_guards_of_their_own(world: World) -> None:
     assert {one.inside for one in listed.items} == {None, "0000000a"}
 
 
-def test_second_hook_is_told_that_one_runs_already(world: World) -> None:
+def test_second_hook_is_told_that_one_runs_already(bench: Bench) -> None:
+    world = World.of(bench)
     begin(world, "one")
     second = begin(world, "two")
     assert (second.state, second.why) == ("busy", "Stop hook already running")
@@ -80,7 +82,8 @@ def test_ten_first_stops_at_once_make_one_guard(bench: Bench) -> None:
     assert len({view.guard for view in views}) == 1
 
 
-def test_killed_hook_is_replaced_after_the_stale_timeout_and_not_before(world: World) -> None:
+def test_killed_hook_is_replaced_after_the_stale_timeout_and_not_before(bench: Bench) -> None:
+    world = World.of(bench)
     begin(world, "killed")
     world.now += 299_999
     assert begin(world, "next").state == "busy"
@@ -103,7 +106,8 @@ def test_limits_hold_for_a_hook_that_replaces_another(world: World) -> None:
     assert view.decision.text.startswith("Global stop limit reached (1)")
 
 
-def test_same_stop_again_gets_the_same_decision_and_counts_once(world: World) -> None:
+def test_same_stop_again_gets_the_same_decision_and_counts_once(bench: Bench) -> None:
+    world = World.of(bench)
     first = stop(world, gate(), stop="one")
     assert stop(world, gate(outcome="passed"), stop="one") == first
     assert begin(world, "one").state == "decided"
@@ -111,7 +115,8 @@ def test_same_stop_again_gets_the_same_decision_and_counts_once(world: World) ->
     assert len(ledger_of(world)) == 1
 
 
-def test_each_stop_is_an_iteration_of_the_ledger_with_its_reasons(world: World) -> None:
+def test_each_stop_is_an_iteration_of_the_ledger_with_its_reasons(bench: Bench) -> None:
+    world = World.of(bench)
     stop(world, gate("build"))
     stop(world, gate("build", "passed"), gate("test"))
     stop(world, gate("build", "passed"), gate("test", "passed"), gate("pr", "skipped"))
@@ -155,7 +160,8 @@ def test_event_of_an_unknown_agent_makes_no_guard(world: World) -> None:
     assert world.engine.guard_list.listed(None).total == 0
 
 
-def test_reset_begins_the_limits_again_and_frees_the_hook(world: World) -> None:
+def test_reset_begins_the_limits_again_and_frees_the_hook(bench: Bench) -> None:
+    world = World.of(bench)
     for _ in range(6):
         stop(world, gate())
     begin(world, "killed")
@@ -180,7 +186,8 @@ def test_what_happened_while_the_api_was_away_is_recorded(world: World) -> None:
     assert warnings == ["while the API was away: a stop was allowed unchecked"]
 
 
-def test_guard_without_stops_ends_completed_after_its_idle_time(world: World) -> None:
+def test_guard_without_stops_ends_completed_after_its_idle_time(bench: Bench) -> None:
+    world = World.of(bench)
     stop(world, gate())
     guard = guard_of(world).guard
     ref = world.engine.queries.ref(guard)
@@ -193,6 +200,30 @@ def test_guard_without_stops_ends_completed_after_its_idle_time(world: World) ->
     assert world.engine.queries.session(guard).status == "completed"
     assert stop(world, gate()).attempt == 1
     assert guard_of(world).guard != guard
+
+
+def test_state_that_changed_meanwhile_is_not_written_over(bench: Bench) -> None:
+    world = World.of(bench)
+    ref = world.engine.queries.ref(begin(world, "one").guard)
+    world.engine.guards.note(AGENT, AgentEvent(event="prompt", prompt_id="p2"))
+    arguments: dict[str, JsonValue] = {
+        "stop": "one", "decision": "{}", "version": 0, "kind": "guard.decided", "idle_ms": 1,
+    }  # fmt: skip
+    written = world.engine.transitions.run("guard_write", ref, arguments, outcome="{}")
+    assert written.word == "changed"
+    assert stop(world, gate(), stop="one", prompt_id="p2").attempt == 1
+
+
+def test_hook_that_was_replaced_while_it_decided_writes_nothing(bench: Bench) -> None:
+    world = World.of(bench)
+    begin(world, "killed")
+    world.now += 300_000
+    ref = world.engine.queries.ref(begin(world, "next").guard)
+    arguments: dict[str, JsonValue] = {
+        "stop": "killed", "decision": "{}", "version": 0, "kind": "guard.decided", "idle_ms": 1,
+    }  # fmt: skip
+    written = world.engine.transitions.run("guard_write", ref, arguments, outcome="{}")
+    assert written.word == "superseded"
 
 
 def test_stopped_guard_is_replaced_by_a_new_one(world: World) -> None:
