@@ -70,7 +70,8 @@ class GuardQueries:
             stage=state.stage,
             retries=state.retries,
             last=state.last,
-            limit_reached=", ".join(name.replace("*", "all gates") for name in state.told) or None,
+            limit_reached=", ".join(name.replace("*", "all gates") for name in state.given_up)
+            or None,
             last_stop_at=iso(state.last_stop_ms) if state.last_stop_ms is not None else None,
         )
 

@@ -54,7 +54,9 @@ class GuardLimits(_Report):
 
     stops: Annotated[int, Field(strict=True, ge=1, le=100_000)] = GLOBAL_MAX
     blocks_in_a_row: Annotated[int, Field(strict=True, ge=1, le=100_000)] = MAX_BLOCKS_IN_A_ROW
-    stale_s: Annotated[float, Field(strict=True, ge=LEAST_STALE_TIMEOUT_S, le=24 * 3600)] = STALE_TIMEOUT_S
+    stale_s: Annotated[float, Field(strict=True, ge=LEAST_STALE_TIMEOUT_S, le=24 * 3600)] = (
+        STALE_TIMEOUT_S
+    )
 
 
 class StopReport(_Report):

@@ -15,7 +15,7 @@ from app.redaction import without_keys
 from leadhand.models.guards import OUTPUT, OUTPUT_WHEN_STUCK, GateResult, StopReport
 from leadhand.models.views.guards import StopDecision
 
-#: The name of the limit over all gates among those that the agent was told of.
+#: The name of the limit over all gates among those at which the agent was to give up.
 _ALL = "*"
 _MOVES_ON = "The agent may stop now, although this has not passed."
 _HEADS = {
@@ -38,8 +38,8 @@ class GuardState(BaseModel):
     row: int = 0
     #: Failures in a row, by gate.
     retries: dict[str, int] = {}
-    #: The gates, or `*` for all, of which the agent was told to give up.
-    told: tuple[str, ...] = ()
+    #: The gates, or `*` for all, at which the agent was to give up.
+    given_up: tuple[str, ...] = ()
     stage: str = "build"
     #: The last result of each gate.
     last: dict[str, str] = {}
@@ -88,7 +88,7 @@ def begin_prompt(state: GuardState, prompt_id: str | None, *, event: str = "prom
 def reset(state: GuardState) -> GuardState:
     """The state after a reset: the counters of limits begin again, the totals stay."""
     return state.model_copy(
-        update={"failed_stops": 0, "retries": {}, "told": (), "row": 0, "failing": 0}
+        update={"failed_stops": 0, "retries": {}, "given_up": (), "row": 0, "failing": 0}
     )
 
 
@@ -147,7 +147,7 @@ def _pass(
     """All gates have passed: their counters begin again."""
     passed = ", ".join(gate.name for gate in gates if gate.outcome == "passed") or "none ran"
     text = render("complete", report.templates, {"passed": passed, "attempt": state.failing + 1})
-    new = {"retries": {}, "told": (), "failing": 0, "stage": "complete"}
+    new = {"retries": {}, "given_up": (), "failing": 0, "stage": "complete"}
     return _allow(state.model_copy(update=new), "complete", text, warnings)
 
 
@@ -182,8 +182,8 @@ def _forget_passed(state: GuardState, report: StopReport) -> GuardState:
     """Begin the counters of the gates that passed again: what failed refuses no stop."""
     passed = {gate.name for gate in report.gates or () if gate.outcome == "passed"}
     retries = {name: count for name, count in state.retries.items() if name not in passed}
-    told = tuple(name for name in state.told if name not in passed)
-    return state.model_copy(update={"retries": retries, "told": told, "failing": 0})
+    given_up = tuple(name for name in state.given_up if name not in passed)
+    return state.model_copy(update={"retries": retries, "given_up": given_up, "failing": 0})
 
 
 def _guidance(
@@ -227,11 +227,13 @@ def _at_limit(
     about: str,
     warnings: tuple[str, ...],
 ) -> Turn:
-    """A limit is reached: the agent is told once to give up, then it may stop."""
+    """A limit is reached: one block says to give up, then the agent may stop."""
     in_a_row = state.row >= report.limits.blocks_in_a_row
-    if about in state.told or in_a_row:
+    if about in state.given_up or in_a_row:
         return _give_up(state, decision, warnings)
-    return _block(state.model_copy(update={"told": (*state.told, about)}), decision, warnings)
+    return _block(
+        state.model_copy(update={"given_up": (*state.given_up, about)}), decision, warnings
+    )
 
 
 def _give_up(state: GuardState, decision: StopDecision, warnings: tuple[str, ...]) -> Turn:

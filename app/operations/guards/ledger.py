@@ -12,7 +12,12 @@ from app.truncate import cut
 from leadhand.models.guards import OUTPUT, StopReport
 from leadhand.models.views import LedgerEntry, StopDecision
 
-_VERDICTS: dict[str, str] = {"passed": "accept", "failed": "retry", "unfinished": "retry", "skipped": "skipped"}
+_VERDICTS: dict[str, str] = {
+    "passed": "accept",
+    "failed": "retry",
+    "unfinished": "retry",
+    "skipped": "skipped",
+}
 
 
 def ledger_entry(

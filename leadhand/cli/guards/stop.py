@@ -160,7 +160,7 @@ def _noting_end() -> Iterator[Callable[[], bool]]:
     """Within this `with`, SIGTERM only sets what the returned function tells."""
     ended = False
 
-    def end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def end(_number: int, _frame: FrameType | None) -> None:
         nonlocal ended
         ended = True
 

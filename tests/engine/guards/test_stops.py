@@ -134,8 +134,7 @@ def test_each_stop_is_an_iteration_of_the_ledger_with_its_reasons(bench: Bench) 
 
 
 def test_reason_of_a_limit_is_in_the_ledger(world: World) -> None:
-    for _ in range(7):
-        last = stop(world, gate())
+    last = [stop(world, gate()) for _ in range(7)][-1]
     assert (last.decision, last.limit_reached) == ("allow", "stage")
     entry = ledger_of(world)[-1]
     assert entry.verdict == "max_iterations"

@@ -129,10 +129,10 @@ def test_file_that_has_changed_since_it_was_approved_runs_nothing(
 
 
 def test_file_that_cannot_be_read_allows_and_says_why(agent: Agent) -> None:
-    agent.guard("[guard.gates.build]\ncomand = 'true'\n", approve=False)
+    agent.guard("[guard.gates.build]\ncommandx = 'true'\n", approve=False)
     code, _, err = agent.run("hook", "stop")
     assert code == 0
-    assert "comand" in err
+    assert "commandx" in err
 
 
 def test_second_hook_of_an_agent_does_not_run_the_gates(agent: Agent) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tests.model.faults.fault import Fault
 
-_BUSY = "  if hook and not is_own and tx.now - hook.at < args.stale_ms then return reply(tx, 'busy') end\n"
+_BUSY = (
+    "  if hook and not is_own and tx.now - hook.at < args.stale_ms then"
+    " return reply(tx, 'busy') end\n"
+)
 _TWO_HOOKS = "test_second_hook_is_told_that_one_runs_already"
 _KILLED = "test_killed_hook_is_replaced_after_the_stale_timeout_and_not_before"
 _REPEATED = "test_same_stop_again_gets_the_same_decision_and_counts_once"

@@ -222,7 +222,7 @@ def test_event_after_an_allowed_stop_means_nothing(agent: Agent) -> None:
 def test_reset_keeps_the_totals(agent: Agent) -> None:
     agent.stops(9, gate("build"))
     state = reset(agent.state)
-    assert (state.failed_stops, state.retries, state.told, state.row) == (0, {}, (), 0)
+    assert (state.failed_stops, state.retries, state.given_up, state.row) == (0, {}, (), 0)
     assert (state.stops, state.blocks) == (9, 6)
 
 

@@ -191,7 +191,7 @@ def test_projects_file_wins_over_the_users_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[guard", "[guard]\nglobal_max = 0\n", "[guard.gates.build]\ncomand = 'x'\n"]
+    "text", ["[guard", "[guard]\nglobal_max = 0\n", "[guard.gates.build]\ncommandx = 'x'\n"]
 )
 def test_unfit_file_is_named_with_its_fault(tmp_path: Path, text: str) -> None:
     (tmp_path / "leadhand.toml").write_text(text)
