@@ -82,6 +82,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(plans.blueprint(engine))
     flask.register_blueprint(shared.locks_blueprint(engine))
     flask.register_blueprint(shared.values_blueprint(engine))
+    flask.register_blueprint(stack_routes.blueprint(engine))
     flask.register_blueprint(guards.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))

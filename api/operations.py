@@ -38,6 +38,7 @@ from leadhand.models.views import (
     FsckView,
     GuardReset,
     GuardsView,
+    HomeView,
     InboxMessage,
     LedgerEntry,
     Limit,

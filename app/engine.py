@@ -18,6 +18,7 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.expiry import Expiry
+from app.operations.folders.own_folders import OwnFolders
 from app.operations.guards.guards import Guards
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits

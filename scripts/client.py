@@ -19,6 +19,7 @@ FILES = {
     "async_plan_calls.py": "plan_calls.py",
     "async_shared_calls.py": "shared_calls.py",
     "async_transport.py": "transport.py",
+    "stacks/async_calls.py": "stacks/calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
 }
 HEADER = "# Generated from {source} by scripts/client.py: do not edit.\n"

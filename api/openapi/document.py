@@ -16,7 +16,7 @@ from werkzeug.routing import Rule
 from api.openapi.schemas import WORD_SETS, with_comments, with_validators
 from api.operations import JSON, OPERATIONS, ApiResponse, Operation
 from api.scopes import PUBLIC, scope_of
-from leadhand.models.patterns import AGENT_SESSION, SHARED_NAME
+from leadhand.models.patterns import AGENT_SESSION, NAME, SHARED_NAME
 from leadhand.models.problems import MEDIA_TYPE, Problem
 
 Schema = dict[str, Any]

@@ -184,6 +184,9 @@ class Reply(BaseModel):
     #: A named lock, and the number of waiters before the caller.
     record: LockRecord | None = None
     before: int = 0
+    #: A stack, and the quality attempts of a step.
+    stack: StoredStack | None = None
+    count: int | None = None
     #: The state of a Stop guard, and the decision about a stop that was made before (JSON).
     guard: str | None = None
     decision: str | None = None

@@ -1,8 +1,8 @@
 """Composes the transitions for Redis: one library of functions, or one script per verb.
 
 `lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/tree/` those of what a tree
-of sessions shares, `lua/guard/` those of Stop guards, and `lua/lib/` the modules that they require.
-The file of a verb returns a function of the transaction, `tx`.
+of sessions shares, `lua/stack/` those of stacks, `lua/guard/` those of Stop guards, and `lua/lib/`
+the modules that they require. The file of a verb returns a function of the transaction, `tx`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Verb = Literal[
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace",
+    "plan_workspace", "own_folder",
+    "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
+    "stack_look",
     "guard_begin", "guard_write",
     "audit_steps", "audit_session", "audit_list", "audit_locks", "audit_index", "audit_keys",
 ]  # fmt: skip
@@ -90,8 +92,8 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 
 def _load(verb: Verb, read: Reader) -> Source:
-    in_folder = verb.startswith(("audit_", "tree_", "guard_"))
-    return load(verb.replace("_", "/", 1) if in_folder else verb, read)
+    folders = ("audit_", "tree_", "stack_", "guard_")
+    return load(verb.replace("_", "/", 1) if verb.startswith(folders) else verb, read)
 
 
 def _modules(verbs: list[Source], read: Reader) -> str:

@@ -52,7 +52,9 @@ from leadhand.models.views import (
 )
 
 
-class AsyncClient(AsyncPlanCalls, AsyncSharedCalls, AsyncGuardCalls, AsyncAdministration):
+class AsyncClient(
+    AsyncPlanCalls, AsyncSharedCalls, AsyncStackCalls, AsyncGuardCalls, AsyncAdministration
+):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

@@ -52,7 +52,7 @@ from leadhand.models.views import (
 )
 
 
-class Client(PlanCalls, SharedCalls, GuardCalls, Administration):
+class Client(PlanCalls, SharedCalls, StackCalls, GuardCalls, Administration):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

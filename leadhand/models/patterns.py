@@ -14,6 +14,8 @@ FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 TASK = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 #: The name of a lock or the key of a value that a tree of sessions shares, such as a path.
 SHARED_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,199}$"
+#: The name of a git branch.
+BRANCH = r"^[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,199}$"
 #: The id of an agent's own session, such as Claude Code's, or of one of its stops.
 AGENT_SESSION = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,119}$"
 #: The name of a Stop guard's gate or template.
@@ -28,6 +30,8 @@ _WORDS = {
     FUNCTION: "'module:function'",
     TASK: "1 to 40 lower-case letters, digits, '_' and '-', with a letter or digit first",
     SHARED_NAME: "1 to 200 letters, digits, '_', '.', ':', '/', '@', '+' and '-', "
+    "with a letter, digit or '_' first",
+    BRANCH: "1 to 200 letters, digits, '_', '.', '/', '@', '+' and '-', "
     "with a letter, digit or '_' first",
     AGENT_SESSION: "1 to 120 letters, digits, '_', '.', ':' and '-', with a letter or digit first",
     GATE: "1 to 40 lower-case letters, digits and '-', with a letter first",

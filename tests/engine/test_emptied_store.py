@@ -178,6 +178,34 @@ def prepare_tree_kv(drive: Drive) -> Prepared:
     return Prepared({"key": "k", "by": "ann", "nonce": "n"}, "set", "unknown", outcome="1")
 
 
+STACK: Mapping[str, Any] = {"stack": "s", "keep_s": 60}
+
+
+def prepare_stack_push(drive: Drive) -> Prepared:
+    given = {"job_name": "j", "workflow_name": "w", "goal": "", "step": "one", "store": STORE}
+    arguments = {**STACK, **given, "workflow": "0000000a"}
+    return Prepared(arguments, "started", "other_store", has_session=False)
+
+
+def prepare_stack_load(drive: Drive) -> Prepared:
+    pushed = prepare_stack_push(drive)
+    call(drive, "stack_push", pushed)
+    given = {"fields": ["status", "active"], "started": 1, "status": "active", "store": STORE}
+    arguments = {**STACK, **given, "workflow": "0000000a"}
+    return Prepared(arguments, "loaded", "other_store", has_session=False)
+
+
+def on_stack(word: str, emptied: str = "not_on_stack", **arguments: Any) -> Preparation:
+    """A call about a workflow session that is on a stack."""
+
+    def prepare(drive: Drive) -> Prepared:
+        call(drive, "stack_push", prepare_stack_push(drive))
+        given = {**STACK, "workflow": "0000000a", "nonce": "n", **arguments}
+        return Prepared(given, word, emptied, has_session=False)
+
+    return prepare
+
+
 def prepare_guard_begin(drive: Drive) -> Prepared:
     drive.bench.redis.hset(drive.key("session"), "kind", "guard")
     return Prepared({"stop": "s", "stale_ms": 1000}, "begun", "unknown")
@@ -225,6 +253,13 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "tree_unlock": prepare_tree_unlock,
     "tree_look": prepare_tree_look,
     "tree_kv": prepare_tree_kv,
+    "stack_push": prepare_stack_push,
+    "stack_load": prepare_stack_load,
+    "stack_step": on_stack("recorded", op="start", step="one"),
+    "stack_advance": on_stack("advanced", step="two", index=1),
+    "stack_finish": on_stack("finished", status="completed"),
+    "stack_delete": on_stack("deleted", "unknown"),
+    "stack_look": on_stack("looked", "looked"),
     "guard_begin": prepare_guard_begin,
     "guard_write": prepare_guard_write,
     "index_sessions": prepare_index_sessions,

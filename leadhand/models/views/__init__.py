@@ -35,6 +35,7 @@ from leadhand.models.views.flow import (
     FlowInput,
     FlowView,
 )
+from leadhand.models.views.folder import ApplyingView, OwnFolderView
 from leadhand.models.views.guards import (
     GuardReset,
     GuardsView,
@@ -139,6 +140,7 @@ __all__ = [
     "GuardReset",
     "GuardView",
     "GuardsView",
+    "HomeView",
     "InboxMessage",
     "LedgerEntry",
     "Limit",

@@ -33,6 +33,9 @@ TOOLS = [
     "notify_parent", "exit", "ask_human", "inbox", "lock_acquire", "lock_release", "kv_get",
     "kv_set", "kv_list", "kv_delete", "cb_status", "cb_reset", "session_status", "start_session",
     "wait_session", "explain",
+    "start_workflow", "start_step", "complete_step", "record_quality_attempt", "advance_to_step",
+    "complete_workflow", "abort_workflow", "load_session", "get_active_session", "get_stack",
+    "get_all_outputs", "list_sessions",
 ]  # fmt: skip
 PLAN = {
     "kind": "plan",
