@@ -162,7 +162,6 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "plans.task": _READS,
     "worktrees.listed": _READS,
     "worktrees.merges": _READS,
-    "stacks.listed": _READS_STACKS,
     "stacks.one": _READS_STACKS,
     "stacks.workflows": _READS_STACKS,
     "stacks.workflow": _READS_STACKS,

@@ -363,6 +363,27 @@ def test_ended_workflow_sessions_expire_and_active_ones_do_not(world: World) -> 
     assert redis.zcard("lh:stack-all:s") == 2
 
 
+def test_expired_stacks_leave_the_list_of_stacks(world: World) -> None:
+    redis = world.engine.store._redis
+    for number in range(8):
+        start(world, stack=f"s{number}")
+    redis.delete("lh:stack:s1", "lh:stack-line:s1", "lh:stack-all:s1")  # expired
+    names = [one.name for one in world.engine.stack_queries.stacks().items]
+    assert set(names) == {f"s{number}" for number in range(8)} - {"s1"}
+    for _ in range(8):  # each start looks at a few of the stacks
+        world.now += 1
+        start(world, stack="s2")
+    assert redis.zscore("lh:stacks", "s1") is None
+
+
+def test_a_deletion_leaves_no_stack_that_never_expires(world: World) -> None:
+    redis, id_ = world.engine.store._redis, start(world)
+    world.engine.stacks.complete(call(id_))
+    redis.delete("lh:stack:s", "lh:stack-all:s")  # expired
+    world.engine.stacks.delete(call(id_))
+    assert redis.ttl("lh:stack:s") > 0
+
+
 def test_limits_are_refused_with_what_to_do(world: World) -> None:
     stacks = world.engine.stacks
     for _ in range(100):

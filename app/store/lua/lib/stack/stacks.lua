@@ -77,6 +77,8 @@ local function touch(tx, id)
   redis.call('HSETNX', key, 'created', tx.clock)
   redis.call('ZADD', tx.shared.stacks, tx.clock, tx.args.stack)
   if stacks.exists(tx, id) then redis.call('HINCRBY', stacks.key(tx, id), 'revision', 1) end
+  if #stacks.line(tx) > 0 then return end
+  for _, kind in ipairs({'stack', 'stack-all'}) do redis.call('EXPIRE', key_of(tx, kind), tx.args.keep_s) end
 end
 
 -- Carries out a change once: a repeated call, which has the same nonce, gets the reply of the first with the stack as
@@ -99,8 +101,13 @@ function stacks.once(tx, change)
   return transaction.reply(tx, word)
 end
 
--- Forgets workflow sessions whose records have expired, the oldest first.
+-- Forgets workflow sessions whose records have expired, the oldest first, and a few of the stacks that have expired.
 local function drop_stale(tx)
+  local names = tx.shared.stacks
+  local first = tx.now % math.max(1, redis.call('ZCARD', names))
+  for _, name in ipairs(redis.call('ZRANGE', names, first, first + STALE_PER_CALL - 1)) do
+    if redis.call('EXISTS', tx.prefix .. 'stack:' .. name) == 0 then redis.call('ZREM', names, name) end
+  end
   local all = key_of(tx, 'stack-all')
   for _, member in ipairs(redis.call('ZRANGE', all, 0, STALE_PER_CALL - 1)) do
     if not stacks.exists(tx, member:match('<(.*)$')) then redis.call('ZREM', all, member) end
@@ -142,7 +149,7 @@ function stacks.describe(tx, folder, place)
 end
 
 -- Takes a workflow session off the stack, from anywhere in it: the one above gets the one below as its parent.
--- Its record is kept for `keep_s`, and so is a stack without a workflow session.
+-- Its record is kept for `keep_s`, as is a stack without a workflow session.
 function stacks.remove(tx, id)
   local line = stacks.line(tx)
   for at, one in ipairs(line) do
@@ -153,8 +160,6 @@ function stacks.remove(tx, id)
   end
   redis.call('LREM', key_of(tx, 'stack-line'), 0, id)
   redis.call('EXPIRE', stacks.key(tx, id), tx.args.keep_s)
-  if #stacks.line(tx) > 0 then return end
-  for _, kind in ipairs({'stack', 'stack-all'}) do redis.call('EXPIRE', key_of(tx, kind), tx.args.keep_s) end
 end
 
 -- Marks the id of a deleted workflow session as used: for a week it is neither given again nor imported.
