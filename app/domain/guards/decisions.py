@@ -110,7 +110,7 @@ def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | N
 
 def decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
     """Decide by the results of the gates, in their order; the first that fails counts."""
-    early = decide_early(state, report, now_ms)
+    early = None if report.unchecked is not None else decide_early(state, report, now_ms)
     if early is not None:
         return early
     turn = _at_prompt(state, report)

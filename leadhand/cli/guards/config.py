@@ -110,9 +110,10 @@ class GuardConfig(Document):
 
     def limits(self, settings: ClientSettings, env: Mapping[str, str]) -> GuardLimits:
         """The limits over all gates: variables win over the file."""
+        most = blocks_below_cap(env.get(CLAUDE_CAP))
         given = {
             "stops": settings.guard_global_max or self.global_max,
-            "blocks_in_a_row": self.max_blocks_in_a_row or blocks_below_cap(env.get(CLAUDE_CAP)),
+            "blocks_in_a_row": min(self.max_blocks_in_a_row or most, most),
             "stale_s": settings.guard_stale_timeout or self.stale_timeout_s,
         }
         return GuardLimits.model_validate({k: v for k, v in given.items() if v is not None})

@@ -133,7 +133,9 @@ class _Stop:
             "limits": loaded.config.limits(self._settings, self._env),
             "templates": loaded.config.templates,
         }
-        report = StopReport.model_validate(fields | {k: v for k, v in more.items() if v})
+        report = StopReport.model_validate(
+            fields | {k: v for k, v in more.items() if v is not None}
+        )
         return self._client.report_stop(self._event.agent_session, report)
 
 

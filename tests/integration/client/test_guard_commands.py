@@ -137,6 +137,12 @@ def test_file_that_cannot_be_read_allows_and_says_why(agent: Agent) -> None:
     assert "commandx" in err
 
 
+def test_guard_whose_gates_are_all_disabled_lets_the_agent_stop(api: Served, agent: Agent) -> None:
+    agent.guard("[guard]\norder = ['build']\n[guard.gates.build]\nenabled = false\n")
+    assert agent.stop() == {}
+    assert (guard_of(api, agent).active, guard_of(api, agent).stops) == (False, 1)
+
+
 def test_second_hook_of_an_agent_does_not_run_the_gates(agent: Agent) -> None:
     agent.guard("[guard.gates.build]\ncommand = 'touch began; sleep 60'\n")
     first = agent.begin("hook", "stop", "--timeout", "60")

@@ -150,6 +150,12 @@ def test_guidance_shows_the_end_of_the_output_and_less_when_stuck(agent: Agent) 
     assert 900 < len(texts[5]) < 1300
 
 
+def test_stop_that_is_not_checked_is_allowed_also_at_the_global_limit(agent: Agent) -> None:
+    agent.stop(gate("build"), limits={"stops": 1})
+    decision = agent.stop(unchecked="no file", limits={"stops": 1})
+    assert (decision.decision, decision.template) == ("allow", "unchecked")
+
+
 def test_team_replaces_guidance(agent: Agent) -> None:
     own = {"fix-build-errors": "Nope, {attempt}/{limit}: {output} {unknown}"}
     assert agent.stop(gate("build"), templates=own).text == "Nope, 1/5: boom {unknown}"

@@ -188,6 +188,8 @@ def test_projects_file_wins_over_the_users_own(tmp_path: Path) -> None:
     settings = ClientSettings(guard_global_max=4)
     limits = loaded.config.limits(settings, {"CLAUDE_CODE_STOP_HOOK_BLOCK_CAP": "12"})
     assert (limits.stops, limits.blocks_in_a_row) == (4, 11)
+    many = GuardConfig(max_blocks_in_a_row=20)
+    assert many.limits(settings, {}).blocks_in_a_row == 7  # the agent overrides the ninth
 
 
 @pytest.mark.parametrize(
