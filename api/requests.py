@@ -27,6 +27,7 @@ from app.operations.bulk import BulkVerb
 from app.operations.spawn import ParentEnd
 from app.queries.filters import SessionFilter
 from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.etags import parse_etag
 from leadhand.models.forms import Option
@@ -43,6 +44,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "loop": LoopDocument,
     "workflow": WorkflowDocument,
     "flow": FlowDocument,
+    "graph": GraphDocument,
     "plan": PlanDocument,
 }
 _KEY = re.compile(r"[\x20-\x7e]{1,200}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.graphs.faults import GraphMalformed
 from leadhand.models.patterns import form_of
 from leadhand.models.problems import FieldProblem
 from leadhand.models.suggestions import nearest_field
@@ -34,7 +35,7 @@ _IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
 
 #: The values of a discriminator whose error does not list them.
 _TAGS = {
-    "kind": "'loop', 'workflow', 'flow', 'plan'",
+    "kind": "'loop', 'workflow', 'flow', 'graph', 'plan'",
     "op": "'add', 'change', 'drop', 'move', 'retry'",
 }
 _HINTS = {
@@ -67,12 +68,27 @@ def field_problems(
     """
     found: dict[str, FieldProblem] = {}
     for detail in error.errors(include_url=False):
-        one = _field_problem(detail, given, model, place)
-        # Each member of a union reports an error; the first one suffices.
-        found.setdefault(one.field, one)
+        for one in _problems_of(detail, given, model, place):
+            # Each member of a union reports an error; the first one suffices.
+            found.setdefault(one.field, one)
     # An error of a part implies one of the whole, which is left out.
     wholes = {whole for field in found for whole in _wholes(field)}
     return tuple(one for one in found.values() if one.field not in wholes)[:NAMED]
+
+
+def _problems_of(
+    detail: ErrorDetails, given: JsonValue, model: type[BaseModel] | None, place: Place
+) -> Iterator[FieldProblem]:
+    """The problems of one error: those of the structure of a graph come together."""
+    cause = detail.get("ctx", {}).get("error")
+    if not isinstance(cause, GraphMalformed):
+        yield _field_problem(detail, given, model, place)
+        return
+    for fault in cause.faults:
+        value = None if fault.value is None else shortened(fault.value, field=fault.path)
+        yield FieldProblem(
+            field=fault.path, value=value, message=fault.message, hint=fault.hint, place=place
+        )
 
 
 def shortened(value: object, *, field: str = "") -> str | None:

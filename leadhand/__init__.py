@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from leadhand.client.client import Client
     from leadhand.client.requests import SessionsWanted
     from leadhand.contract import generate_contract
+    from leadhand.graph import Graph, GraphResult
     from leadhand.results import LoopResult, PhaseResult
     from leadhand.state import load_exit_reason, poll, save_exit_reason
     from leadhand.workflow import Phase, Workflow
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "Client",
+    "Graph",
+    "GraphResult",
     "LoopResult",
     "Phase",
     "PhaseResult",
@@ -30,6 +33,8 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "leadhand.client.async_client",
     "Client": "leadhand.client.client",
+    "Graph": "leadhand.graph",
+    "GraphResult": "leadhand.graph",
     "LoopResult": "leadhand.results",
     "Phase": "leadhand.workflow",
     "PhaseResult": "leadhand.results",

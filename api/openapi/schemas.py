@@ -30,6 +30,7 @@ _PATTERNS = {
     "LoopDocument": {"cwd": "^/"},
     "WorkflowDocument": {"cwd": "^/"},
     "PlanDocument": {"cwd": "^/"},
+    "GraphDocument": {"cwd": "^/"},
 }
 #: Members of a union that is discriminated by `op`.
 _OPERATIONS = {"AddTask", "ChangeTask", "DropTask", "MoveTask", "RetryTask"}
@@ -67,7 +68,7 @@ def with_validators(name: str, schema: Schema) -> Schema:
     """Adds the rules of a model's validators to its schema."""
     if name in _ONE_OF:
         schema = _one_of(schema, _ONE_OF[name], goes_with=_GOES_WITH if name == "Checker" else {})
-    if name in ("LoopDocument", "WorkflowDocument", "PlanDocument"):
+    if name in ("LoopDocument", "WorkflowDocument", "GraphDocument", "PlanDocument"):
         schema = schema | {"required": ["kind", *schema["required"]]}
     _narrow(name, schema.get("properties", {}))
     if name in _OPERATIONS:

@@ -13,7 +13,7 @@ from app.compiler.subflows import child_document, faults_in_files, faults_of_sub
 from app.compiler.templates import Texts
 from app.domain.ids import lock_name
 from app.domain.program import (
-    SCHEMA_VERSION,
+    WITH_FORMS,
     WITHOUT_PLANS,
     Action,
     Given,
@@ -28,7 +28,6 @@ from app.domain.references import literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
-    BUILT_IN_TOOLS,
     BreakStep,
     CheckStep,
     CommandStep,
@@ -48,6 +47,7 @@ from leadhand.flows.documents import (
 from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
 from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
 from leadhand.models.forms import FREE_TEXT
+from leadhand.models.tool_names import BUILT_IN_TOOLS
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -69,7 +69,7 @@ def compile_flow(document: FlowDocument) -> Program:
     block.take_all(nest_steps(document.steps))
     humans = (one.step for one in steps_of(document) if isinstance(one.step, HumanStep))
     has_rules = any(step.rules != FREE_TEXT for step in humans)
-    schema = SCHEMA_VERSION if has_rules else WITHOUT_PLANS
+    schema = WITH_FORMS if has_rules else WITHOUT_PLANS
     return Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
 
 

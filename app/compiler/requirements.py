@@ -8,10 +8,12 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.conversation_folders import FolderChange, folder_changes
+from app.compiler.graph import known_arguments
 from app.compiler.subflows import parts_of
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import AnyDocument, CheckStep, FlowDefinition, FlowDocument, ToolStep
 from leadhand.flows.structure import Placed, steps_of
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
 
@@ -51,6 +53,8 @@ class ToolNeed(NamedTuple):
     path: str
     tool: str
     arguments: Mapping[str, JsonValue]
+    #: The arguments of a graph's step whose values are known at submit.
+    known: Mapping[str, JsonValue] = {}
 
 
 class Requirements(NamedTuple):
@@ -84,7 +88,15 @@ def requirements_of(document: AnyDocument) -> Requirements:
         return _of_flow(document)
     if isinstance(document, PlanDocument):
         return Requirements(tuple(_of_plan(document)))
+    if isinstance(document, GraphDocument):
+        return Requirements(tools=tuple(_of_graph(document)))
     return Requirements(tuple(_of_loops(document)))
+
+
+def _of_graph(document: GraphDocument) -> Iterator[ToolNeed]:
+    for number, step in enumerate(document.steps):
+        known = {one.name: one.value for one in known_arguments(document, step)}
+        yield ToolNeed(f"steps[{number}]", step.tool, step.arguments, known)
 
 
 def _of_plan(document: PlanDocument) -> Iterator[AgentNeed | CommandNeed]:

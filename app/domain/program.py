@@ -13,14 +13,24 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from app.domain.addresses import path_of
 
 #: The newest form of programs that this version reads; incremented with each new feature.
 SCHEMA_VERSION = 6
-#: The form of plans whose tasks are merged, and of the sessions that merge them.
-WITH_MERGES = 6
+#: The form of programs whose steps have templates.
+WITH_TEMPLATES = 6
+#: The form of programs that ask people with forms or choices.
+WITH_FORMS = 5
 #: The form of programs whose tasks have folders of their own.
 WITH_WORKSPACES = 5
 #: The form of plans whose tasks share the folder, which older workers run too.
@@ -106,6 +116,18 @@ class Origin(Frozen):
     identifier: str | None = None
 
 
+class Template(Frozen):
+    """The arguments of a graph's step as its author wrote them, with references (decision 50)."""
+
+    arguments: dict[str, JsonValue] = {}
+    #: A reference, or `not` and a reference; the step is skipped unless its value is true.
+    when: str | None = None
+    #: The nodes of the steps that it refers to, by their names.
+    names: dict[str, NodeId] = {}
+    #: The graph's inputs that it refers to.
+    inputs: dict[str, JsonValue] = {}
+
+
 class Step(Frozen):
     """The smallest unit of work that a worker carries out."""
 
@@ -138,6 +160,16 @@ class Step(Frozen):
     #: A reference to a list, or a list: one item of the step runs for each element.
     for_each: str | tuple[JsonValue, ...] | None = None
     origin: Origin | None = None
+    #: Resolved when the step is claimed; its arguments become the input `arguments`.
+    template: Template | None = None
+
+    @model_serializer(mode="wrap")
+    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leaves out an absent template: older workers do not know the field."""
+        found: dict[str, object] = serialize(self)
+        if found.get("template") is None:
+            found.pop("template", None)
+        return found
 
 
 class Loop(Frozen):

@@ -12,6 +12,7 @@ from app.fleet.agents import AgentsThere
 from app.fleet.tools import ToolsThere
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.views import WorkerView
 
 
@@ -69,7 +70,7 @@ def choose_place(
     if document.place is not None:
         return document.place
     if cwd is None:
-        is_kept = isinstance(document, FlowDocument) or needs.keeps_conversations
+        is_kept = isinstance(document, FlowDocument | GraphDocument) or needs.keeps_conversations
         return _home_of(needs, settings, workers) if is_kept else ""
     return _place_of(cwd, settings, workers)
 

@@ -8,7 +8,7 @@ from app.compiler.requirements import ToolNeed
 from app.domain.program import Action, Program, Step
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
-from leadhand.flows.documents import BUILT_IN_TOOLS
+from leadhand.models.tool_names import BUILT_IN_TOOLS
 from leadhand.models.views import ToolHere, ToolView, WorkerView
 
 #: Tools that every worker has.

@@ -33,6 +33,7 @@ from app.errors import ReferenceUnresolved
 from app.history.flow_result import newest_text
 from app.history.lineage import home_of, result_of_turn
 from app.history.snapshot import Snapshot
+from app.operations.templates import fill_template
 from app.store.store import Store
 
 #: Number of iterations in `${history}`, and maximum characters of feedback from each.
@@ -58,6 +59,10 @@ def resolve_inputs(
 ) -> dict[str, JsonValue]:
     """Returns the step's resolved inputs. Raises ReferenceUnresolved for an unknown node."""
     inputs, address = dict(step.inputs), grant.address
+    if step.template is not None:
+        item = _item(store, ref, step, address) if "#" in address else None
+        filled = fill_template(store, ref, program, step.template, address=address, item=item)
+        return {**_plain(inputs), **filled}
     wanted = list(references_in(inputs))
     if step.when is not None:
         wanted += references_in(step.when)

@@ -29,6 +29,7 @@ from app.queries.cursors import encode_cursor, number_of
 from app.queries.diffs import diffs_page
 from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
+from app.queries.graph_results import graph_results
 from app.queries.inbox import attention, message_view, read_messages
 from app.queries.listing import Listing
 from app.queries.plans import exported_plan
@@ -118,9 +119,12 @@ class Queries:
         warnings = self._lines(ref, "warnings")
         reason = reason_of(fields)
         nearest = partial(nearest_of, known=Snapshot(self._store, ref))
-        return result_of(
+        result = result_of(
             session, fields, reason, program, turns, ledger, texts, warnings, nearest=nearest
         )
+        if fields["kind"] != "graph":
+            return result
+        return result.model_copy(update={"results": graph_results(self._store, ref, program)})
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
         """A page of all steps that ever became ready, sorted by address."""

@@ -14,6 +14,7 @@ _COMMANDS = {
     "workflow": "leadhand.cli.commands.workflow",
     "flow": "leadhand.cli.commands.flow",
     "flows": "leadhand.cli.commands.flows",
+    "graph": "leadhand.cli.graphs.command",
     "plan": "leadhand.cli.plans.command",
     "worktree": "leadhand.cli.plans.worktree",
     "apply": "leadhand.cli.commands.apply",

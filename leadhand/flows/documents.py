@@ -32,6 +32,7 @@ from leadhand.flows.steps import (
     Stem,
 )
 from leadhand.flows.structure import Fault, faults
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models import patterns
 from leadhand.models.documents import (
     AGENT_TIMEOUT_S,
@@ -53,13 +54,11 @@ from leadhand.models.documents import (
 from leadhand.models.form_answers import fit
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import PlanDocument
+from leadhand.models.tool_names import check_tool_name
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 #: The identifier of an agent's conversation.
 Identifier = Annotated[str, Field(pattern=patterns.IDENTIFIER)]
-#: Tools that every worker has.
-BUILT_IN_TOOLS = frozenset({"echo", "noop"})
-_FUNCTION = re.compile(r"^[A-Za-z]\w*:[A-Za-z]\w*$", re.ASCII)
 YesOrNo = Literal["yes", "no"]
 LongSeconds = Annotated[float, Field(strict=True, gt=0, le=LONGEST_WAIT_S)]
 
@@ -333,9 +332,7 @@ class ToolStep(_Work):
     @field_validator("tool")
     @classmethod
     def _named(cls, value: str) -> str:
-        if value not in BUILT_IN_TOOLS and not _FUNCTION.match(value):
-            raise ValueError(f"it is {value!r}; give 'module:function', 'echo' or 'noop'")
-        return value
+        return check_tool_name(value)
 
 
 FlowStep: TypeAlias = Annotated[
@@ -443,5 +440,6 @@ class FlowDocument(FlowDefinition):
 
 
 AnyDocument = Annotated[
-    LoopDocument | WorkflowDocument | FlowDocument | PlanDocument, Field(discriminator="kind")
+    LoopDocument | WorkflowDocument | FlowDocument | GraphDocument | PlanDocument,
+    Field(discriminator="kind"),
 ]

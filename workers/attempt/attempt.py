@@ -18,7 +18,7 @@ from app.domain.addresses import iteration_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import ReasonCode
+from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Hint, Reply
 from app.engine import Engine
 from app.errors import (
@@ -309,8 +309,8 @@ class Attempts:
 
     def _outcome(self, work: Work, lease: Lease, body: QuickCheck | None) -> Outcome | None:
         """Run the body and return its outcome; None if the step is parked."""
-        if _is_skipped(work):
-            return Outcome(word="skipped")
+        if is_skipped(work):
+            return skipped_outcome(work)
         if work.step.action in PARKING:
             return retry_while_away(lambda: park(self._engine, work, self._secrets()), lease)
         failure = folder_failure(work, self._engine.settings) or turn_failure(
@@ -408,9 +408,18 @@ def _origin_of(work: Work) -> Path | None:
     return Path(str(work.workspace["origin"])) if work.workspace is not None else None
 
 
-def _is_skipped(work: Work) -> bool:
-    """Whether the step's condition is false."""
-    if work.step.when is None:
+def is_skipped(work: Work) -> bool:
+    """Whether the step's condition is false, or a step that its template needs was skipped."""
+    if work.step.when is None and work.step.template is None:
         return False
     value = work.inputs.get("when")
     return value in _FALSY or value == [] or value == {}
+
+
+def skipped_outcome(work: Work) -> Outcome:
+    """The outcome of a step that is skipped, with the reason if its template has one."""
+    why = work.inputs.get("skipped")
+    if why is None:
+        return Outcome(word="skipped")
+    reason = Reason(code=ReasonCode.CONDITION, text=str(why), at=work.grant.address)
+    return Outcome(word="skipped", reason=reason)

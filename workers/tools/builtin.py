@@ -1,13 +1,15 @@
-"""Built-in tools of compiled flows: forget a conversation, require a check, count subflows."""
+"""Built-in tools of compiled flows and graphs, such as resetting a conversation."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome, Thread
 from app.domain.reasons import ReasonCode
+from app.domain.routing import MAX_WIDTH
 from app.truncate import cut
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
@@ -68,8 +70,23 @@ def _word(one: JsonValue) -> str:
     return _COUNTS.get(str(status), "failed")
 
 
+def items(arguments: dict[str, JsonValue]) -> Outcome:
+    """Return the list of a for_each, which another step then iterates over.
+
+    >>> items({"items": ["a"]}).value
+    ['a']
+    """
+    found = arguments.get("items")
+    if isinstance(found, list) and len(found) <= MAX_WIDTH:
+        return Outcome(word="succeeded", value=found, text=f"{len(found)} items")
+    what = f"a list of {len(found)}" if isinstance(found, list) else cut(json.dumps(found), 200)
+    why = f"for_each needs a list of at most {MAX_WIDTH} items; it is {what}"
+    return failed_outcome(ReasonCode.FAILED_STEP, why)
+
+
 STEPS: Mapping[str, Callable[[dict[str, JsonValue]], Outcome]] = {
     "flow.forget": forget,
     "flow.require": require,
     "flow.tally": tally,
+    "graph.items": items,
 }

@@ -11,7 +11,12 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from workers.agents.output_parser import TEXT_LIMIT
-from workers.processes.exit_outcome import add_process_facts, failed_outcome, failure
+from workers.processes.exit_outcome import (
+    add_process_facts,
+    failed_outcome,
+    failure,
+    mark_retryable,
+)
 from workers.task.functions import CallResult, call
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
@@ -38,7 +43,8 @@ def use_function(task: BodyTask, inputs: ToolInputs, cancel: threading.Event) ->
     who = f"tool {inputs.tool!r}"
     bad = failure(called.result, who=who, timeout_s=task.timeout_s) or _call_failure(who, called)
     if bad is not None:
-        return bad
+        is_final = called.refused is not None or called.missing is not None
+        return bad if is_final else mark_retryable(bad, called.result)
     return add_process_facts(
         outcome_of(called.value, printed=called.result.stdout.text.strip()), called.result
     )
@@ -51,7 +57,7 @@ def _call_failure(who: str, called: CallResult) -> Outcome | None:
     elif called.refused is not None:
         text = f"{who}: {called.refused}"
     elif called.raised is not None:
-        text = f"{who} raised: {called.raised}"
+        text = f"{who} raised: {_exception_first(called.raised)}"
     elif called.unfinished:
         text = f"{who} ended its process before it returned"
     elif isinstance(value, dict) and value.get("success") is False:
@@ -61,6 +67,24 @@ def _call_failure(who: str, called: CallResult) -> Outcome | None:
     else:
         return None
     return failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
+
+
+def _exception_first(traceback: str) -> str:
+    r"""The exception, then its traceback: readers with little room quote the first line.
+
+    >>> print(_exception_first("Traceback:\n  File \"a.py\"\n    f()\nValueError: no\nsuch"))
+    ValueError: no
+    Traceback:
+      File "a.py"
+        f()
+    ValueError: no
+    such
+    """
+    lines = traceback.splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith("  File ")]
+    rest = lines[frames[-1] :] if frames else []
+    first = next((line for line in rest if line[:1].strip()), None)
+    return traceback if first is None else f"{first}\n{traceback}"
 
 
 def _why(value: dict[str, JsonValue]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
-from leadhand.cli.worktree_option import worktree_option
+from leadhand.cli.key_values import pairs_of
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd
@@ -131,8 +130,8 @@ def _run(
     given = {
         "working_folder": str(Path(cwd or ".").resolve()),
         "title": title,
-        "inputs": dict(_pairs(inputs, "--input")),
-        "agents": dict(_pairs((a if "=" in a else f"*={a}" for a in agents), "--agent")),
+        "inputs": dict(pairs_of(inputs, "--input")),
+        "agents": dict(pairs_of((a if "=" in a else f"*={a}" for a in agents), "--agent")),
         "place": place,
         "worktree": worktree,
         "budget": pop_budget(limits),
@@ -141,19 +140,6 @@ def _run(
         return FlowRun.model_validate({k: v for k, v in given.items() if v})
     except ValidationError as error:
         raise click.ClickException(first_error(error)) from None
-
-
-def _pairs(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
-    seen = set[str]()
-    for text in texts:
-        key, sign, value = text.partition("=")
-        if not sign or not key:
-            raise click.ClickException(f"{option} is {text!r}; give it as KEY=TEXT")
-        if key in seen:
-            who = "all" if key == "*" else repr(key)
-            raise click.ClickException(f"{option} is given twice for {who}; leave one out")
-        seen.add(key)
-        yield key, value
 
 
 def _show_detached(session: SessionView, *, as_json: bool) -> None:

@@ -37,7 +37,9 @@ _COLUMNS = (
     "--status", metavar="WORD", multiple=True,
     help="Only those of this status, such as active; may be given several times.",
 )  # fmt: skip
-@click.option("--kind", metavar="WORD", help="Only those of this kind: loop, workflow or flow.")
+@click.option(
+    "--kind", metavar="WORD", help="Only those of this kind: loop, workflow, flow, graph or plan."
+)
 @click.option("--name", metavar="TEXT", help="Only those of this flow or workflow.")
 @click.option("--label", metavar="TEXT", help="Only those with this label.")
 @click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")

@@ -9,6 +9,8 @@ from leadhand.models.text import block, plain, plain_ends, reason_text
 from leadhand.models.views import PhaseView, Reason, ResultView
 
 _MOST_LINES = 40
+#: The kinds of sessions that may have no loop at all.
+_WITHOUT_LOOPS = ("flow", "graph")
 
 
 def ending(result: ResultView) -> str:
@@ -31,7 +33,7 @@ def ending(result: ResultView) -> str:
     text = result.verdict or result.status
     if result.kind == "plan":
         text = plain(result.result_text) or result.status
-    elif result.iterations or result.kind != "flow":  # a flow may have no loop at all
+    elif result.iterations or result.kind not in _WITHOUT_LOOPS:
         text += f" after {plural(result.iterations, 'iteration')}"
     text += _usage(result)
     why = plain(result.exit_reason) or _why(
@@ -131,7 +133,9 @@ def next_steps(result: ResultView) -> Iterator[str]:
         yield f"go on with: leadhand resume {result.session_id}{limit}"
     if result.kind == "flow":
         yield f"transcript: leadhand transcript {result.session_id}"
-    if result.kind != "flow" or result.iterations:  # a flow may have no loop at all
+    if result.kind == "graph":
+        yield f"all steps: leadhand show {result.session_id}"
+    elif result.kind not in _WITHOUT_LOOPS or result.iterations:
         yield f"all iterations: leadhand show {result.session_id}"
 
 

@@ -85,6 +85,9 @@ class ResultView(View):
     exit_reason: str = ""
     reason: Reason | None = None
     warnings: list[str] = []
+    #: Of a graph: what each step returned, by its name; `{"error": text}` for one that failed.
+    #: Steps that were skipped or did not run are left out.
+    results: dict[str, JsonValue] = {}
     phases: list[PhaseView] = []
     #: If the last loop was not accepted: its best iteration, and the other checkers.
     best_iteration: BestIteration | None = None

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from leadhand.flows.documents import BUILT_IN_TOOLS, FlowDefinition
+from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.files import FlowInvalid, flow_in, read_command, read_flow, read_markdown
 from leadhand.flows.structure import nest_steps
+from leadhand.models.tool_names import BUILT_IN_TOOLS
 from tests.flows import ask, llm, loop
 from workers.tools.tool import TOOLS
 

@@ -16,8 +16,9 @@ from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
 
 COMMANDS = (
-    "spawn", "workflow", "flow", "flows", "plan", "worktree", "answer", "questions", "hint",
-    "inbox", "notify", "hook", "ask", "lock", "kv", "stack", "exit", "report", "ls", "show", "tree",
+    "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "answer", "questions",
+    "hint",
+    "inbox", "notify", "hook", "ask", "lock", "kv", "exit", "report", "ls", "show", "tree",
     "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume",
     "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents", "tools",
     "mcp", "import", "up", "worker", "api", "doctor",

@@ -1,0 +1,186 @@
+"""Compiles graphs: each step of a tool needs the steps that it refers to or depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.compiler.node_ids import node_id
+from app.domain.program import WITH_TEMPLATES, Action, Program, RetryPolicy, Step, Template
+from app.domain.references import literal
+from app.domain.routing import MAX_WIDTH
+from app.errors import InvalidDocument
+from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.graphs.faults import needs_of
+from leadhand.graphs.references import (
+    Held,
+    Reference,
+    ReferenceFault,
+    Target,
+    fill,
+    references_in,
+    target_of,
+    value_at,
+)
+from leadhand.models.tool_names import BUILT_IN_TOOLS
+
+#: The built-in tool of the steps that make the list of a for_each.
+ITEMS = "graph.items"
+_ITEMS_TIMEOUT_S = 60.0
+
+
+class KnownArgument(NamedTuple):
+    """An argument whose value is known before its step runs."""
+
+    name: str
+    value: JsonValue
+
+
+def compile_graph(document: GraphDocument) -> Program:
+    """Compiles a graph. Raises InvalidDocument if an input has no value, or a for_each no list."""
+    for name, value in document.inputs.items():
+        if value is None:
+            raise InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
+    compiler = _Compiler(document)
+    body = tuple(
+        node for number, step in enumerate(document.steps) for node in compiler.nodes(number, step)
+    )
+    return Program(schema_version=WITH_TEMPLATES, name=document.name, body=body)
+
+
+def known_arguments(document: GraphDocument, step: GraphStep) -> list[KnownArgument]:
+    """The arguments of a step that refer to nothing, or to inputs that have a value."""
+    scope = _Scope(document)
+    found = []
+    for name, value in step.arguments.items():
+        if scope.is_known(value):
+            try:
+                found.append(KnownArgument(name, scope.evaluate(value)))
+            except ReferenceFault:  # compile reports it
+                continue
+    return found
+
+
+class _Scope:
+    """The inputs and the names of a graph."""
+
+    def __init__(self, document: GraphDocument) -> None:
+        self.inputs = document.inputs
+        self.names = frozenset(step.name for step in document.steps)
+
+    def targets(self, value: JsonValue) -> list[Target]:
+        """What the references in a value are about."""
+        return [target_of(reference, self.names) for reference in references_in(value)]
+
+    def is_known(self, value: JsonValue) -> bool:
+        """Whether the value can be evaluated before any step runs."""
+        return all(
+            target.kind == "input" and self.inputs[target.name] is not None
+            for target in self.targets(value)
+        )
+
+    def evaluate(self, value: JsonValue) -> JsonValue:
+        """A known value, with its inputs filled in. Raises ReferenceFault."""
+        return fill(value, self._input)
+
+    def _input(self, reference: Reference) -> JsonValue:
+        target = target_of(reference, self.names)
+        return value_at(reference, target, Held(self.inputs[target.name]))
+
+
+class _Compiler:
+    """Makes the nodes of each step."""
+
+    def __init__(self, document: GraphDocument) -> None:
+        self._scope = _Scope(document)
+        self._taken: set[str] = set()
+        self._ids = {
+            step.name: self._free_id(node_id(step.name, "step", number))
+            for number, step in enumerate(document.steps, 1)
+        }
+
+    def nodes(self, number: int, step: GraphStep) -> list[Step]:
+        """The node of a step; before it, one that makes the list of its for_each."""
+        self._check_inputs(f"steps[{number}]", step)
+        needs = tuple(self._ids[name] for name in needs_of(step, self._scope.names))
+        node = Step(
+            id=self._ids[step.name],
+            action=Action.TOOL,
+            needs=needs,
+            when=step.when,
+            timeout_s=step.timeout_s,
+            retry=RetryPolicy(retries=step.retries, backoff_s=step.backoff_s),
+            critical=step.critical,
+            label=step.name,
+            # A function may work in the folder; built-in tools do not.
+            folder=step.tool not in BUILT_IN_TOOLS,
+            inputs={"tool": literal(step.tool)},
+            template=self._template(step.arguments, step.when),
+        )
+        if step.for_each is None:
+            return [node]
+        if self._scope.is_known(step.for_each):
+            items = self._items(f"steps[{number}].for_each", step.for_each)
+            return [node.model_copy(update={"for_each": items})]
+        maker = self._maker(step, needs)
+        changed = {"for_each": f"${{{maker.id}}}", "needs": (*needs, maker.id)}
+        return [maker, node.model_copy(update=changed)]
+
+    def _check_inputs(self, path: str, step: GraphStep) -> None:
+        """Raises InvalidDocument for a reference to a part of an input that is not there."""
+        held: dict[str, JsonValue] = {"when": step.when, "arguments": step.arguments}
+        for name, value in held.items():
+            for reference in references_in(value):
+                target = target_of(reference, self._scope.names)
+                if target.kind != "input":
+                    continue
+                try:
+                    value_at(reference, target, Held(self._scope.inputs[target.name]))
+                except ReferenceFault as fault:
+                    raise InvalidDocument(f"{path}.{name}", fault.text, fault.why) from None
+
+    def _items(self, path: str, for_each: str | list[JsonValue]) -> tuple[JsonValue, ...]:
+        """A list that is known. Raises InvalidDocument if it is none."""
+        try:
+            found = self._scope.evaluate(for_each)
+        except ReferenceFault as fault:
+            raise InvalidDocument(path, fault.text, fault.why) from None
+        if not isinstance(found, list) or len(found) > MAX_WIDTH:
+            raise InvalidDocument(path, for_each, f"give a list of at most {MAX_WIDTH} items")
+        return tuple(found)
+
+    def _maker(self, step: GraphStep, needs: tuple[str, ...]) -> Step:
+        """The node that makes the list, so that any reference may be one and may have a default."""
+        return Step(
+            id=self._free_id(f"{self._ids[step.name][:56]}-items"),
+            action=Action.TOOL,
+            needs=needs,
+            timeout_s=_ITEMS_TIMEOUT_S,
+            critical=step.critical,
+            quick=True,
+            label=f"{step.name} (list)",
+            inputs={"tool": ITEMS},
+            template=self._template({"items": step.for_each}, None),
+        )
+
+    def _template(self, arguments: Mapping[str, JsonValue], when: str | None) -> Template:
+        targets = self._scope.targets([dict(arguments), when])
+        inputs = {target.name for target in targets if target.kind == "input"}
+        steps = {target.name for target in targets if target.kind == "step"}
+        return Template(
+            arguments=dict(arguments),
+            when=when,
+            names={name: self._ids[name] for name in sorted(steps)},
+            inputs={name: self._scope.inputs[name] for name in sorted(inputs)},
+        )
+
+    def _free_id(self, id_: str) -> str:
+        """The id, with a number appended if another node has it."""
+        number, free = 1, id_
+        while free in self._taken:
+            number += 1
+            free = f"{id_[:58]}-{number}"
+        self._taken.add(free)
+        return free

@@ -1,0 +1,110 @@
+"""The results of a graph's steps, as other steps refer to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.program import Program, Step
+from app.domain.records import TurnRecord
+from app.store.store import Store
+from leadhand.graphs.references import Held
+
+#: Characters of an error in a result.
+_ERROR = 2_000
+
+
+class StepValue(NamedTuple):
+    """The result of a step: a value, that of a failure, or none because it was skipped."""
+
+    held: Held
+    #: Why it was skipped; None if it was not.
+    skipped: str | None = None
+
+
+NOT_RUN = StepValue(Held(missing="the step has not run"))
+
+
+class _Place(NamedTuple):
+    """Where the outcomes of a step are."""
+
+    address: str
+    #: Of a for_each: the record of its newest run.
+    turn: TurnRecord | None
+
+    @property
+    def addresses(self) -> list[str]:
+        if self.turn is None:
+            return [self.address]
+        return [f"{self.address}#{item}" for item in range(1, self.turn.width + 1)]
+
+
+def read_values(
+    store: Store, ref: SessionRef, program: Program, nodes: Iterable[str]
+) -> dict[str, StepValue]:
+    """Reads the results of these nodes of the outermost block, each of its newest run.
+
+    The result of a for_each is the list of the results of its items, in order.
+    """
+    names = list(dict.fromkeys(nodes))
+    if not names:
+        return {}
+    places = _places(store, ref, program, names)
+    addresses = [address for place in places.values() for address in place.addresses]
+    found = store.values(ref, "out", addresses) if addresses else {}
+    outcomes = {address: json.loads(text) for address, text in found.items()}
+    return {name: _value(places[name], outcomes) if name in places else NOT_RUN for name in names}
+
+
+def _places(store: Store, ref: SessionRef, program: Program, names: list[str]) -> dict[str, _Place]:
+    runs = {name: int(run) for name, run in store.values(ref, "runs", names).items()}
+    each = {name: f"{name}~{runs.get(name, 1)}" for name in names if _fans_out(program, name)}
+    turns = store.turns(ref, list(each.values())) if each else {}
+    places = {name: _Place(at, turns[at]) for name, at in each.items() if at in turns}
+    for name in names:
+        if name not in each:
+            run = runs.get(name, 1)
+            places[name] = _Place(f"{name}~{run}" if run > 1 else name, None)
+    return places
+
+
+def _fans_out(program: Program, name: str) -> bool:
+    node = program.node(name)
+    return isinstance(node, Step) and node.for_each is not None
+
+
+def _value(place: _Place, outcomes: Mapping[str, Mapping[str, JsonValue]]) -> StepValue:
+    if place.turn is None:
+        outcome = outcomes.get(place.address)
+        return NOT_RUN if outcome is None else _of_outcome(outcome)
+    if place.turn.verdict == "skipped":
+        return _skipped("its condition was not met")
+    items = [outcomes.get(address) for address in place.addresses]
+    values = [None if one is None else _of_outcome(one).held.value for one in items]
+    return StepValue(Held(values))
+
+
+def _of_outcome(outcome: Mapping[str, JsonValue]) -> StepValue:
+    match outcome.get("word"):
+        case "succeeded":
+            return StepValue(Held(outcome.get("value")))
+        case "skipped":
+            return _skipped(_reason(outcome) or "its condition was not met")
+        case _:
+            error = _reason(outcome) or "it failed"
+            return StepValue(Held({"error": error}, failed=True))
+
+
+def _skipped(why: str) -> StepValue:
+    return StepValue(Held(missing=f"the step was skipped: {why}"), skipped=why)
+
+
+def _reason(outcome: Mapping[str, JsonValue]) -> str:
+    """The first line of the reason of an outcome."""
+    reason = outcome.get("reason")
+    text = str(reason.get("text") or "") if isinstance(reason, dict) else ""
+    return (text.splitlines() or [""])[0][:_ERROR]

@@ -1,0 +1,112 @@
+"""Fills in the template of a graph's step: its arguments and its condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from app.domain.ids import SessionRef
+from app.domain.program import Program, Template
+from app.errors import ReferenceUnresolved
+from app.history.graph_values import StepValue, read_values
+from app.store.store import Store
+from leadhand.graphs.faults import condition_of
+from leadhand.graphs.references import (
+    Held,
+    Reference,
+    ReferenceFault,
+    Target,
+    fill,
+    is_true,
+    target_of,
+    value_at,
+)
+
+#: The inputs that say whether the step runs, and why it does not.
+WHEN, SKIPPED = "when", "skipped"
+
+
+class ValueMissing(ReferenceUnresolved):
+    """A `${reference}` names a value that is not there."""
+
+    def __init__(self, reference: str, address: str, why: str) -> None:
+        super().__init__(reference, address)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.reference} has no value: {self.why}"
+
+
+class _SkippedNeed(Exception):
+    """A step that is referred to without a default was skipped."""
+
+
+def fill_template(
+    store: Store,
+    ref: SessionRef,
+    program: Program,
+    template: Template,
+    *,
+    address: str,
+    item: JsonValue,
+) -> dict[str, JsonValue]:
+    """Returns the step's arguments, or why it is skipped. Raises ValueMissing.
+
+    A step is skipped if its condition is false, or if a step whose result it refers to without a
+    default was skipped.
+    """
+    values = read_values(store, ref, program, template.names.values())
+    scope = _Scope(template, values, address, item)
+    try:
+        if template.when is not None and not scope.is_met(template.when):
+            return {WHEN: False, SKIPPED: f"its condition was not met: {template.when}"}
+        return {WHEN: True, "arguments": scope.fill(template.arguments)}
+    except _SkippedNeed as need:
+        return {WHEN: False, SKIPPED: str(need)}
+    except ReferenceFault as fault:
+        raise ValueMissing(fault.text, address, fault.why) from None
+
+
+class _Scope:
+    """The values that the references of one step may name."""
+
+    def __init__(
+        self,
+        template: Template,
+        values: Mapping[str, StepValue],
+        address: str,
+        item: JsonValue,
+    ) -> None:
+        self._template = template
+        self._values = values
+        self._address = address
+        self._item = item
+
+    def is_met(self, when: str) -> bool:
+        """Whether a condition is met. Raises ReferenceFault."""
+        condition = condition_of(when)
+        assert condition is not None
+        return is_true(self._resolve(condition.reference)) is not condition.is_negated
+
+    def fill(self, value: JsonValue) -> JsonValue:
+        """A value with all references replaced. Raises ReferenceFault."""
+        return fill(value, self._resolve)
+
+    def _resolve(self, reference: Reference) -> JsonValue:
+        target = target_of(reference, self._template.names)
+        return value_at(reference, target, self._held(reference, target))
+
+    def _held(self, reference: Reference, target: Target) -> Held:
+        match target.kind:
+            case "input":
+                return Held(self._template.inputs[target.name])
+            case "item":
+                return Held(self._item)
+            case "index":
+                return Held(int(self._address.rpartition("#")[2]))
+            case _:
+                found = self._values[self._template.names[target.name]]
+                if found.skipped is not None and reference.default is None:
+                    raise _SkippedNeed(f"{target.name!r}, to which it refers, was skipped")
+                return found.held

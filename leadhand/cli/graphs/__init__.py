@@ -1,0 +1,3 @@
+"""The commands of graphs."""
+
+from __future__ import annotations

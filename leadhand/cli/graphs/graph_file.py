@@ -1,0 +1,72 @@
+"""Reads a graph file, with all of its errors and their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import JsonValue, ValidationError
+
+from leadhand.flows.faults import faults_of
+from leadhand.flows.files import FlowInvalid, json_in
+from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.faults import GraphMalformed
+
+
+class GraphFile(NamedTuple):
+    """A graph file: the document if it has no errors, and else their paths and messages."""
+
+    document: GraphDocument | None
+    faults: list[tuple[str, str]]
+
+
+def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str, str]) -> GraphFile:
+    """Reads a graph; `fields` replace those of the file, `inputs` are texts for its inputs."""
+    try:
+        given = json_in(file)
+    except FlowInvalid as error:
+        return GraphFile(None, [(error.path, error.message)])
+    if not isinstance(given, dict):
+        return GraphFile(None, [("", "it is not an object; write {...} with the field `steps`")])
+    given = {"name": file.stem, **given, **fields}
+    known = given.get("inputs")
+    declared = known if isinstance(known, dict) else {}
+    unknown = [name for name in inputs if name not in declared]
+    if unknown:
+        names = ", ".join(declared) or "none"
+        return GraphFile(
+            None, [(f"inputs.{unknown[0]}", f"there is no such input; there: {names}")]
+        )
+    values = {name: _value(text, declared[name]) for name, text in inputs.items()}
+    given["inputs"] = {**declared, **values} if isinstance(known, dict) or not known else known
+    return _document(given)
+
+
+def _document(given: dict[str, JsonValue]) -> GraphFile:
+    try:
+        return GraphFile(GraphDocument.model_validate(given), [])
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            cause = one.get("ctx", {}).get("error")
+            if isinstance(cause, GraphMalformed):
+                texts = [str(fault).removeprefix(f"{fault.path}: ") for fault in cause.faults]
+                paths = [fault.path for fault in cause.faults]
+                return GraphFile(None, list(zip(paths, texts, strict=True)))
+        return GraphFile(None, faults_of(error, given, GraphDocument))
+
+
+def _value(text: str, default: JsonValue) -> JsonValue:
+    """The value of an input: text if its default is text, else JSON where it is JSON.
+
+    >>> _value("7", "none"), _value("7", None), _value("x y", 3)
+    ('7', 7, 'x y')
+    """
+    if isinstance(default, str):
+        return text
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return value

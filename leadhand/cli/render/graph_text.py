@@ -1,0 +1,22 @@
+"""Formats the result of a graph as text (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from leadhand.cli.render.result_text import flow_summary
+from leadhand.cli.render.tables import table
+from leadhand.models.views import ResultView
+
+
+def graph_summary(result: ResultView) -> Iterator[str]:
+    """How a graph ended, what its steps returned, and commands to run next."""
+    lines = list(flow_summary(result))
+    yield lines[0]
+    if result.results:
+        rows = [
+            [name, json.dumps(value, ensure_ascii=False)] for name, value in result.results.items()
+        ]
+        yield from table(["STEP", "RESULT"], rows)
+    yield from lines[1:]

@@ -1,0 +1,179 @@
+"""Builds graphs in Python: steps that call tools, with references to the results of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from leadhand.client.borrowed import borrowed
+from leadhand.client.client import Client
+from leadhand.graphs.documents import TOOL_TIMEOUT_S, GraphDocument
+from leadhand.graphs.references import step_reference
+from leadhand.models.documents import Budget
+from leadhand.models.suggestions import suggest_keywords
+from leadhand.models.validation_messages import first_error
+from leadhand.models.views import ResultView
+from leadhand.run import print_message, run_to_end, working_folder
+
+__all__ = ["Graph", "GraphResult", "GraphStep"]
+
+
+@dataclass(frozen=True)
+class GraphStep:
+    """A step of a graph that is being built; arguments of other steps may hold it or its parts."""
+
+    name: str
+
+    def ref(self, *keys: str | int) -> str:
+        """A reference to the step's result, or to a part of it.
+
+        >>> GraphStep("search").ref("papers", 0)
+        '${steps.search.papers[0]}'
+        """
+        return step_reference(self.name, *keys)
+
+
+@dataclass(frozen=True)
+class GraphResult:
+    """The result of a graph."""
+
+    session_id: str
+    #: completed, failed, stopped, exited or aborted.
+    status: str
+    #: What each step returned, by its name; `{"error": text}` for one that failed.
+    results: dict[str, Any] = field(default_factory=dict)
+    #: The failures of steps that are not critical.
+    warnings: list[str] = field(default_factory=list)
+    #: Why the session ended without success.
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        return self.status == "completed"
+
+    @classmethod
+    def of(cls, view: ResultView) -> GraphResult:
+        """The result of a session from the API's view of it."""
+        reason = view.exit_reason or (view.reason.text if view.reason is not None else "")
+        return cls(
+            session_id=view.session_id,
+            status=view.status,
+            results=dict(view.results),
+            warnings=list(view.warnings),
+            reason="" if view.status == "completed" else reason,
+        )
+
+
+class Graph:
+    """Steps that call tools; a step runs once all steps that it refers to have ended.
+
+    >>> graph = Graph("papers", inputs={"topic": "agents"})
+    >>> search = graph.step("search", "papers:search", {"query": "${inputs.topic}"})
+    >>> fetch = graph.step("fetch", "papers:fetch", {"url": "${item}"}, for_each=search.ref("urls"))
+    >>> [step.name for step in graph.document().steps]
+    ['search', 'fetch']
+    """
+
+    @suggest_keywords
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        label: str | None = None,
+        cwd: str | Path | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+    ) -> None:
+        self.name = name
+        self._inputs = dict(inputs or {})
+        self._steps: list[dict[str, Any]] = []
+        self._fields = {
+            "name": name,
+            "description": description,
+            "label": label,
+            "cwd": working_folder(cwd),
+            "budget": budget if isinstance(budget, Budget) else dict(budget or {}),
+        }
+
+    @suggest_keywords
+    def step(
+        self,
+        name: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        depends_on: Sequence[str | GraphStep] = (),
+        when: str | GraphStep | None = None,
+        for_each: str | GraphStep | Sequence[Any] | None = None,
+        critical: bool = True,
+        timeout_s: float = TOOL_TIMEOUT_S,
+        retries: int = 0,
+        backoff_s: float = 1.0,
+        description: str | None = None,
+    ) -> GraphStep:
+        """Add a step; it is checked together with the others when the graph is run."""
+        self._steps.append(
+            {
+                "name": name,
+                "tool": tool,
+                "arguments": _written(dict(arguments or {})),
+                "depends_on": [getattr(one, "name", one) for one in depends_on],
+                "when": _written(when),
+                "for_each": _written(for_each),
+                "critical": critical,
+                "timeout_s": timeout_s,
+                "retries": retries,
+                "backoff_s": backoff_s,
+                "description": description,
+            }
+        )
+        return GraphStep(name)
+
+    def document(self, inputs: Mapping[str, Any] | None = None) -> GraphDocument:
+        """The graph as the document that the API accepts, with these values of its inputs.
+
+        Raises ValueError that names all errors.
+        """
+        unknown = sorted(set(inputs or {}) - self._inputs.keys())
+        if unknown:
+            known = ", ".join(self._inputs) or "none"
+            raise ValueError(f"graph {self.name!r} has no input {unknown[0]!r}; it has: {known}")
+        given = {**self._inputs, **(inputs or {})}
+        try:
+            return GraphDocument.model_validate(
+                {**self._fields, "inputs": given, "steps": self._steps}
+            )
+        except ValidationError as error:
+            raise ValueError(first_error(error, GraphDocument)) from None
+
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, client: Client | None = None
+    ) -> GraphResult:
+        """Run the graph to its end and return its result; Ctrl-C stops it."""
+        document = self.document(inputs)
+        with borrowed(client) as server:
+            return GraphResult.of(run_to_end(server, document, say=print_message))
+
+    def start(
+        self, inputs: Mapping[str, Any] | None = None, *, client: Client | None = None
+    ) -> str:
+        """Start the graph and return its session's id at once."""
+        document = self.document(inputs)
+        with borrowed(client) as server:
+            return server.submit(document).id
+
+
+def _written(value: Any) -> Any:
+    """A value with references in place of steps."""
+    if isinstance(value, GraphStep):
+        return value.ref()
+    if isinstance(value, Mapping):
+        return {name: _written(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    return value

@@ -1,0 +1,3 @@
+"""Graph documents: steps that call tools, with references to the results of other steps."""
+
+from __future__ import annotations

@@ -1,0 +1,76 @@
+"""The models of graph documents, which clients submit to the API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+
+from leadhand.graphs.faults import GraphMalformed, faults_of
+from leadhand.models import patterns
+from leadhand.models.documents import Budget, Document, Name, Place, Priority, Webhook, absolute
+from leadhand.models.tool_names import check_tool_name
+
+#: A step's default timeout, in seconds.
+TOOL_TIMEOUT_S = 60.0
+#: The most steps of a graph.
+MAX_STEPS = 2_000
+
+InputName = Annotated[str, Field(pattern=patterns.INPUT)]
+ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_tool_name)]
+Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
+
+
+class GraphStep(Document):
+    """A step that calls a tool."""
+
+    #: Other steps and people refer to it by this name.
+    name: Name
+    #: `module:function` in the workers' tool folders; or `echo`, which returns its arguments, or
+    #: `noop`, which returns nothing.
+    tool: ToolName
+    #: May hold references: `${search.papers}`, `Title: ${paper.title ?? "none"}`.
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    #: Steps that end before this one starts, besides those that it refers to.
+    depends_on: Annotated[tuple[Name, ...], Field(max_length=MAX_STEPS)] = ()
+    #: A reference, or `not` and a reference; the step is skipped unless its value is true.
+    when: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+    #: A list, or a reference to one; the tool is called once for each `${item}`.
+    for_each: Annotated[str, Field(min_length=1, max_length=2_000)] | list[JsonValue] | None = None
+    #: Whether its failure ends the session.
+    critical: bool = True
+    timeout_s: Seconds = TOOL_TIMEOUT_S
+    #: How often a failed call is repeated.
+    retries: Annotated[int, Field(strict=True, ge=0, le=100)] = 0
+    #: Seconds before the first repetition; each further one waits twice as long.
+    backoff_s: Annotated[float, Field(strict=True, ge=0, le=3600)] = 1.0
+    description: Annotated[str, Field(max_length=2_000)] | None = None
+
+
+class GraphDocument(Document):
+    """Steps that call tools; a step runs once all steps that it depends on have ended."""
+
+    kind: Literal["graph"] = "graph"
+    name: Name = "graph"
+    description: Annotated[str, Field(max_length=20_000)] | None = None
+    #: The values of `${inputs.NAME}`; null for one that each run must give.
+    inputs: dict[InputName, JsonValue] = Field(default_factory=dict)
+    steps: Annotated[tuple[GraphStep, ...], Field(min_length=1, max_length=MAX_STEPS)]
+    label: Name | None = None
+    priority: Priority = "normal"
+    cwd: str | None = None
+    place: Place | None = None
+    webhook: Webhook | None = None
+    budget: Budget = Budget()
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        return absolute(value)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> GraphDocument:
+        faults = tuple(faults_of(self.steps, self.inputs))
+        if faults:
+            raise GraphMalformed(faults)
+        return self

@@ -1,0 +1,239 @@
+"""Checks the structure of a graph: names, references, and the order of its steps (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import JsonValue
+
+from leadhand.graphs.references import (
+    Reference,
+    ReferenceFault,
+    Target,
+    parse,
+    references_in,
+    target_of,
+    texts_in,
+    whole,
+)
+from leadhand.models.suggestions import nearest
+
+if TYPE_CHECKING:
+    from leadhand.graphs.documents import GraphStep
+
+_NOT = re.compile(r"^not\s+")
+
+
+class GraphFault(NamedTuple):
+    """An error in a graph: its path, what is wrong and how to fix it."""
+
+    path: str
+    message: str
+    hint: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        value = "" if self.value is None else f"it is {self.value!r}: "
+        return f"{self.path}: {value}{self.message}; {self.hint}"
+
+
+class GraphMalformed(ValueError):
+    """The steps of a graph do not fit together: all errors, in order."""
+
+    def __init__(self, faults: Sequence[GraphFault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
+
+
+class Condition(NamedTuple):
+    """A parsed `when`."""
+
+    reference: Reference
+    is_negated: bool
+
+
+def condition_of(when: str) -> Condition | None:
+    """Parses a `when`; None if it is not one reference. Raises ReferenceFault.
+
+    >>> condition_of("not ${a.found}").is_negated
+    True
+    """
+    text = _NOT.sub("", when)
+    reference = whole(text)
+    return None if reference is None else Condition(reference, is_negated=text != when)
+
+
+def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
+    """The steps that a step waits for, in the order in which it names them."""
+    held: list[JsonValue] = [step.when, step.for_each, step.arguments]
+    targets = (target_of(reference, names) for reference in references_in(held))
+    referred = (target.name for target in targets if target.kind == "step")
+    return tuple(dict.fromkeys([*step.depends_on, *referred]))
+
+
+def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
+    """Yields all errors of the steps of a graph; cycles only if there is no other."""
+    names = [step.name for step in steps]
+    found = list(_same_names(names))
+    for number, step in enumerate(steps):
+        found += _faults_of_step(f"steps[{number}]", step, names, inputs)
+    yield from found
+    if not found:
+        yield from _cycles(steps)
+
+
+def _same_names(names: Sequence[str]) -> Iterator[GraphFault]:
+    first = {name: names.index(name) for name, count in Counter(names).items() if count > 1}
+    for number, name in enumerate(names):
+        if name in first and first[name] != number:
+            message = f"steps[{first[name]}] has this name, too"
+            yield GraphFault(f"steps[{number}].name", message, "give each step its own", name)
+
+
+def _faults_of_step(
+    path: str, step: GraphStep, names: Sequence[str], inputs: Mapping[str, JsonValue]
+) -> Iterator[GraphFault]:
+    for number, name in enumerate(step.depends_on):
+        if name not in names or name == step.name:
+            yield _unknown_step(f"{path}.depends_on[{number}]", name, step.name, names)
+    yield from _faults_of_when(path, step)
+    if isinstance(step.for_each, str) and _is_malformed(step.for_each):
+        hint = "give a list, or one reference to a list"
+        yield GraphFault(f"{path}.for_each", "it is not a list", hint, step.for_each)
+    scope = _Scope(step, names, inputs)
+    places: list[tuple[str, JsonValue, bool]] = [
+        ("when", step.when, step.for_each is not None),
+        ("for_each", step.for_each, False),
+        ("arguments", step.arguments, step.for_each is not None),
+    ]
+    for name, value, has_item in places:
+        for where, text in texts_in(value, name):
+            yield from scope.faults_of(f"{path}.{where}", text, has_item=has_item)
+
+
+def _faults_of_when(path: str, step: GraphStep) -> Iterator[GraphFault]:
+    try:
+        is_wrong = step.when is not None and condition_of(step.when) is None
+    except ReferenceFault:
+        return  # it is reported as a fault of the reference
+    if is_wrong:
+        hint = "give one reference, such as ${search.found}, or `not` and a reference"
+        yield GraphFault(f"{path}.when", "it is not a condition", hint, step.when)
+
+
+def _is_malformed(for_each: str) -> bool:
+    try:
+        return whole(for_each) is None
+    except ReferenceFault:
+        return False  # it is reported as a fault of the reference
+
+
+class _Scope:
+    """What the references of a step may name."""
+
+    def __init__(
+        self, step: GraphStep, names: Sequence[str], inputs: Mapping[str, JsonValue]
+    ) -> None:
+        self._step = step
+        self._names = frozenset(names)
+        self._inputs = inputs
+
+    def faults_of(self, path: str, text: str, *, has_item: bool) -> Iterator[GraphFault]:
+        """Yields an error for each reference in a text that names nothing."""
+        try:
+            references = [part for part in parse(text) if isinstance(part, Reference)]
+        except ReferenceFault as fault:
+            message, _, hint = fault.why.partition("; ")
+            yield GraphFault(path, message, hint, fault.text)
+            return
+        for reference in references:
+            try:
+                target = target_of(reference, self._names)
+            except ReferenceFault as fault:
+                yield self._unknown(path, reference, fault)
+                continue
+            yield from self._faults_of_target(path, reference, target, has_item=has_item)
+
+    def _unknown(self, path: str, reference: Reference, fault: ReferenceFault) -> GraphFault:
+        first, *rest = (part.key for part in reference.parts)
+        name = rest[0] if first == "steps" and rest else first
+        near = nearest(name, self._names)
+        ways = f"did you mean {near!r}" if near else "name a step of this graph"
+        hint = f"{ways}, or write $${{ for a literal ${{"
+        return GraphFault(path, fault.why, hint, reference.text)
+
+    def _faults_of_target(
+        self, path: str, reference: Reference, target: Target, *, has_item: bool
+    ) -> Iterator[GraphFault]:
+        if target.kind == "step" and target.name == self._step.name:
+            hint = "refer to another step"
+            yield GraphFault(path, "the step refers to itself", hint, reference.text)
+        elif target.kind == "input" and target.name not in self._inputs:
+            near = nearest(target.name, self._inputs)
+            known = ", ".join(self._inputs) or "none"
+            hint = f"did you mean {near!r}?" if near else f"declare it in `inputs`; there: {known}"
+            message = f"there is no input {target.name!r}"
+            yield GraphFault(path, message, hint, reference.text)
+        elif target.kind in ("item", "index") and not has_item:
+            hint = "add for_each to this step, or write ${steps.NAME} for a step of this name"
+            message = f"${{{target.kind}}} is known only in a step with for_each"
+            yield GraphFault(path, message, hint, reference.text)
+
+
+def _unknown_step(path: str, name: str, own: str, names: Sequence[str]) -> GraphFault:
+    if name == own:
+        return GraphFault(path, "the step would wait for itself", "name another step", name)
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(names[:20])}"
+    return GraphFault(path, "there is no such step", hint, name)
+
+
+def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
+    """Yields one error for each set of steps that wait for each other."""
+    names = [step.name for step in steps]
+    known = frozenset(names)
+    waits = {step.name: set(needs_of(step, known)) for step in steps}
+    reach = _blocked(waits)
+    while reach:
+        cycle = _cycle_in(waits, reach)
+        circle = " -> ".join([*cycle, cycle[0]])
+        path = f"steps[{names.index(cycle[0])}]"
+        hint = "remove one of these references, or one name in depends_on"
+        yield GraphFault(path, f"steps wait for each other: {circle}", hint)
+        for name in cycle:
+            waits[name] = set()
+        reach = _blocked(waits)
+
+
+def _blocked(waits: Mapping[str, set[str]]) -> set[str]:
+    """The steps that can never start: those of cycles, and all that wait for them."""
+    left = {name: len(wanted) for name, wanted in waits.items()}
+    followers: dict[str, list[str]] = {name: [] for name in waits}
+    for name, wanted in waits.items():
+        for need in wanted:
+            followers[need].append(name)
+    free = [name for name, count in left.items() if not count]
+    while free:
+        done = free.pop()
+        del left[done]
+        for name in followers[done]:
+            left[name] -= 1
+            if not left[name]:
+                free.append(name)
+    return set(left)
+
+
+def _cycle_in(waits: Mapping[str, set[str]], blocked: set[str]) -> list[str]:
+    """The names of one cycle, each waiting for the next."""
+    path: list[str] = []
+    name = next(name for name in waits if name in blocked)
+    while name not in path:
+        path.append(name)
+        name = next(need for need in sorted(waits[name]) if need in blocked)
+    return path[path.index(name) :]

@@ -1,0 +1,224 @@
+"""Graphs on the real store: order, references, failures, conditions, lists, and resuming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.engine.driving import Bench
+from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.world import World
+
+
+@pytest.fixture
+def make(bench: Bench) -> Any:
+    def graph(*steps: dict[str, object], **more: object) -> GraphWorld:
+        return GraphWorld(World.of(bench), steps, **more)
+
+    return graph
+
+
+def broken(**_: object) -> None:
+    raise ValueError("the source is broken")
+
+
+def test_results_flow_by_reference_and_keep_their_types(make) -> None:
+    graph = make(
+        {"name": "report", "arguments": {
+            "papers": "${search.papers}",
+            "first": "${search.papers[0].title}",
+            "text": "${inputs.topic}: ${search.count} papers, ${search.papers[0]}",
+            "nested": [{"deep": "${search.count}"}],
+            "literal": "$${search.count}",
+            "default": '${search.author ?? "nobody"}',
+        }},
+        {"name": "search", "arguments": {"query": "${inputs.topic}"}},
+        inputs={"topic": "agents"},
+    )  # fmt: skip
+    assert graph.ready() == ["search"]
+    graph.world.hints.append((graph.ref, "search"))
+    graph.run(search=lambda query: {"papers": [{"title": f"On {query}"}], "count": 1})
+    assert graph.result.results["report"] == {
+        "papers": [{"title": "On agents"}],
+        "first": "On agents",
+        "text": 'agents: 1 papers, {"title": "On agents"}',
+        "nested": [{"deep": 1}],
+        "literal": "${search.count}",
+        "default": "nobody",
+    }
+    assert graph.status == "completed"
+
+
+def test_independent_steps_are_ready_together_and_a_join_waits_for_all(make) -> None:
+    graph = make(
+        {"name": "a"}, {"name": "b"}, {"name": "last", "depends_on": ["a", "b"]},
+    )  # fmt: skip
+    assert graph.ready() == ["a", "b"]
+    graph.carry_out(graph.grant("b"), {})
+    assert graph.ready() == []
+    graph.carry_out(graph.grant("a"), {})
+    assert graph.ready() == ["last"]
+
+
+def test_a_failed_non_critical_step_resolves_to_its_error_and_is_a_warning(make) -> None:
+    graph = make(
+        {"name": "fetch", "critical": False},
+        {"name": "report", "arguments": {
+            "all": "${fetch}", "error": "${fetch.error}", "text": '${fetch.text ?? "missing"}',
+        }},
+    )  # fmt: skip
+    graph.run(fetch=broken)
+    assert graph.status == "completed"
+    error = "the source is broken"
+    assert graph.result.results == {
+        "fetch": {"error": error},
+        "report": {"all": {"error": error}, "error": error, "text": "missing"},
+    }
+    (warning,) = graph.result.warnings
+    assert "fetch failed and was passed over" in warning
+    assert error in warning
+
+
+def test_a_failed_critical_step_ends_the_session_and_keeps_partial_results(make) -> None:
+    graph = make(
+        {"name": "good"}, {"name": "bad", "depends_on": ["good"]},
+        {"name": "after", "depends_on": ["bad"]},
+        {"name": "beside", "depends_on": ["good"]},
+    )  # fmt: skip
+    graph.run(good=lambda: 1, bad=broken)
+    assert graph.status == "failed"
+    assert graph.result.reason.text == "the source is broken"
+    assert graph.result.reason.at == "bad"
+    assert graph.called == ["good", "bad"]
+    assert graph.result.results == {"good": 1, "bad": {"error": "the source is broken"}}
+
+
+def test_a_reference_to_what_a_result_lacks_fails_the_step_and_says_what_there_was(make) -> None:
+    graph = make({"name": "a"}, {"name": "b", "arguments": {"x": "${a.titel}"}})
+    graph.run(a=lambda: {"title": 1, "year": 2})
+    assert graph.result.reason.text == (
+        "${a.titel} has no value: it has no 'titel'; it has: title, year"
+    )
+
+
+def test_a_strict_reference_to_a_part_of_a_failed_step_names_its_error(make) -> None:
+    graph = make({"name": "a", "critical": False}, {"name": "b", "arguments": {"x": "${a.title}"}})
+    graph.run(a=broken)
+    text = "${a.title} has no value: the step failed: the source is broken"
+    assert graph.result.reason.text == text
+
+
+@pytest.mark.parametrize(
+    ("when", "found", "runs"),
+    [
+        ("${a.found}", True, True), ("${a.found}", False, False), ("${a.found}", [], False),
+        ("not ${a.found}", False, True), ("not ${a.found}", 1, False),
+        ("${a.lost ?? true}", 1, True),
+    ],
+)  # fmt: skip
+def test_a_condition_decides_whether_a_step_runs(make, when, found, runs) -> None:
+    graph = make({"name": "a"}, {"name": "b", "when": when})
+    graph.run(a=lambda: {"found": found})
+    assert graph.status == "completed"
+    assert ("b" in graph.called) is runs
+
+
+def test_what_refers_to_a_skipped_step_is_skipped_unless_it_has_a_default(make) -> None:
+    graph = make(
+        {"name": "a"},
+        {"name": "b", "when": "${a.found}"},
+        {"name": "c", "arguments": {"x": "${b}"}},
+        {"name": "d", "arguments": {"x": "${c ?? 7}"}},
+        {"name": "e", "depends_on": ["b"]},
+    )
+    graph.run(a=lambda: {"found": False})
+    assert graph.called == ["a", "e", "d"]
+    assert graph.result.results["d"] == {"x": 7}
+    assert "c" not in graph.result.results
+    steps = {step.address: step for step in graph.engine.queries.steps(graph.id).items}
+    assert steps["b"].summary == "its condition was not met: ${a.found}"
+    assert steps["c"].summary == "'b', to which it refers, was skipped"
+
+
+def test_a_for_each_calls_its_tool_for_each_item_and_resolves_to_the_ordered_list(make) -> None:
+    graph = make(
+        {"name": "search"},
+        {"name": "fetch papers", "for_each": "${search.urls}", "critical": False,
+         "arguments": {"url": "${item.u}", "n": "${index} of ${search.urls}"}},
+        {"name": "extract", "for_each": '${steps["fetch papers"]}', "arguments": {"x": "${item}"}},
+        {"name": "join", "arguments": {"all": "${extract}"}},
+    )  # fmt: skip
+
+    def fetch(url: str, n: str) -> str:
+        assert n.startswith("1 of [" if url == "a" else "2 of [" if url == "b" else "3 of [")
+        if url == "b":
+            raise ValueError("gone")
+        return url.upper()
+
+    tools = {
+        "fetch papers": fetch,
+        "search": lambda: {"urls": [{"u": "a"}, {"u": "b"}, {"u": "c"}]},
+    }
+    graph.run(**tools)
+    assert graph.status == "completed"
+    assert graph.result.results["fetch papers"] == ["A", {"error": "gone"}, "C"]
+    assert graph.result.results["join"]["all"] == [{"x": "A"}, {"x": {"error": "gone"}}, {"x": "C"}]
+    assert set(graph.result.results) == {"search", "fetch papers", "extract", "join"}
+
+
+def test_a_for_each_over_an_input_or_an_empty_list(make) -> None:
+    graph = make(
+        {"name": "a", "for_each": "${inputs.urls}", "arguments": {"x": "${item}"}},
+        {"name": "b", "for_each": [], "arguments": {"x": "${item}"}},
+        {"name": "c", "arguments": {"a": "${a}", "b": "${b}"}},
+        inputs={"urls": ["u", "v"]},
+    )
+    graph.run()
+    assert graph.result.results["c"] == {"a": [{"x": "u"}, {"x": "v"}], "b": []}
+
+
+def test_a_for_each_over_no_list_fails_there_and_not_at_the_step_that_made_it(make) -> None:
+    graph = make({"name": "a"}, {"name": "b", "for_each": "${a.urls}"})
+    graph.run(a=lambda: {"urls": "none"})
+    assert graph.result.results["a"] == {"urls": "none"}
+    assert graph.result.reason.text == 'for_each needs a list of at most 10000 items; it is "none"'
+
+
+def test_a_failed_step_is_retried_as_often_as_it_says(make) -> None:
+    graph = make({"name": "a", "retries": 2, "backoff_s": 1.0})
+    for wait in (1_000, 2_000):
+        graph.run(a=broken)
+        assert graph.status == "active"
+        graph.world.later(wait)
+    graph.run(a=lambda: "at last")
+    assert graph.called == ["a"] * 3
+    assert graph.result.results == {"a": "at last"}
+
+
+def test_a_failed_graph_resumes_where_it_failed_and_keeps_what_is_done(make) -> None:
+    graph = make(
+        {"name": "a"}, {"name": "soft", "critical": False},
+        {"name": "b", "arguments": {"x": "${a}"}},
+        {"name": "c", "arguments": {"x": "${b}", "s": "${soft.error}"}},
+    )  # fmt: skip
+    graph.run(a=lambda: 1, soft=broken, b=broken)
+    assert graph.status == "failed"
+    graph.calls.clear()
+    graph.engine.control.apply(graph.id, "resume")
+    graph.run()
+    assert graph.called == ["b", "c"]
+    assert graph.status == "completed"
+    assert graph.result.results["c"] == {"x": {"x": 1}, "s": "the source is broken"}
+
+
+def test_a_stopped_graph_resumes_and_runs_nothing_twice(make) -> None:
+    graph = make({"name": "a"}, {"name": "b", "arguments": {"x": "${a}"}})
+    graph.carry_out(graph.grant("a"), {})
+    graph.engine.control.apply(graph.id, "stop")
+    assert graph.status == "stopped"
+    graph.world.hints.clear()
+    graph.engine.control.apply(graph.id, "resume")
+    graph.run()
+    assert graph.called == ["a", "b"]
+    assert graph.status == "completed"
