@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.models import patterns
-from leadhand.models.documents import Budget, Document, Name, Place, Priority, Webhook, absolute
+from leadhand.models.documents import (
+    Budget,
+    Document,
+    Place,
+    Priority,
+    Webhook,
+    absolute,
+    without_zero,
+)
 from leadhand.models.tool_names import check_tool_name
 
 #: A step's default timeout, in seconds.
@@ -16,7 +32,16 @@ TOOL_TIMEOUT_S = 60.0
 #: The most steps of a graph.
 MAX_STEPS = 2_000
 
+#: As the names of documents; the texts of arguments and inputs are kept as they are.
+StepName = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=120),
+    AfterValidator(without_zero),
+]
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
+Expression = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)
+]
 ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_tool_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
 
@@ -24,19 +49,21 @@ Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
 class GraphStep(Document):
     """A step that calls a tool."""
 
+    model_config = ConfigDict(str_strip_whitespace=False)
+
     #: Other steps and people refer to it by this name.
-    name: Name
+    name: StepName
     #: `module:function` in the workers' tool folders; or `echo`, which returns its arguments, or
     #: `noop`, which returns nothing.
     tool: ToolName
     #: May hold references: `${search.papers}`, `Title: ${paper.title ?? "none"}`.
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     #: Steps that end before this one starts, besides those that it refers to.
-    depends_on: Annotated[tuple[Name, ...], Field(max_length=MAX_STEPS)] = ()
+    depends_on: Annotated[tuple[StepName, ...], Field(max_length=MAX_STEPS)] = ()
     #: A reference, or `not` and a reference; the step is skipped unless its value is true.
-    when: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+    when: Expression | None = None
     #: A list, or a reference to one; the tool is called once for each `${item}`.
-    for_each: Annotated[str, Field(min_length=1, max_length=2_000)] | list[JsonValue] | None = None
+    for_each: Expression | list[JsonValue] | None = None
     #: Whether its failure ends the session.
     critical: bool = True
     timeout_s: Seconds = TOOL_TIMEOUT_S
@@ -50,13 +77,15 @@ class GraphStep(Document):
 class GraphDocument(Document):
     """Steps that call tools; a step runs once all steps that it depends on have ended."""
 
+    model_config = ConfigDict(str_strip_whitespace=False)
+
     kind: Literal["graph"] = "graph"
-    name: Name = "graph"
+    name: StepName = "graph"
     description: Annotated[str, Field(max_length=20_000)] | None = None
     #: The values of `${inputs.NAME}`; null for one that each run must give.
     inputs: dict[InputName, JsonValue] = Field(default_factory=dict)
     steps: Annotated[tuple[GraphStep, ...], Field(min_length=1, max_length=MAX_STEPS)]
-    label: Name | None = None
+    label: StepName | None = None
     priority: Priority = "normal"
     cwd: str | None = None
     place: Place | None = None

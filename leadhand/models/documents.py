@@ -36,21 +36,21 @@ AGENT_TIMEOUT_S = 3600.0
 CHECK_TIMEOUT_S = 300.0
 
 
-def _without_zero(text: str) -> str:
+def without_zero(text: str) -> str:
     """Reject a NUL, which process arguments and file names cannot contain."""
     if "\0" in text:
         raise ValueError("it holds a zero character; leave that out")
     return text
 
 
-Name = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(_without_zero)]
+Name = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(without_zero)]
 Text = Annotated[str, Field(min_length=1, max_length=200_000)]
 #: A shell command.
-Command = Annotated[Text, AfterValidator(_without_zero)]
+Command = Annotated[Text, AfterValidator(without_zero)]
 #: Seconds as a strict number: true and "3" are errors.
 Seconds = Annotated[float, Field(strict=True, gt=0, le=7 * 24 * 3600)]
 Callable_ = Annotated[str, Field(pattern=patterns.FUNCTION, max_length=300)]
-FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_without_zero)]
+FileName = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(without_zero)]
 #: A user's own key, for concurrency and rate limits.
 Key = Annotated[str, Field(pattern=patterns.NAME)]
 #: The name of a place, as in LEADHAND_PLACE.

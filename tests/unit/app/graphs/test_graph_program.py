@@ -1,0 +1,107 @@
+"""Properties of compiled graphs: every reference is a need, and the order is that of the needs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.compiler import compile_document
+from app.compiler.graph import ITEMS
+from app.domain.program import WITH_TEMPLATES, Program, Step, transitive_needs
+from app.errors import InvalidDocument
+from leadhand.graphs.documents import GraphDocument
+from leadhand.graphs.references import step_reference
+
+NAMES = st.text(min_size=1, max_size=30).filter(
+    lambda name: name.strip() == name and "\0" not in name
+)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, Any]:
+    """A graph in which each step uses some of those before it, in shuffled order."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=8, unique=True))
+    steps: list[dict[str, Any]] = []
+    for number, name in enumerate(names):
+        step: dict[str, Any] = {"name": name, "tool": "echo", "arguments": {}}
+        for earlier in names[:number]:
+            written = step_reference(earlier)
+            match draw(st.integers(0, 5)):
+                case 0:
+                    step["depends_on"] = [*step.get("depends_on", []), earlier]
+                case 1:
+                    step["arguments"][earlier] = [{"x": f"text {written}"}]
+                case 2:
+                    step["when"] = f"not {written}"
+                case 3:
+                    step["for_each"] = written
+        steps.append(step)
+    return {"steps": draw(st.permutations(steps))}
+
+
+def compiled(*steps: dict[str, Any], **more: Any) -> Program:
+    return compile_document(GraphDocument.model_validate({"steps": steps, **more}))
+
+
+@given(drawn=graphs())
+def test_a_step_needs_exactly_what_it_uses(drawn: dict[str, Any]) -> None:
+    program = compiled(*drawn["steps"])
+    nodes = {node.label: node for node in program.body if node.inputs["tool"] != ITEMS}
+    assert list(nodes) == [step["name"] for step in drawn["steps"]]
+    ids = {name: node.id for name, node in nodes.items()}
+    assert len(set(ids.values())) == len(ids)
+    reached = transitive_needs(program.body)
+    for step in drawn["steps"]:
+        text = json.dumps({**step, "name": ""}, ensure_ascii=False)
+        used = {
+            other for other in ids
+            if json.dumps(step_reference(other), ensure_ascii=False)[1:-1] in text
+            or other in step.get("depends_on", ())
+        }  # fmt: skip
+        node = nodes[step["name"]]
+        assert isinstance(node, Step)
+        makers = {one for one in node.needs or () if one not in ids.values()}
+        assert set(node.needs or ()) == {ids[name] for name in used} | makers
+        assert len(makers) == ("for_each" in step)
+        assert {ids[name] for name in used} <= reached[node.id]
+
+
+def test_a_program_without_a_template_is_stored_as_before() -> None:
+    document = GraphDocument.model_validate({"steps": [{"name": "a", "tool": "echo"}]})
+    (node,) = compile_document(document).body
+    assert "template" in node.model_dump()
+    bare = node.model_copy(update={"template": None})
+    assert "template" not in bare.model_dump()
+    assert "template" not in bare.model_dump_json()
+    assert Step.model_validate_json(bare.model_dump_json()) == bare
+
+
+def test_graphs_are_left_alone_by_older_workers() -> None:
+    assert compiled({"name": "a", "tool": "echo"}).schema_version == WITH_TEMPLATES
+
+
+def test_a_list_that_is_known_needs_no_step() -> None:
+    step = {"name": "a", "tool": "echo", "for_each": "${inputs.urls ?? []}"}
+    (node,) = compiled(step, inputs={"urls": [1, 2]}).body
+    assert node.for_each == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("step", "inputs", "field"),
+    [
+        ({}, {"x": None}, "inputs.x"),
+        ({"for_each": "${inputs.x}"}, {"x": "text"}, "steps[0].for_each"),
+        ({"for_each": "${inputs.x.y}"}, {"x": {}}, "steps[0].for_each"),
+        ({"arguments": {"a": "${inputs.x.y}"}}, {"x": {"z": 1}}, "steps[0].arguments"),
+    ],
+)
+def test_inputs_without_what_a_step_needs_are_refused(
+    step: dict[str, Any], inputs: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        compiled({"name": "a", "tool": "echo", **step}, inputs=inputs)
+    assert refused.value.field == field
