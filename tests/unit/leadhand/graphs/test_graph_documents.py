@@ -64,7 +64,8 @@ def test_each_circle_is_named_once_with_its_steps_in_order() -> None:
     [
         ({"name": ""}, "name"), ({"name": "a", "tool": "flow.forget"}, "tool"),
         ({"name": "a", "tool": "no name"}, "tool"), ({"name": "a", "retries": -1}, "retries"),
-        ({"name": "a", "timeout_s": True}, "timeout_s"), ({"name": "a", "argument": {}}, "argument"),
+        ({"name": "a", "timeout_s": True}, "timeout_s"),
+        ({"name": "a", "argument": {}}, "argument"),
         ({"name": "a", "for_each": 3}, "for_each"),
     ],
 )  # fmt: skip
