@@ -9,6 +9,7 @@ from app.domain.program import Action, Program, Step
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
 from leadhand.models.tool_names import BUILT_IN_TOOLS
+from leadhand.models.tool_values import argument_schema, misfit
 from leadhand.models.views import ToolHere, ToolView, WorkerView
 
 #: Tools that every worker has.
@@ -100,6 +101,10 @@ def _misfit(tool: ToolHere, wanted: ToolNeed) -> tuple[str, str] | None:
         if name not in known and not tool.takes_any:
             names = ", ".join(known) or "none"
             return name, f"tool {tool.name!r} has no such argument; it has: {names}"
+    for name, value in wanted.known.items():
+        wrong = misfit(argument_schema(tool.input_schema, name), value)
+        if wrong is not None:
+            return name, f"{wrong}; `leadhand tools show {tool.name}` shows its arguments"
     for parameter in tool.parameters:
         if parameter.required and parameter.name not in wanted.arguments:
             return parameter.name, f"tool {tool.name!r} requires this argument; add it"

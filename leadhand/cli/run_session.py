@@ -24,9 +24,13 @@ def wait_and_show(
     *,
     as_json: bool,
     summary: Callable[[ResultView], Iterable[str]],
+    is_value: bool = False,
 ) -> int:
-    """Wait for the session, print its result and return its exit code; Ctrl-C stops it."""
-    audience = screen_beside_json() if as_json else screen_for(sys.stdout)
+    """Wait for the session, print its result and return its exit code; Ctrl-C stops it.
+
+    With `is_value` the result is printed alone, for other programs to read.
+    """
+    audience = screen_beside_json() if as_json or is_value else screen_for(sys.stdout)
     try:
         with (
             leaving_running([session.id]),

@@ -114,6 +114,17 @@ def escape(text: str) -> str:
     return _OPENING.sub(lambda found: "$" + found[0], text)
 
 
+def escape_value(value: JsonValue) -> JsonValue:
+    """Escapes all texts in a JSON value, at any depth."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, list):
+        return [escape_value(item) for item in value]
+    if isinstance(value, dict):
+        return {name: escape_value(item) for name, item in value.items()}
+    return value
+
+
 def step_reference(name: str, *keys: str | int) -> str:
     """Writes a reference to a step's result, or to a part of it.
 

@@ -16,12 +16,11 @@ from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
 from leadhand.models.views import ToolHere, ToolParameter
+from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
 
 #: Characters of a tool's description, and of one annotation, that the inventory shows.
 _DESCRIPTION = 200
 _ANNOTATION = 80
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class ToolCatalogue:
@@ -84,32 +83,24 @@ def _functions_in(file: Path) -> tuple[ToolHere, ...]:
     if file.exists() and not file.is_file():  # reading a pipe would block for ever
         raise OSError(errno.EINVAL, "it is not a regular file")
     tree = ast.parse(file.read_bytes())
-    found = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    found = {node.name: node for node in tree.body if isinstance(node, Function)}
     return tuple(_tool(file, one) for name, one in found.items() if name[0] != "_")
 
 
-def _tool(file: Path, function: _Function) -> ToolHere:
+def _tool(file: Path, function: Function) -> ToolHere:
     about = inspect.cleandoc(ast.get_docstring(function) or "").partition("\n\n")[0]
     about = about.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
     return ToolHere(
         name=f"{file.stem}:{function.name}",
         about=cut(" ".join(about.split()), _DESCRIPTION),
-        parameters=list(_parameters(function.args)),
+        parameters=[_parameter(one) for one in parameters_of(function.args)],
         takes_any=function.args.kwarg is not None,
+        input_schema=input_schema(function),
     )
 
 
-def _parameters(given: ast.arguments) -> Iterator[ToolParameter]:
-    places = [*given.posonlyargs, *given.args]
-    first_optional = len(places) - len(given.defaults)
-    for number, one in enumerate(places):
-        yield _parameter(one, required=number < first_optional)
-    for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        yield _parameter(one, required=default is None)
-
-
-def _parameter(one: ast.arg, *, required: bool) -> ToolParameter:
+def _parameter(one: Parameter) -> ToolParameter:
     text = ast.unparse(one.annotation) if one.annotation is not None else None
     return ToolParameter(
-        name=one.arg, annotation=text and cut(text, _ANNOTATION), required=required
+        name=one.name, annotation=text and cut(text, _ANNOTATION), required=one.required
     )

@@ -1,4 +1,4 @@
-"""`leadhand tools`: lists the tools with their arguments and places."""
+"""`leadhand tools`: lists the tools, shows the arguments of one, and calls one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.child_options import child_options
+from leadhand.cli.key_values import pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
 
 if TYPE_CHECKING:
+    from leadhand.client.origin import ParentEnd
     from leadhand.models.views import ToolParameter, ToolView
 
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
-@click.command("tools")
-@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def tools_command(*, as_json: bool) -> int:
+
+@click.group("tools", invoke_without_command=True)
+@_JSON
+@click.pass_context
+def tools_command(context: click.Context, *, as_json: bool) -> int:
     """List the tools with arguments and places."""
+    if context.invoked_subcommand is not None:
+        return 0
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
@@ -25,6 +33,64 @@ def tools_command(*, as_json: bool) -> int:
     else:
         click.echo("\n".join(tool_lines(tools)))
     return 0
+
+
+@tools_command.command("show")
+@click.argument("name")
+@_JSON
+def tools_show_command(*, name: str, as_json: bool) -> int:
+    """Show the tool NAME with the types and descriptions of its arguments."""
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.graphs.tool_call import find_tool
+    from leadhand.cli.render.tool_text import tool_page
+
+    with open_client() as client:
+        tool = find_tool(client.tools(), name)
+    if as_json:
+        echo_json(tool)
+    else:
+        for line in tool_page(tool):
+            click.echo(line)
+    return 0
+
+
+@tools_command.command("call")
+@click.argument("name")
+@click.option(
+    "--arg",
+    "arguments",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="An argument: text where the tool takes a text, else JSON.",
+)
+@click.option("--cwd", metavar="DIR", help="The folder to work in (the current one).")
+@click.option("--timeout", metavar="S", type=float, help="Seconds for the call (60).")
+@child_options
+@_JSON
+def tools_call_command(
+    *,
+    name: str,
+    arguments: tuple[str, ...],
+    cwd: str | None,
+    timeout: float | None,
+    key: str | None,
+    on_parent_end: ParentEnd | None,
+    as_json: bool,
+) -> int:
+    """Call the tool NAME and print what it returns.
+
+    The call is a session of one step, with a record, limits and a deadline as in any other one.
+    """
+    from leadhand.cli.connect import open_client
+    from leadhand.cli.graphs.tool_call import call_document
+    from leadhand.cli.render.graph_text import call_summary
+    from leadhand.cli.run_session import wait_and_show
+
+    given = dict(pairs_of(arguments, "--arg"))
+    with open_client() as client:
+        document = call_document(client.tools(), name, given, cwd=cwd, timeout_s=timeout)
+        session = client.submit(document, key, on_parent_end=on_parent_end)
+        return wait_and_show(client, session, as_json=as_json, summary=call_summary, is_value=True)
 
 
 def tool_lines(tools: list[ToolView]) -> list[str]:

@@ -20,3 +20,12 @@ def graph_summary(result: ResultView) -> Iterator[str]:
         ]
         yield from table(["STEP", "RESULT"], rows)
     yield from lines[1:]
+
+
+def call_summary(result: ResultView) -> Iterator[str]:
+    """What the only step of a session returned, or how it failed."""
+    if result.status != "completed":
+        yield from flow_summary(result)
+        return
+    value = next(iter(result.results.values()), None)
+    yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

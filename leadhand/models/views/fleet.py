@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from leadhand.models.views.view import View
 
@@ -88,6 +88,8 @@ class ToolHere(View):
     parameters: list[ToolParameter] = []
     #: Whether it takes arguments of any name.
     takes_any: bool = False
+    #: The JSON Schema of the object of its arguments; empty if its worker does not report one.
+    input_schema: dict[str, JsonValue] = {}
     #: Why it cannot be used there, and what to do about it.
     why_not: str | None = None
 
@@ -99,6 +101,8 @@ class ToolView(View):
     about: str = ""
     parameters: list[ToolParameter] = []
     takes_any: bool = False
+    #: The JSON Schema of the object of its arguments; empty if its worker does not report one.
+    input_schema: dict[str, JsonValue] = {}
     usable_at: list[str] = []
     #: By place: why it cannot be used there, and what to do about it.
     why_not: dict[str, str] = {}

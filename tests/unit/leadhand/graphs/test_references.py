@@ -59,7 +59,7 @@ def test_an_escaped_text_is_that_text(text: str) -> None:
 
 @given(text=TEXTS)
 def test_every_text_is_parsed_or_refused_with_a_reason(text: str) -> None:
-    refused = None
+    refused, parts = None, list[str | Reference]()
     try:
         parts = parse(text)
     except ReferenceFault as fault:

@@ -1,0 +1,69 @@
+"""The session of one step that calls a tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+from pydantic import JsonValue, ValidationError
+
+from leadhand.graphs.documents import TOOL_TIMEOUT_S, GraphDocument
+from leadhand.graphs.references import escape_value
+from leadhand.models.suggestions import nearest
+from leadhand.models.tool_values import accepts_text, argument_schema
+from leadhand.models.validation_messages import first_error
+from leadhand.models.views import ToolView
+from leadhand.run import working_folder
+
+
+def find_tool(tools: Sequence[ToolView], name: str) -> ToolView:
+    """The tool of that name. Raises ClickException with the name that is probably meant."""
+    known = {tool.name: tool for tool in tools}
+    if name in known:
+        return known[name]
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near is not None else "`leadhand tools` lists them"
+    raise click.ClickException(f"no worker has a tool {name!r}; {hint}")
+
+
+def call_document(
+    tools: Sequence[ToolView],
+    name: str,
+    given: Mapping[str, str],
+    *,
+    cwd: str | None,
+    timeout_s: float | None,
+) -> GraphDocument:
+    """A graph of one step. Raises ClickException."""
+    # Without any tool the workers are still starting: the call itself then checks everything.
+    schema = find_tool(tools, name).input_schema if tools else {}
+    arguments = {key: _value(argument_schema(schema, key), text) for key, text in given.items()}
+    step = {
+        "name": name.rpartition(":")[2],
+        "tool": name,
+        "arguments": escape_value(arguments),
+        "timeout_s": TOOL_TIMEOUT_S if timeout_s is None else timeout_s,
+    }
+    fields = {"name": name, "steps": [step]}
+    try:
+        return GraphDocument.model_validate({**fields, "cwd": working_folder(cwd)})
+    except ValidationError as error:
+        raise click.ClickException(first_error(error, GraphDocument)) from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _value(schema: Mapping[str, JsonValue], text: str) -> JsonValue:
+    """The value of an argument: a text if the tool takes one, else JSON where it is JSON.
+
+    >>> _value({"type": "string"}, "3"), _value({"type": "array"}, "[3]"), _value({}, "3")
+    ('3', [3], '3')
+    """
+    if schema and not accepts_text(schema):
+        try:
+            value: JsonValue = json.loads(text)
+        except ValueError:
+            return text
+        return value
+    return text

@@ -1,0 +1,42 @@
+"""Formats a tool for the terminal (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from leadhand.cli.render.tables import table
+from leadhand.models.text import plain
+from leadhand.models.tool_values import argument_schema
+from leadhand.models.views import ToolView
+
+
+def tool_page(tool: ToolView) -> Iterator[str]:
+    """A tool with its arguments, the places that have it, and a call of it."""
+    yield f"{tool.name}: {tool.about}" if tool.about else tool.name
+    if tool.parameters:
+        rows = []
+        for one in tool.parameters:
+            schema = argument_schema(tool.input_schema, one.name)
+            kind = one.annotation or "any"
+            rows.append([one.name, kind, _default(schema, required=one.required), _about(schema)])
+        yield from table(["ARGUMENT", "TYPE", "DEFAULT", "ABOUT"], rows)
+    if tool.takes_any:
+        yield "it takes arguments of any name"
+    yield f"usable at: {' '.join(tool.usable_at) or 'nowhere'}"
+    for place, why in tool.why_not.items():
+        yield f"  not at {plain(place)}: {plain(why, most=400)}"
+    needed = "".join(f" --arg {one.name}=..." for one in tool.parameters if one.required)
+    yield f"call it with: leadhand tools call {tool.name}{needed}"
+
+
+def _default(schema: Mapping[str, JsonValue], *, required: bool) -> str:
+    if required:
+        return "required"
+    return json.dumps(schema["default"], ensure_ascii=False) if "default" in schema else "optional"
+
+
+def _about(schema: Mapping[str, JsonValue]) -> str:
+    return str(schema.get("description", ""))

@@ -1,0 +1,88 @@
+"""Compares the values of a tool's arguments with its schema, as the call itself does (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal, Union
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from leadhand.models.validation_messages import plain_message
+
+_Schema = Mapping[str, JsonValue]
+_TYPES: Mapping[str, Any] = {
+    "string": str, "integer": int, "number": float, "boolean": bool, "null": None,
+}  # fmt: skip
+
+
+def argument_schema(schema: _Schema, name: str) -> _Schema:
+    """The schema of one argument; the empty one if there is none."""
+    properties = schema.get("properties")
+    found = properties.get(name) if isinstance(properties, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def misfit(schema: _Schema, value: JsonValue) -> str | None:
+    """What is wrong with a value; None if the call would accept it.
+
+    As in the call, a text that is a number may be a number.
+
+    >>> misfit({"type": "integer"}, "3"), misfit({}, object)
+    (None, None)
+    >>> misfit({"type": "array", "items": {"type": "integer"}}, [1, "x"])
+    'in [1], it should be a valid integer, unable to parse string as an integer'
+    """
+    try:
+        _adapter(json.dumps(schema)).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        parts = (part for part in first["loc"] if isinstance(part, int) or _is_key(value, part))
+        inside = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts)
+        where = f"in {inside}, " if inside else ""
+        return f"{where}{plain_message(first['msg']).replace('Input should', 'it should')}"
+    return None
+
+
+def accepts_text(schema: _Schema) -> bool:
+    """Whether a text is a value of the type itself, and not only a way to write a number.
+
+    >>> accepts_text({"type": "integer"}), accepts_text({}), accepts_text({"enum": ["a", 1]})
+    (False, True, True)
+    """
+    members = schema.get("anyOf")
+    if isinstance(members, list):
+        return any(accepts_text(one) for one in members if isinstance(one, dict))
+    choices = schema.get("enum")
+    if isinstance(choices, list):
+        return any(isinstance(one, str) for one in choices)
+    return schema.get("type", "string") == "string"
+
+
+def _is_key(value: JsonValue, part: str) -> bool:
+    """Whether part of a location is a key of the value, and not the name of a union's member."""
+    return isinstance(value, dict) and part in value
+
+
+@lru_cache(maxsize=512)
+def _adapter(schema: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_type(json.loads(schema)))
+
+
+def _type(schema: _Schema) -> Any:
+    choices, members = schema.get("enum"), schema.get("anyOf")
+    if isinstance(choices, list) and choices:
+        return Literal[tuple(choices)]
+    if isinstance(members, list) and members:
+        return Union[tuple(_type(one) for one in members if isinstance(one, dict))]  # noqa: UP007
+    kind = str(schema.get("type", ""))
+    if kind == "array":
+        return list[_inner(schema.get("items"))]  # type: ignore[misc]
+    if kind == "object":
+        return dict[str, _inner(schema.get("additionalProperties"))]  # type: ignore[misc]
+    return _TYPES.get(kind, Any)
+
+
+def _inner(schema: JsonValue) -> Any:
+    return _type(schema) if isinstance(schema, dict) else Any

@@ -1,0 +1,84 @@
+"""Graphs over REST, on the real engine: submitted, refused with all faults, and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from api import create_app
+from app.settings import Settings
+from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.world import World
+
+TOKEN = "the operator's own"
+S = "/v1/sessions"
+
+
+@pytest.fixture
+def world(store_url: str) -> World:
+    return World(store_url)
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[FlaskClient]:
+    app = create_app(Settings(api_token=TOKEN, secret="s"), world.engine)
+    client = app.test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {TOKEN}"
+    yield client
+    app.fanout.close()
+
+
+def said(answer: TestResponse) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(answer.data)
+    return found
+
+
+def submit(client: FlaskClient, *steps: dict[str, Any], **more: Any) -> TestResponse:
+    return client.post(S, json={"kind": "graph", "steps": steps, **more})
+
+
+def test_a_graph_is_submitted_run_and_read(client: FlaskClient, world: World) -> None:
+    steps: list[dict[str, Any]] = [{"name": "b c", "arguments": {"x": "${a.n}"}}, {"name": "a"}]
+    graph = GraphWorld(world, steps, label="two")
+    graph.run(a=lambda: {"n": 7})
+    result = said(client.get(f"{S}/{graph.id}/result"))
+    assert result["results"] == {"b c": {"x": 7}, "a": {"n": 7}}
+    (listed,) = said(client.get(S, query_string={"kind": "graph"}))["items"]
+    assert (listed["id"], listed["kind"], listed["label"]) == (graph.id, "graph", "two")
+
+
+def test_a_submit_answers_with_the_session(client: FlaskClient) -> None:
+    answer = submit(client, {"name": "a", "tool": "noop"})
+    assert answer.status_code == 202
+    assert said(answer)["kind"] == "graph"
+
+
+def test_all_faults_of_a_graph_come_in_one_answer(client: FlaskClient) -> None:
+    answer = submit(
+        client,
+        {"name": "a", "tool": "echo", "arguments": {"x": "${b.y}", "z": ["${lost}"]}},
+        {"name": "b", "tool": "echo", "depends_on": ["gone"]},
+    )
+    assert answer.status_code == 422
+    assert said(answer)["errors"] == [
+        {
+            "field": "steps[0].arguments.z[0]", "value": '"${lost}"', "place": "body",
+            "message": "there is no step 'lost'",
+            "hint": "name a step of this graph, or write $${ for a literal ${",
+        },
+        {
+            "field": "steps[1].depends_on[0]", "value": '"gone"', "place": "body",
+            "message": "there is no such step", "hint": "there are: a, b",
+        },
+    ]  # fmt: skip
+
+
+def test_an_input_without_a_value_is_refused(client: FlaskClient) -> None:
+    answer = submit(client, {"name": "a", "tool": "noop"}, inputs={"topic": None})
+    (error,) = said(answer)["errors"]
+    assert (answer.status_code, error["field"]) == (422, "inputs.topic")
