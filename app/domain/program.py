@@ -316,12 +316,19 @@ def _check_node(node: Step | Loop, block_ids: set[str], *, path: str, in_loop: b
 
 
 def _check_decisions(block: tuple[Node, ...], *, path: str) -> None:
+    deciding = [node for node in block if node.given is not None or _ends_iteration(node)]
+    if not deciding:
+        return
     earlier, nodes = transitive_needs(block), {node.id: node for node in block}
-    for node in block:
+    for node in deciding:
         if node.given is not None:
             _check_given(node, node.given, nodes, earlier, path=path)
-        if isinstance(node, Step) and node.ends == "iteration":
+        if isinstance(node, Step) and _ends_iteration(node):
             _check_continue(node, earlier, path=path)
+
+
+def _ends_iteration(node: Node) -> bool:
+    return isinstance(node, Step) and node.ends == "iteration"
 
 
 def _check_given(
@@ -364,12 +371,18 @@ def _may_idle(node: Step | Loop) -> bool:
 
 
 def _check_order(needs: dict[str, tuple[str, ...]], *, path: str) -> None:
-    left = {name: set(wanted) for name, wanted in needs.items()}
-    while left:
-        free = [name for name, wanted in left.items() if not wanted]
-        if not free:
-            raise ValueError(f"nodes need each other in a cycle: {sorted(path + n for n in left)}")
-        for name in free:
-            del left[name]
-        for wanted in left.values():
-            wanted.difference_update(free)
+    left = {name: len(wanted) for name, wanted in needs.items()}
+    followers: dict[str, list[str]] = {name: [] for name in needs}
+    for name, wanted in needs.items():
+        for need in wanted:
+            followers[need].append(name)
+    free = [name for name, count in left.items() if not count]
+    while free:
+        done = free.pop()
+        del left[done]
+        for name in followers[done]:
+            left[name] -= 1
+            if not left[name]:
+                free.append(name)
+    if left:
+        raise ValueError(f"nodes need each other in a cycle: {sorted(path + n for n in left)}")

@@ -126,10 +126,14 @@ def _join_of(block: tuple[Node, ...], header: frozenset[str]) -> str | None:
 
 def _routes_of(block: tuple[Node, ...], prefix: str, table: dict[str, Route]) -> None:
     needs, sinks = needs_of(block), set(sinks_of(block))
+    followers: dict[str, list[JsonValue]] = {node.id: [] for node in block}
+    for name, wanted in needs.items():
+        for need in wanted:
+            followers[need].append(name)
     for node in block:
         route: Route = {
             "needs": len(needs[node.id]),
-            "next": [other.id for other in block if node.id in needs[other.id]],
+            "next": followers[node.id],
             "sink": node.id in sinks,
         }
         if node.given is not None:

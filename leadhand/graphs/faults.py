@@ -80,9 +80,10 @@ def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
 def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
     """Yields all errors of the steps of a graph; cycles only if there is no other."""
     names = [step.name for step in steps]
+    known = dict.fromkeys(names)
     found = list(_same_names(names))
     for number, step in enumerate(steps):
-        found += _faults_of_step(f"steps[{number}]", step, names, inputs)
+        found += _faults_of_step(f"steps[{number}]", step, known, inputs)
     yield from found
     if not found:
         yield from _cycles(steps)
@@ -97,7 +98,7 @@ def _same_names(names: Sequence[str]) -> Iterator[GraphFault]:
 
 
 def _faults_of_step(
-    path: str, step: GraphStep, names: Sequence[str], inputs: Mapping[str, JsonValue]
+    path: str, step: GraphStep, names: Collection[str], inputs: Mapping[str, JsonValue]
 ) -> Iterator[GraphFault]:
     for number, name in enumerate(step.depends_on):
         if name not in names or name == step.name:
@@ -138,10 +139,10 @@ class _Scope:
     """What the references of a step may name."""
 
     def __init__(
-        self, step: GraphStep, names: Sequence[str], inputs: Mapping[str, JsonValue]
+        self, step: GraphStep, names: Collection[str], inputs: Mapping[str, JsonValue]
     ) -> None:
         self._step = step
-        self._names = frozenset(names)
+        self._names = names
         self._inputs = inputs
 
     def faults_of(self, path: str, text: str, *, has_item: bool) -> Iterator[GraphFault]:
@@ -186,11 +187,11 @@ class _Scope:
             yield GraphFault(path, message, hint, reference.text)
 
 
-def _unknown_step(path: str, name: str, own: str, names: Sequence[str]) -> GraphFault:
+def _unknown_step(path: str, name: str, own: str, names: Collection[str]) -> GraphFault:
     if name == own:
         return GraphFault(path, "the step would wait for itself", "name another step", name)
     near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(names[:20])}"
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join([*names][:20])}"
     return GraphFault(path, "there is no such step", hint, name)
 
 

@@ -24,14 +24,14 @@ def faults(*steps: dict[str, Any], **more: Any) -> list[str]:
 
 def test_all_errors_are_found_at_once() -> None:
     found = faults(
-        {"name": "search", "arguments": {"a": ["${serch.x}", {"b": "${inputs.topik} ${item}"}]}},
+        {"name": "search", "arguments": {"a": ["${saerch.x}", {"b": "${inputs.topik} ${item}"}]}},
         {"name": "search", "depends_on": ["fetch", "search"], "when": "yes"},
         {"name": "loop", "for_each": "${search} and more", "arguments": {"x": "${loop}${"}},
         inputs={"topic": "x"},
     )
     assert [one.partition("; ")[0] for one in found] == [
         "steps[1].name: it is 'search': steps[0] has this name, too",
-        "steps[0].arguments.a[0]: it is '${serch.x}': there is no step 'serch'",
+        "steps[0].arguments.a[0]: it is '${saerch.x}': there is no step 'saerch'",
         "steps[0].arguments.a[1].b: it is '${inputs.topik}': there is no input 'topik'",
         "steps[0].arguments.a[1].b: it is '${item}': ${item} is known only in a step with for_each",
         "steps[1].depends_on[0]: it is 'fetch': there is no such step",
