@@ -218,6 +218,13 @@ class Resume(Body):
         return None if self.after is None else str(self.after)
 
 
+class Retry(Body):
+    """The step of a stopped or failed session that runs again."""
+
+    #: Its address, label, or zero-based positions as text, as for a resume.
+    step: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
 class Exit(Body):
     reason: Annotated[str, Field(min_length=1, max_length=20_000)]
 

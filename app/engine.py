@@ -31,7 +31,7 @@ from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.spawn import Spawner
-from app.operations.stacks.changes import Stacks
+from app.operations.step_verbs.retry import Retry
 from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
@@ -110,6 +110,7 @@ class Engine:
             store, self.registry, self.transitions, self.queries, self.fleet
         )
         self.migration = Migration(store, self.registry, self.control, self.catalog, self.submit)
+        self.step_verbs = Retry(store, self.registry, self.control)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)

@@ -170,13 +170,25 @@ def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rew
     point = look.advance(position_of(program, said, known))
     if not failed and look.is_at(point):
         return None
-    reruns = look.reruns(point)
-    done_outermost = {node.id for node in program.body if is_done(known, node, "")} - reruns
-    # In a stopped session, nodes beside the point continue where they are.
-    run = {node.id for node in program.body} - done_outermost if failed else reruns
-    beside = {node.id for node in program.body} - run
-    threads = threads_at(program, known, look.kept_nodes(point, beside))
-    return Rewind(_joins(program.body, run, done_outermost), look.levels(point), threads)
+    return look.rewind(point, look.reruns(point), failed=failed)
+
+
+def rewind_before(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
+    """Computes the rewind to the point before a step: it and what depends on it run again.
+
+    Within a loop the steps beside it run again, too. None if it is ready to run, so that a plain
+    resume suffices. Raises PositionRefused if it has not run.
+    """
+    look = _Planner(program, known, said)
+    found = position_of(program, said, known)
+    if not look.has_started(found):
+        refuse(said, "it has not run; resume the session without it")
+    if not failed and look.is_ready(found):
+        return None
+    if not found.around:
+        return look.rewind(found, look.reruns(found) | {str(found.node)}, failed=failed)
+    before = look.point_before(found)
+    return look.rewind(before, look.reruns(before), failed=failed)
 
 
 def rewind_to_failure(program: Program, known: Known) -> Rewind:
@@ -203,6 +215,31 @@ class _Planner:
         self._program = program
         self._known = known
         self._said = said
+
+    def rewind(self, point: Position, reruns: set[str], *, failed: bool) -> Rewind:
+        """The rewind to a point, after which these outermost nodes run again."""
+        body = self._program.body
+        done = {node.id for node in body if is_done(self._known, node, "")} - reruns
+        # In a stopped session, nodes beside the point continue where they are.
+        run = {node.id for node in body} - done if failed else reruns
+        beside = {node.id for node in body} - run
+        threads = threads_at(self._program, self._known, self.kept_nodes(point, beside))
+        return Rewind(_joins(body, run, done), self.levels(point), threads)
+
+    def point_before(self, point: Position) -> Position:
+        """The point at the last node that the point's node needs, in the same iteration."""
+        needs = needs_of(self._body(point.around))[str(point.node)]
+        return Position(point.around, needs[-1] if needs else None)
+
+    def has_started(self, point: Position) -> bool:
+        """Whether the point's node has a record."""
+        address = newest(self._known, self._node(point), point.block)
+        return self._known.step(address) is not None or self._known.turn(address) is not None
+
+    def is_ready(self, point: Position) -> bool:
+        """Whether the point's node is a step that waits for a worker."""
+        record = self._known.step(newest(self._known, self._node(point), point.block))
+        return record is not None and record.state == "ready"
 
     def advance(self, point: Position) -> Position:
         """Moves a point forward over finished blocks: to the ended loop, or the next iteration."""

@@ -42,6 +42,7 @@ _COMMANDS = {
     "transcript": "leadhand.cli.commands.transcript",
     "stop": "leadhand.cli.commands.control",
     "resume": "leadhand.cli.commands.control",
+    "retry": "leadhand.cli.commands.control",
     "abort": "leadhand.cli.commands.control",
     "rehome": "leadhand.cli.commands.rehome",
     "export": "leadhand.cli.commands.export",

@@ -223,6 +223,12 @@ class AsyncClient(
         more = requests.resume_body(max_iterations, budget, as_, after)
         return await self._steer(requests.control(session, "resume", seen, **more))
 
+    async def retry(
+        self, session: str, step: str, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """Run a step of a stopped or failed session again, and all that depends on it."""
+        return await self._steer(requests.control(session, "retry", seen, step=step))
+
     async def exit(
         self, session: str, reason: str, *, seen: SessionView | None = None
     ) -> SessionView:

@@ -221,6 +221,10 @@ class Client(PlanCalls, SharedCalls, StackCalls, GuardCalls, Administration):
         more = requests.resume_body(max_iterations, budget, as_, after)
         return self._steer(requests.control(session, "resume", seen, **more))
 
+    def retry(self, session: str, step: str, *, seen: SessionView | None = None) -> SessionView:
+        """Run a step of a stopped or failed session again, and all that depends on it."""
+        return self._steer(requests.control(session, "retry", seen, step=step))
+
     def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
         """End a session because its task cannot succeed, with the reason."""
         return self._steer(requests.control(session, "exit", seen, reason=reason))

@@ -60,6 +60,7 @@ FLOWS = "/v1/flows"
 _LEADS_TO = {
     "stop": {"stopping", "stopped"},
     "resume": {"active", "waiting"},
+    "retry": {"active", "waiting"},
     "exit": {"exiting", "exited"},
     "abort": {"aborting", "aborted"},
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.errors import ControlRefused, PositionRefused
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
@@ -222,3 +223,76 @@ def test_a_stopped_graph_resumes_and_runs_nothing_twice(make) -> None:
     graph.run()
     assert graph.called == ["a", "b"]
     assert graph.status == "completed"
+
+
+def diamond(make: Any) -> GraphWorld:
+    """A graph that failed at its last step, after a step beside it."""
+    graph: GraphWorld = make(
+        {"name": "a"}, {"name": "left", "arguments": {"x": "${a}"}},
+        {"name": "right", "arguments": {"x": "${a}"}},
+        {"name": "last", "arguments": {"l": "${left}", "r": "${right}"}},
+    )  # fmt: skip
+    graph.run(a=lambda: 1, left=lambda x: f"left {x}", right=lambda x: f"right {x}", last=broken)
+    assert graph.status == "failed"
+    graph.calls.clear()
+    return graph
+
+
+def test_a_retried_step_runs_again_with_what_depends_on_it_and_nothing_else(make) -> None:
+    graph = diamond(make)
+    graph.engine.step_verbs.retry(graph.id, "left")
+    graph.run(left=lambda x: f"new {x}")
+    assert graph.called == ["left", "last"]
+    assert graph.result.results["last"] == {"l": "new 1", "r": "right 1"}
+
+
+def test_a_graph_resumes_after_any_point(make) -> None:
+    graph = diamond(make)
+    graph.engine.control.apply(graph.id, "resume", after="a")
+    graph.run()
+    assert graph.called == ["left", "right", "last"]
+    assert graph.result.results["last"] == {"l": {"x": 1}, "r": {"x": 1}}
+
+
+def test_a_step_of_a_stopped_graph_is_retried_while_the_others_go_on(make) -> None:
+    graph = make(
+        {"name": "a"}, {"name": "b", "arguments": {"x": "${a}"}}, {"name": "c"},
+        {"name": "d", "depends_on": ["b", "c"]},
+    )  # fmt: skip
+    graph.carry_out(graph.grant("a"), {})
+    graph.carry_out(graph.grant("b"), {})
+    graph.engine.control.apply(graph.id, "stop")
+    graph.world.hints.clear()
+    graph.engine.step_verbs.retry(graph.id, "b")
+    graph.run()
+    assert sorted(graph.called) == ["a", "b", "b", "c", "d"]
+    assert graph.status == "completed"
+
+
+def test_a_retried_for_each_has_the_same_items(make) -> None:
+    graph = make(
+        {"name": "a"}, {"name": "b", "for_each": "${a}", "arguments": {"x": "${item}"}},
+        {"name": "c", "arguments": {"all": "${b}"}},
+    )  # fmt: skip
+    graph.run(a=lambda: [1, 2], c=broken)
+    graph.calls.clear()
+    graph.engine.step_verbs.retry(graph.id, "b")
+    graph.run(b=lambda x: x * 10)
+    assert graph.called == ["b", "b", "c"]
+    assert graph.result.results["c"] == {"all": [10, 20]}
+
+
+def test_a_step_that_cannot_be_retried_is_refused_with_the_way_out(make) -> None:
+    graph = make({"name": "a"}, {"name": "b", "depends_on": ["a"]})
+    with pytest.raises(ControlRefused, match="stop it first: leadhand stop"):
+        graph.engine.step_verbs.retry(graph.id, "a")
+    graph.engine.control.apply(graph.id, "stop")
+    with pytest.raises(PositionRefused, match="it has not run"):
+        graph.engine.step_verbs.retry(graph.id, "b")
+    with pytest.raises(PositionRefused, match="no such node"):
+        graph.engine.step_verbs.retry(graph.id, "z")
+    graph.world.hints.clear()
+    graph.engine.step_verbs.retry(graph.id, "a")
+    graph.run()
+    with pytest.raises(ControlRefused, match="it has ended for good"):
+        graph.engine.step_verbs.retry(graph.id, "a")

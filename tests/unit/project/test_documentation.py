@@ -12,6 +12,7 @@ import pytest
 
 from leadhand.flows.documents import FlowDefinition
 from leadhand.flows.faults import all_faults
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
 from leadhand.models.views import Event
@@ -32,6 +33,10 @@ def as_plan(document: dict[str, Any]) -> None:
     PlanDocument.model_validate(document)
 
 
+def as_graph(document: dict[str, Any]) -> None:
+    GraphDocument.model_validate(document)
+
+
 def as_flow(document: dict[str, Any]) -> None:
     assert all_faults(FlowDefinition, document).faults == []
 
@@ -45,7 +50,8 @@ def validator(document: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     if "kind" in document:
         return {"loop": as_loop, "workflow": as_workflow, "plan": as_plan}[document["kind"]]
     if "steps" in document:
-        return as_flow
+        is_graph = all("type" not in step for step in document["steps"])
+        return as_graph if is_graph else as_flow
     if "at_ms" in document:
         return as_event
     raise AssertionError("no model is known for this document: add one here, or mark the block")

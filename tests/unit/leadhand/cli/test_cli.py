@@ -19,7 +19,7 @@ COMMANDS = (
     "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "answer", "questions",
     "hint",
     "inbox", "notify", "hook", "ask", "lock", "kv", "exit", "report", "ls", "show", "tree",
-    "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume",
+    "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume", "retry",
     "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents", "tools",
     "mcp", "import", "up", "worker", "api", "doctor",
 )  # fmt: skip

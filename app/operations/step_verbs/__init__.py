@@ -1,0 +1,3 @@
+"""Verbs at one step of a session that rests."""
+
+from __future__ import annotations
