@@ -91,9 +91,9 @@ def resume_command(
 @click.argument("session")
 @click.argument("step")
 def retry_command(*, session: str, step: str) -> int:
-    """Run STEP of a stopped or failed SESSION again, and all that depends on it.
+    """Run STEP of SESSION again, and all that depends on it.
 
-    Other finished work is kept. STEP is named as the POSITION of `leadhand resume --after`. In a
+    SESSION is stopped or failed; its other finished work is kept. STEP is named as the POSITION of `leadhand resume --after`. In a
     loop the steps beside it run again, too.
     """
     from leadhand.cli.connect import open_client
