@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-#: The words before a path that name no step; the last three are reserved for loops.
-ROOTS = ("steps", "inputs", "item", "index", "previous", "history", "turn")
+#: First words that name no step, and have no meaning in graphs.
 _RESERVED = ("previous", "history", "turn")
 
 _OPENING = re.compile(r"(\$+)\{")

@@ -93,8 +93,8 @@ def resume_command(
 def retry_command(*, session: str, step: str) -> int:
     """Run STEP of SESSION again, and all that depends on it.
 
-    SESSION is stopped or failed; its other finished work is kept. STEP is named as the POSITION of `leadhand resume --after`. In a
-    loop the steps beside it run again, too.
+    SESSION is stopped or failed; its other finished work is kept. STEP is named as the POSITION of
+    `leadhand resume --after`. In a loop the steps beside it run again, too.
     """
     from leadhand.cli.connect import open_client
 
