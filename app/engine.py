@@ -31,6 +31,7 @@ from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
 from app.operations.spawn import Spawner
+from app.operations.stacks.changes import Stacks
 from app.operations.step_verbs.retry import Retry
 from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions

@@ -27,8 +27,9 @@ from app.domain.addresses import path_of
 
 #: The newest form of programs that this version reads; incremented with each new feature.
 SCHEMA_VERSION = 6
-#: The form of programs whose steps have templates.
-WITH_TEMPLATES = 6
+#: The form of plans whose tasks are merged, of the sessions that merge them, and of programs whose
+#: steps have templates.
+WITH_MERGES = WITH_TEMPLATES = 6
 #: The form of programs that ask people with forms or choices.
 WITH_FORMS = 5
 #: The form of programs whose tasks have folders of their own.
@@ -117,7 +118,7 @@ class Origin(Frozen):
 
 
 class Template(Frozen):
-    """The arguments of a graph's step as its author wrote them, with references (decision 50)."""
+    """The arguments of a graph's step as its author wrote them, with references (decision 52)."""
 
     arguments: dict[str, JsonValue] = {}
     #: A reference, or `not` and a reference; the step is skipped unless its value is true.

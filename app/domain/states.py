@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-SessionKind = Literal["loop", "workflow", "flow", "graph", "plan"]
+SessionKind = Literal["loop", "workflow", "flow", "graph", "plan", "guard"]
 
 
 class SessionStatus(StrEnum):

@@ -9,6 +9,7 @@ from app.errors import InvalidDocument
 from app.fleet.repository_top import prefix_in_repository
 from app.settings import Settings
 from leadhand.flows.documents import AnyDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import WorktreeOptions
 from leadhand.models.plans import PlanDocument
 
@@ -18,7 +19,7 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
 
     Raises InvalidDocument for a document without a folder to start from.
     """
-    if isinstance(document, PlanDocument) or not document.worktree:
+    if isinstance(document, PlanDocument | GraphDocument) or not document.worktree:
         return None
     if document.cwd is None:
         raise InvalidDocument("worktree", True, "name the folder to start from in cwd")

@@ -11,6 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.key_values import pairs_of
+from leadhand.cli.worktree_option import worktree_option
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd

@@ -25,7 +25,7 @@ _session = click.option(
 
 @click.group("hook")
 def hook_command() -> None:
-    """Bring messages into an agent by its hooks, and guard its stops.
+    """Bring messages into an agent, and guard its stops.
 
     Each command but install and trust reads the hook's JSON on standard input.
     """

@@ -16,10 +16,9 @@ from tests.scripted_api import Script
 from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
 
 COMMANDS = (
-    "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "answer", "questions",
-    "hint",
-    "inbox", "notify", "hook", "ask", "lock", "kv", "exit", "report", "ls", "show", "tree",
-    "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume", "retry",
+    "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "apply", "answer",
+    "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit", "report", "ls", "show",
+    "tree", "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume", "retry",
     "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents", "tools",
     "mcp", "import", "up", "worker", "api", "doctor",
 )  # fmt: skip
