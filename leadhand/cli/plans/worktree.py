@@ -18,7 +18,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one 
 
 @click.group("worktree", context_settings={"max_content_width": 100})
 def worktree_command() -> None:
-    """Show and remove the folders of a plan's tasks, and of sessions with --worktree."""
+    """Show and remove the folders of tasks and sessions."""
 
 
 @worktree_command.command("list")
