@@ -64,7 +64,8 @@ class ComingHome:
         pairs = [(survey.home, _HEADS + source)]
         if unmerged or task is not None:
             pairs = [
-                (survey.target, f"{_HEADS}{one.branch}")
+                # The target has merged work itself: that is compared with where it started.
+                (one.base if one.merged and one.base else survey.target, f"{_HEADS}{one.branch}")
                 for one in chosen
                 if not (unmerged and one.merged)
             ]
