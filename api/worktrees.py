@@ -40,8 +40,8 @@ class ApplyPlanBody(requests.Body):
 class DiffBody(requests.Body):
     """What is compared: a task, or all of the plan; with `unmerged` what is not merged yet."""
 
-    task: TaskId | None = None
     unmerged: bool = False
+    task: TaskId | None = None
 
 
 class Worktrees:
