@@ -1,5 +1,5 @@
 # Generated from async_administration.py by scripts/client.py: do not edit.
-"""The synchronous client's methods for operators: the store, its audit, limits and tokens."""
+"""The synchronous client's methods for operators: the fleet, the store, its audit, limits, tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from leadhand.client import requests
 from leadhand.client.connection import Connection
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
-from leadhand.models.views import FsckView, Limit, NewToken, Quotas, StoreView, TokenView
+from leadhand.models.views import (
+    AgentView,
+    FleetView,
+    FsckView,
+    Limit,
+    NewToken,
+    QueueView,
+    Quotas,
+    StoreView,
+    TokenView,
+    ToolView,
+    WorkerView,
+)
 
 T = TypeVar("T")
 
@@ -20,6 +32,26 @@ class Administration:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def workers(self) -> list[WorkerView]:
+        """List the live workers with their running steps."""
+        return self._ask(requests.workers())
+
+    def agents(self) -> list[AgentView]:
+        """List the workers' agents with the places where each can be used."""
+        return self._ask(requests.agents())
+
+    def tools(self) -> list[ToolView]:
+        """List the workers' tools with the places where each can be used."""
+        return self._ask(requests.tools())
+
+    def queues(self) -> list[QueueView]:
+        """List the queues with their messages and workers."""
+        return self._ask(requests.queues())
+
+    def fleet(self) -> FleetView:
+        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
+        return self._ask(requests.fleet())
 
     def fsck(self, *, repair: bool = False) -> FsckView:
         """Check that the records in Redis and the broker agree; with `repair`, repair them."""

@@ -1,4 +1,4 @@
-"""The asynchronous client's methods for operators: the store, its audit, limits and tokens."""
+"""The asynchronous client's methods for operators: the fleet, the store, its audit, limits, tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from leadhand.client import requests
 from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
-from leadhand.models.views import FsckView, Limit, NewToken, Quotas, StoreView, TokenView
+from leadhand.models.views import (
+    AgentView,
+    FleetView,
+    FsckView,
+    Limit,
+    NewToken,
+    QueueView,
+    Quotas,
+    StoreView,
+    TokenView,
+    ToolView,
+    WorkerView,
+)
 
 T = TypeVar("T")
 
@@ -19,6 +31,26 @@ class AsyncAdministration:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
+
+    async def workers(self) -> list[WorkerView]:
+        """List the live workers with their running steps."""
+        return await self._ask(requests.workers())
+
+    async def agents(self) -> list[AgentView]:
+        """List the workers' agents with the places where each can be used."""
+        return await self._ask(requests.agents())
+
+    async def tools(self) -> list[ToolView]:
+        """List the workers' tools with the places where each can be used."""
+        return await self._ask(requests.tools())
+
+    async def queues(self) -> list[QueueView]:
+        """List the queues with their messages and workers."""
+        return await self._ask(requests.queues())
+
+    async def fleet(self) -> FleetView:
+        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
+        return await self._ask(requests.fleet())
 
     async def fsck(self, *, repair: bool = False) -> FsckView:
         """Check that the records in Redis and the broker agree; with `repair`, repair them."""

@@ -26,13 +26,11 @@ from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.views import (
-    AgentView,
     BulkView,
     DiffsPage,
     Event,
     ExplainView,
     ExportView,
-    FleetView,
     FlowCheckView,
     FlowView,
     InboxMessage,
@@ -40,15 +38,12 @@ from leadhand.models.views import (
     OutputView,
     Page,
     QuestionView,
-    QueueView,
     ReceiptView,
     ResultView,
     SessionView,
     StepView,
-    ToolView,
     TranscriptEntry,
     TreeView,
-    WorkerView,
 )
 
 
@@ -354,26 +349,6 @@ class AsyncClient(
         With `force` a running session is aborted first, and returned; None once it is deleted.
         """
         return await self._ask(requests.delete(session, force=force, seen=seen))
-
-    async def workers(self) -> list[WorkerView]:
-        """List the live workers with their running steps."""
-        return await self._ask(requests.workers())
-
-    async def agents(self) -> list[AgentView]:
-        """List the workers' agents with the places where each can be used."""
-        return await self._ask(requests.agents())
-
-    async def tools(self) -> list[ToolView]:
-        """List the workers' tools with the places where each can be used."""
-        return await self._ask(requests.tools())
-
-    async def queues(self) -> list[QueueView]:
-        """List the queues with their messages and workers."""
-        return await self._ask(requests.queues())
-
-    async def fleet(self) -> FleetView:
-        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
-        return await self._ask(requests.fleet())
 
     async def diffs(
         self,

@@ -26,13 +26,11 @@ from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.views import (
-    AgentView,
     BulkView,
     DiffsPage,
     Event,
     ExplainView,
     ExportView,
-    FleetView,
     FlowCheckView,
     FlowView,
     InboxMessage,
@@ -40,15 +38,12 @@ from leadhand.models.views import (
     OutputView,
     Page,
     QuestionView,
-    QueueView,
     ReceiptView,
     ResultView,
     SessionView,
     StepView,
-    ToolView,
     TranscriptEntry,
     TreeView,
-    WorkerView,
 )
 
 
@@ -344,26 +339,6 @@ class Client(PlanCalls, SharedCalls, StackCalls, GuardCalls, Administration):
         With `force` a running session is aborted first, and returned; None once it is deleted.
         """
         return self._ask(requests.delete(session, force=force, seen=seen))
-
-    def workers(self) -> list[WorkerView]:
-        """List the live workers with their running steps."""
-        return self._ask(requests.workers())
-
-    def agents(self) -> list[AgentView]:
-        """List the workers' agents with the places where each can be used."""
-        return self._ask(requests.agents())
-
-    def tools(self) -> list[ToolView]:
-        """List the workers' tools with the places where each can be used."""
-        return self._ask(requests.tools())
-
-    def queues(self) -> list[QueueView]:
-        """List the queues with their messages and workers."""
-        return self._ask(requests.queues())
-
-    def fleet(self) -> FleetView:
-        """Get an overview of the fleet: sessions, queues, workers and overdue work."""
-        return self._ask(requests.fleet())
 
     def diffs(
         self,

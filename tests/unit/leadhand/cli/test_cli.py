@@ -17,8 +17,9 @@ from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
 
 COMMANDS = (
     "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "apply", "answer",
-    "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit", "report", "ls", "show",
-    "tree", "explain", "watch", "wait", "poll", "logs", "transcript", "stop", "resume", "retry",
+    "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit",
+    "report", "ls", "show", "tree", "explain", "watch", "wait", "poll", "logs", "transcript",
+    "stop", "resume", "retry",
     "abort", "rehome", "export", "rm", "limit", "top", "queues", "workers", "agents", "tools",
     "mcp", "import", "up", "worker", "api", "doctor",
 )  # fmt: skip
