@@ -1,5 +1,5 @@
 # Generated from async_administration.py by scripts/client.py: do not edit.
-"""The synchronous client's methods for operators: the fleet, the store, its audit, limits, tokens."""
+"""The synchronous client's methods for operators: fleet, store, audit, limits and tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asynchronous client's methods for operators: the fleet, the store, its audit, limits, tokens."""
+"""The asynchronous client's methods for operators: fleet, store, audit, limits and tokens."""
 
 from __future__ import annotations
 
