@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -162,17 +163,34 @@ def _comments(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         if issubclass(one, BaseModel) and one is not BaseModel:
-            found |= dict(_own_comments(one))
+            found |= _own_comments(one)
     return found
 
 
-def _own_comments(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    try:
-        lines, _ = inspect.getsourcelines(model)
-    except (OSError, TypeError):  # made at run time, as a generic's kind is
-        return
-    [tree] = ast.parse(textwrap.dedent("".join(lines))).body
-    for member in getattr(tree, "body", []):
+def _own_comments(model: type[BaseModel]) -> Mapping[str, str]:
+    return _comments_in(model.__module__).get(model.__qualname__, {})
+
+
+@cache
+def _comments_in(module: str) -> Mapping[str, Mapping[str, str]]:
+    """The `#:` comments of the fields of a module's classes, by class and field.
+
+    Each module is parsed once: `inspect.getsource` parses it for every class.
+    """
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None:
+        return {}
+    text = Path(path).read_text()
+    lines = text.splitlines()
+    return {
+        node.name: dict(_comments_of(node, lines))
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _comments_of(node: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for member in node.body:
         if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
             above = _above(lines[: member.lineno - 1])
             if above:
