@@ -179,7 +179,7 @@ def folder_stack(place: str, folder: str) -> str:
     """The name of a folder's stack, by its real path.
 
     >>> folder_stack("here", "/work/project")
-    'folder-5bba8ba11baa6de8'
+    'folder-7adebc2ddd7f9cee'
     """
     digest = hashlib.sha256(f"{place}\n{folder}".encode()).hexdigest()
     return f"folder-{digest[:16]}"

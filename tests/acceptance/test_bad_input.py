@@ -139,7 +139,7 @@ DOCUMENTS: dict[str, tuple[object, int, str, str]] = {
     "negative limit": ({"max_iterations": -1}, 422, "max_iterations", "0"),
     "a limit that is text": ({"max_iterations": "3"}, 422, "max_iterations", "integer"),
     "unknown field": ({"max_iteration": 3}, 422, "max_iteration", "did you mean max_iterations?"),
-    "unknown kind": ({"kind": "graph"}, 422, "kind", "workflow"),
+    "unknown kind": ({"kind": "team"}, 422, "kind", "workflow"),
     "no task": ({"task": ""}, 422, "task", "1"),
     "no checker": ({"checkers": []}, 422, "checkers", "1"),
     "no doer": ({"doer": None}, 422, "doer", "name one"),

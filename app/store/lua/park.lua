@@ -1,7 +1,7 @@
 -- Parks a step: it waits for a person, a time or a child, and holds no worker. The new fence goes with the question.
--- Arguments: address, fence, nonce, on (human | wait | stop | child | plan), until_ms?, child? and child_base?, question?,
---   plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals,
---   proposal_ms?), default? (of a person's deadline),
+-- Arguments: address, fence, nonce, on (human | wait | stop | child | plan), until_ms?, child? and child_base?,
+--   question?, plan? (a draft that is adopted: tasks, at_once, retries, on_failure, proposals, proposal_ms?),
+--   default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
 --- @requires addresses, dispatch, events, locks/locks, loops, outcomes, plans/progress, records, sessions, transaction

@@ -110,7 +110,7 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], int, Kind, dict[str, Any]
     ("POST", S, b'{"max_iterations": ' + b"9" * 5000 + b"}", {}, 400, Kind.MALFORMED, {}),
     ("POST", S, b"x" * (4 * 1024 * 1024 + 1), {}, 413, Kind.BLANK, {}),
     ("POST", S, {"task": "x"}, {}, 422, Kind.INVALID,
-        {"field": "kind", "hint": "give one of 'loop', 'workflow', 'flow', 'plan'"}),
+        {"field": "kind", "hint": "give one of 'loop', 'workflow', 'flow', 'graph', 'plan'"}),
     ("POST", S, {**LOOP, "max_iterations": True}, {}, 422, Kind.INVALID,
         {"field": "max_iterations", "value": "true"}),
     ("POST", S, {**LOOP, "after": "x"}, {}, 422, Kind.INVALID, {"field": "after"}),

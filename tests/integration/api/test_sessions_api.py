@@ -102,7 +102,7 @@ def test_a_list_is_of_what_is_asked_for(client, query, found):
     [
         ("status=active&status=done", "status"),
         ("kind=loop&kind=loop", "kind"),
-        ("kind=plan", "kind"),
+        ("kind=team", "kind"),
         ("name=", "name"),
         ("reason=boredom", "reason"),
         ("parent=me", "parent"),

@@ -21,7 +21,7 @@ FAULTS = (
     Fault(
         "in the time of grace all that is parked is late",
         "lib/sweep/due_lists",
-        "return parked and parked.on == 'wait'",
+        "return parked and (parked.on == 'wait' or parked.on == 'stop')",
         "return parked",
         "test_a_timer_waits_for_no_grace_after_a_restart",
     ),

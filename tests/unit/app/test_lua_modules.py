@@ -157,7 +157,7 @@ def test_a_script_has_nothing_but_what_its_verb_requires(verb: Verb) -> None:
     code = compile_lua(text)
     assert code.globals <= GIVEN
     assert len(code.locals) < NAMES_MOST
-    folders = ("audit_", "tree_", "stack_")
+    folders = ("audit_", "tree_", "stack_", "guard_")
     file = verb.replace("_", "/", 1) if verb.startswith(folders) else verb
     needed = {"lib/parts", *required(file, lambda file: load(file, text_of).requires)}
     assert {file for file in SHARED if f"-- {file}.lua\n" in text} == needed - {"lib/parts"}

@@ -1,5 +1,5 @@
--- Writes the state of a guard as its caller has computed it: after a stop, with the decision and an entry of the ledger,
--- or after an event or a reset.
+-- Writes the state of a guard as its caller has computed it: after a stop, with the decision and an entry of the
+-- ledger, or after an event or a reset.
 -- Arguments: version (that the caller saw), idle_ms, warnings?, event? (fields), kind (of the event), frees? (takes the
 --   place of a hook that runs), stop? and decision? (JSON; only the hook of this stop may write it)
 -- Document: the state (JSON). Entry of the ledger: of a stop.
