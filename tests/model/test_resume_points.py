@@ -43,7 +43,7 @@ def test_the_nested_loops_can_be_stopped_anywhere_and_sent_back_to_anything(benc
     order = [plain(address) for address in Run(scenario(), answers).order]
     assert len(order) == 18
     for stop in range(1, len(order)):
-        every = 1 if settings.get_current_profile_name() == "thorough" else 5
+        every = 1 if settings.get_current_profile_name() == "thorough" else 8
         for back in range(stop % every, stop, every):
             session = Session(world, scenario(), answers)
             session.go(stop)
