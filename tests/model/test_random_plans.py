@@ -22,9 +22,10 @@ from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
 
-#: Of each run; the slow test tries many more.
-WALKS = 20
-MANY = 300
+#: The seeds of each run: of the first two, each notices a planted fault that few others notice.
+WALKS = (106, 35, *range(18))
+#: Those of the slow test.
+MANY = range(18, 300)
 ACTIONS = 25
 
 
@@ -234,7 +235,7 @@ class Walk:
 
 
 def test_a_plan_does_what_the_model_says_whatever_comes_between(bench: Bench) -> None:
-    for seed in range(WALKS):
+    for seed in WALKS:
         bench.restart()
         Walk(bench, seed).run()
 
@@ -242,6 +243,6 @@ def test_a_plan_does_what_the_model_says_whatever_comes_between(bench: Bench) ->
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_more_plans_do_what_the_model_says(bench: Bench) -> None:
-    for seed in range(WALKS, MANY):
+    for seed in MANY:
         bench.restart()
         Walk(bench, seed).run()

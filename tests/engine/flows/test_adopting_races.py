@@ -119,6 +119,7 @@ def test_a_resume_that_would_be_refused_takes_nothing_over(bench: Bench, tmp_pat
     before = flow.world.engine.store.fields(flow.ref)
     with pytest.raises(ControlRefused, match="budget"):
         flow.resume()
+    assert flow.world.engine.store.fields(flow.ref) == before
     raised = Budget(steps=9)
     with pytest.raises(PositionRefused):
         flow.resume(after="nowhere", budget=raised)

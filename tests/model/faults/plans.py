@@ -152,8 +152,7 @@ FAULTS = (
         "a task that runs again is reported as failed",
         "lib/plans/child_ends",
         "  if may_retry(head, task, status) then\n",
-        "  webhooks.enqueue_about_task(tx, 'task_failed', task)\n"
-        "  if may_retry(head, task, status) then\n",
+        "  if may_retry(head, task, status) then\n    task_ends.fail(tx, task, status)\n",
         "test_a_task_is_reported_as_failed_after_its_last_run_alone",
     ),
     Fault(
