@@ -438,6 +438,8 @@ def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, Js
 def _refusal_hint(verb: str, status: str) -> str:
     if verb == "rehome":
         return "only a session with steps left to run can move"
+    if status == "folder in use":
+        return "a worker commits, applies or removes what is in its folder; try again soon"
     if verb == "resume":
         return "only a stopped or failed session can be resumed"
     if status == "superseded":

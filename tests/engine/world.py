@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -31,12 +32,20 @@ DONE = Outcome(word="succeeded")
 class World:
     """One engine with a clock of its own, and every hint that it ever sent."""
 
-    def __init__(self, url: str, *, place: str = "here", bench: Bench | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        place: str = "here",
+        bench: Bench | None = None,
+        worktrees: Path | None = None,
+    ) -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
         redis, read = (bench.client(), bench.read) if bench else (connect(url), text_of)
         store = Store(redis, clock=lambda: self.now, read=read)
-        self.engine = Engine(store, self, Settings(redis_url=url, place=place, secret="s"))
+        settings = Settings(redis_url=url, place=place, secret="s", worktrees=worktrees)
+        self.engine = Engine(store, self, settings)
 
     def at(self, place: str) -> World:
         """The same world as another place sees it."""

@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,6 +20,7 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Hint, Reply
+from app.domain.states import SessionStatus
 from app.engine import Engine
 from app.errors import (
     ReferenceUnresolved,
@@ -360,6 +361,8 @@ class Attempts:
             worktrees=settings.worktrees_root,
             copy_max=settings.copy_max,
             on_workspace=partial(self._record_workspace, lease),
+            reserve=partial(self._reserve_folder, lease),
+            release=partial(self._release_folder, lease),
             live=live,
         )
         if live is not None:
@@ -371,6 +374,15 @@ class Attempts:
             self._engine.worktrees.record if "plan" in fields else self._engine.own_folders.record
         )
         retry_while_away(lambda: record(fields), lease)
+
+    def _reserve_folder(
+        self, lease: Lease, session: str, statuses: Collection[SessionStatus], hold_s: float
+    ) -> str | None:
+        folders = self._engine.own_folders
+        return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), lease)
+
+    def _release_folder(self, lease: Lease, session: str) -> None:
+        retry_while_away(lambda: self._engine.own_folders.release(session), lease)
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)

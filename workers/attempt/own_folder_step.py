@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field, JsonValue
 
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
+from app.domain.states import ENDED
+from workers.attempt.reservation import removable, reserved
 from workers.processes.exit_outcome import failed_outcome, failure
 from workers.processes.process import run
 from workers.task.task import BodyTask
@@ -16,7 +18,7 @@ from workers.workspaces.applying import apply_branch
 from workers.workspaces.copy_back import apply_copy
 from workers.workspaces.extras import copy_ignored, is_prepared, preparation, write_prepared
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.layout import Record
+from workers.workspaces.layout import Record, reopen
 from workers.workspaces.own_folders import (
     Home,
     check_folder,
@@ -64,6 +66,7 @@ def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path
     """Raises WorkspaceRefused if the folder of a session is gone or is on another branch."""
     home = _home_of(inputs, session, root)
     check_folder(Git(home.origin), home)
+    reopen(home.path)
 
 
 def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str | None:
@@ -139,7 +142,7 @@ def _warnings(git: Git, home: Home, record: Record) -> list[str]:
 
 def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:
     try:
-        done = _applied(git, home)
+        done = _applied(task, git, home)
     except WorkspaceRefused as error:
         task.on_workspace(_facts(home, refused=str(error)))
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
@@ -147,9 +150,9 @@ def _apply(task: BodyTask, git: Git, home: Home) -> Outcome:
     return _done(done)
 
 
-def _applied(git: Git, home: Home) -> str:
+def _applied(task: BodyTask, git: Git, home: Home) -> str:
     record = home.require_record()
-    with home.locked(git, record.kind) as held:
+    with home.locked(git, record.kind) as held, reserved(task, home.session, ENDED):
         if record.kind == "worktree":
             return apply_branch(held, home.path, record, home.session)
         changes = apply_copy(home.path, home.cwd, home.origin)
@@ -158,7 +161,10 @@ def _applied(git: Git, home: Home) -> str:
 
 
 def _discard(task: BodyTask, git: Git, home: Home, *, force: bool) -> Outcome:
-    removed = discard_folder(git, home, force=force)
+    statuses = removable(force=force)
+    removed = discard_folder(
+        git, home, force=force, reserve=lambda: reserved(task, home.session, statuses)
+    )
     if removed.kept:
         task.on_workspace(_facts(home, kept=removed.kept))
         return _done(f"kept: {removed.kept}")

@@ -21,13 +21,14 @@ from workers.attempt.own_folder_step import (
     own_folder_failure,
     own_target,
 )
+from workers.attempt.reservation import removable, reserved
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.task import BodyTask
 from workers.workspaces import worktrees
-from workers.workspaces.cleaning import clean, clean_merges
+from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf
+from workers.workspaces.layout import Record, Shelf, read_record, reopen
 from workers.workspaces.repository import count_uncommitted, find_repository
 from workers.workspaces.worktrees import Place
 
@@ -87,7 +88,9 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
         if work.workspace["do"] == "open":
             own_folder_failure(work.workspace, work.ref.id, root)
         elif work.workspace["do"] == "make":  # the resolver of a merge works on no branch
-            _check_task(work.cwd, _Made.model_validate(work.workspace))
+            made = _Made.model_validate(work.workspace)
+            _check_task(work.cwd, made)
+            reopen(_path_of(work.cwd, made))
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
     return None
@@ -186,7 +189,7 @@ def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     with found.locked(cancel) as lock:
         for name, run in asked.runs:
             place = Place(found, asked.plan, name, run)
-            removed = clean(git.holding(lock), place, force=asked.force)
+            removed = _clean_run(task, git.holding(lock), place, force=asked.force)
             one: dict[str, JsonValue] = {"plan": asked.plan, "task": name, "run": run}
             if removed.kept:
                 failed.append({**one, "kept": removed.kept})
@@ -198,6 +201,18 @@ def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
             clean_merges(git.holding(lock), found.of_plan(asked.plan))
     text = f"{len(cleaned)} removed, {len(failed)} left"
     return _done(text, {"cleaned": cleaned, "failed": failed})
+
+
+def _clean_run(task: BodyTask, git: Git, place: Place, *, force: bool) -> Removed:
+    """Remove the folder of a run, unless its session is at work again."""
+    record = read_record(place.path)
+    if record is None or not record.session:
+        return clean(git, place, force=force)
+    try:
+        with reserved(task, record.session, removable(force=force)):
+            return clean(git, place, force=force)
+    except WorkspaceRefused as error:
+        return Removed(kept=str(error))
 
 
 def _facts(made: _Made, **more: str) -> dict[str, JsonValue]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from app.domain.messages import Message
 from app.domain.outcomes import Thread, Usage
 from app.domain.program import Action
+from app.domain.states import SessionStatus
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
 from workers.processes.process import Command, unlimited
@@ -65,6 +66,12 @@ class BodyTask:
     copy_max: int = 0
     #: Called with what was done with a task's folder: its fields in the plan.
     on_workspace: Callable[[Mapping[str, JsonValue]], None] = field(default=lambda _: None)
+    #: Reserves the folder of a session in one of these statuses for so many seconds, and returns
+    #: its status if that is another one; None if the attempt is lost. And releases it.
+    reserve: Callable[[str, Collection[SessionStatus], float], str | None] = field(
+        default=lambda *_: ""
+    )
+    release: Callable[[str], None] = field(default=lambda _: None)
     #: Collects the body's output for live display.
     live: LiveOutput | None = None
     #: Returns when the attempt's lease expires, on the monotonic clock.

@@ -127,6 +127,13 @@ def write_record(path: Path, record: Record) -> None:
         mark.unlink(missing_ok=True)
 
 
+def reopen(path: Path) -> None:
+    """Note that a session works in its worktree again, whose end is looked for once more."""
+    record = read_record(path)
+    if record is not None and record.over:
+        write_record(path, record.model_copy(update={"over": False}))
+
+
 def remove_record(path: Path) -> None:
     """Remove the record of a folder that was removed."""
     record_file(path).unlink(missing_ok=True)

@@ -6,8 +6,8 @@ lock is that of the repository, whose place is by its real common directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,11 +122,25 @@ def close_folder(git: Git, home: Home, message: str) -> str:
         return worktrees.keep(held, home.path, message)
 
 
-def discard_folder(git: Git, home: Home, *, force: bool) -> Removed:
-    """Remove the folder of a session. Raises Cancelled."""
+def discard_folder(
+    git: Git,
+    home: Home,
+    *,
+    force: bool,
+    reserve: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Removed:
+    """Remove the folder of a session. Raises Cancelled.
+
+    `reserve` is entered under the lock of the folder: it keeps the session from being resumed, or
+    raises WorkspaceRefused.
+    """
     record = home.record
     with home.locked(git, record.kind if record is not None else "copy") as held:
-        removed = clean(held, home.place, force=force)
+        try:
+            with reserve():
+                removed = clean(held, home.place, force=force)
+        except WorkspaceRefused as error:
+            return Removed(kept=str(error))
     if not removed.kept:
         copy_back.digests_file(home.path).unlink(missing_ok=True)
         forget_prepared(home.path)

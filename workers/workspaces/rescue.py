@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two rounds.
 EVERY_S = 30.0
+#: Seconds that a session is not resumed if its worker dies while it commits.
+_HOLD_S = 300.0
 #: No session in one of these works in its worktree, unless it is resumed.
 _OVER = ENDED - {SessionStatus.STOPPED}
 
@@ -55,12 +57,30 @@ class WorktreeRescue(PeriodicThread):
             for path, record in found.items()
             if record.session in known and known[record.session][1]["status"] in _OVER
         ]
-        for path in over:
+        return [str(path) for path in over if self._try(path)]
+
+    def _try(self, path: Path) -> bool:
+        try:
+            return self._rescue(path)
+        except (WorkspaceRefused, OSError) as error:
+            log.info("worktree left as it is", extra={"folder": str(path), "why": str(error)})
+            return False
+
+    def _rescue(self, path: Path) -> bool:
+        """Commit what is left, unless the session was resumed meanwhile; whether that was done."""
+        with _shelf_of(path).locked(threading.Event()) as lock:
+            record, folders = read_record(path), self._engine.own_folders
+            if record is None or record.over:  # it was removed or rescued meanwhile
+                return False
+            if folders.reserve(record.session, _OVER, _HOLD_S):
+                return False
             try:
-                _rescue(path, found[path])
-            except (WorkspaceRefused, OSError) as error:
-                log.info("worktree left as it is", extra={"folder": str(path), "why": str(error)})
-        return [str(path) for path in over]
+                if path.is_dir() and not worktrees.is_detached(Git(path), path):
+                    worktrees.keep_unfinished(Git(path).holding(lock), path, record.branch)
+                write_record(path, record.model_copy(update={"over": True}))
+            finally:
+                folders.release(record.session)
+        return True
 
 
 def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:
@@ -69,16 +89,6 @@ def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:
         record = read_record(path)
         if record is not None and record.ready and not record.over:
             yield path, record
-
-
-def _rescue(path: Path, record: Record) -> None:
-    with _shelf_of(path).locked(threading.Event()) as lock:
-        now = read_record(path)
-        if now is None:  # it was removed meanwhile
-            return
-        write_record(path, now.model_copy(update={"over": True}))
-        if path.is_dir() and not worktrees.is_detached(Git(path), path):
-            worktrees.keep_unfinished(Git(path).holding(lock), path, record.branch)
 
 
 def _shelf_of(path: Path) -> Shelf:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from pydantic import JsonValue
@@ -13,7 +14,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.domain.states import ENDED, FINAL, SessionStatus
 from app.domain.workspaces import OwnFolder
-from app.errors import ControlRefused
+from app.errors import ControlRefused, SessionUnknown
 from app.operations.registry import Registry
 from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
@@ -45,6 +46,30 @@ class OwnFolders:
             return
         facts = {name: value for name, value in fields.items() if name != "session"}
         self._transitions.run("own_folder", ref, {"facts": facts})
+
+    def reserve(self, session: str, statuses: Collection[SessionStatus], hold_s: float) -> str:
+        """Keep a session in one of these statuses from being resumed while its folder changes.
+
+        Returns its status if that is another one, so that nothing is reserved. A deleted session
+        needs no reservation. It lasts until `release`, or for so many seconds if that never comes.
+        """
+        ref = self._store.ref(session)
+        if ref is None:
+            return ""
+        allowed: list[JsonValue] = [status.value for status in statuses]
+        arguments: dict[str, JsonValue] = {"from": allowed, "hold_ms": int(hold_s * 1000)}
+        try:
+            answer = self._transitions.run("own_folder", ref, arguments)
+        except SessionUnknown:
+            return ""
+        return str(answer.status) if answer.word == "refused" else ""
+
+    def release(self, session: str) -> None:
+        """End a reservation of `reserve`."""
+        ref = self._store.ref(session)
+        if ref is not None:
+            with suppress(SessionUnknown):
+                self._transitions.run("own_folder", ref, {"release": True})
 
     def find(self, session: str) -> WorktreeView | None:
         """The folder of a session; None if it has none of its own. Raises SessionUnknown."""

@@ -1,9 +1,27 @@
 -- Records what a worker did with the folder that a session has to itself: made it, applied its work, removed it.
--- Arguments: facts (name -> value; false or an empty text removes an earlier fact of that name)
--- Returns: recorded | repeated | gone
+-- Or reserves it: until then, or until it is released, the session is not resumed.
+-- Arguments: facts (name -> value; false or an empty text removes an earlier fact of that name);
+--   instead: hold_ms and from (statuses in which the folder can be reserved), or release
+-- Returns: recorded | repeated | reserved | released | refused(status) | gone
 --- @requires transaction
+local function reserve(tx)
+  for _, status in ipairs(tx.args.from) do
+    if status == tx.session.status then
+      redis.call('HSET', tx.keys.session, 'folder_reserved', tx.now + tx.args.hold_ms)
+      return transaction.reply(tx, 'reserved')
+    end
+  end
+  tx.reply.status = tx.session.status
+  return transaction.reply(tx, 'refused')
+end
+
 return function(tx)
   if not transaction.read_session(tx) then return transaction.reply(tx, 'gone') end
+  if tx.args.hold_ms then return reserve(tx) end
+  if tx.args.release then
+    redis.call('HDEL', tx.keys.session, 'folder_reserved')
+    return transaction.reply(tx, 'released')
+  end
   local text = redis.call('HGET', tx.keys.session, 'own_folder')
   local known, changed = cjson.decode(text and text ~= '' and text or '{}'), false
   for name, value in pairs(tx.args.facts) do

@@ -70,6 +70,11 @@ local function refuse_resume(tx)
   end
 end
 
+-- Whether a worker changes the session's folder, which no doer may do meanwhile.
+local function is_folder_reserved(tx)
+  return tonumber(redis.call('HGET', tx.keys.session, 'folder_reserved') or 0) > tx.now
+end
+
 local function refuse(tx, status, word)
   tx.reply.status = status
   return word or 'refused'
@@ -89,6 +94,10 @@ function checks.refuse(tx)
     return refuse(tx, 'at work')
   end
   if args.unclaimed and (status ~= 'active' or has_begun(tx)) then return refuse(tx, 'begun') end
+  if args.verb == 'resume' and allowed and is_folder_reserved(tx) then
+    -- The message from a parent stays in the outbox.
+    return refuse(tx, args.above and status or 'folder in use', args.above and 'changed')
+  end
   if args.verb == 'resume' and allowed and not args.above then
     local word = refuse_resume(tx)
     if word then return word end

@@ -1,0 +1,191 @@
+"""A worker changes the folder of an ended session only while that session cannot be resumed."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from app.domain.control import Control
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import Action
+from app.domain.states import ENDED, SessionStatus
+from app.errors import ControlRefused, SessionChanged
+from leadhand.flows.documents import AnyDocument
+from tests.engine.world import World
+from tests.unit.workers.folders.repositories import git, make_repository
+from workers.attempt.workspace_step import carry_out, turn_failure
+from workers.registry.agents import AgentBook
+from workers.task.task import BodyTask
+from workers.workspaces.git import Git
+from workers.workspaces.layout import open_worktrees
+from workers.workspaces.own_folders import Home, open_folder
+from workers.workspaces.rescue import WorktreeRescue
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+LOOP = {"kind": "loop", "task": "Do it", "doer": {"command": "true"}, "checkers": ["true"]}
+DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+TERMINATE = Outcome.model_validate({"word": "succeeded", "verdict": "terminate"})
+
+
+class Failed:
+    """A session that failed, and left something in its worktree."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world, self.engine = world, world.engine
+        self.repo = make_repository(folder / "repo")
+        given = {**LOOP, "worktree": True, "cwd": str(self.repo)}
+        id_ = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
+        self.ref = SessionRef(id_, id_)
+        self.home = Home(self.engine.settings.worktrees_root, id_, self.repo, "")
+        open_folder(Git(self.repo), self.home, most=1)
+        world.settle(self.ref, world.grant(self.ref, "workspace"))
+        self.engine.own_folders.record({"session": id_, "kind": "worktree"})
+        self.fail()
+
+    @property
+    def status(self) -> str:
+        return self.engine.store.fields(self.ref)["status"]
+
+    def control(self, verb: Control) -> None:
+        self.engine.control.apply(self.ref.id, verb)
+
+    def fail(self) -> None:
+        """Run one turn of a doer that leaves a file, and end the loop without acceptance."""
+        block = "loop~1[1]"
+        if self.status != "active":
+            self.control("resume")
+            block = "loop~2[1]"
+        grant = self.world.grant(self.ref, f"{block}/do")
+        work = self.engine.attempts.work(self.ref, grant)
+        assert turn_failure(work, self.home.root) is None
+        (self.home.path / f"left by {block.replace('/', ' ')}").write_text("half")
+        self.world.settle(self.ref, grant)
+        answer = self.world.settle(self.ref, self.world.grant(self.ref, f"{block}/check.true"))
+        self.world.settle(self.ref, answer.grants[0], TERMINATE)
+        assert self.status == "failed"
+
+    def left(self) -> str:
+        return git(self.home.path, "status", "--porcelain")
+
+    def step(self, started: str, name: str, **more: Any) -> Outcome:
+        """Carry out the step of a session that cleans or applies."""
+        ref = SessionRef(started, started)
+        work = self.engine.attempts.work(ref, self.world.grant(ref, name))
+        folders = self.engine.own_folders
+        task = BodyTask(
+            session=started, address=name, action=Action.WORKSPACE, iteration=1, attempt=1,
+            inputs=work.inputs, cwd=None, spill=self.repo.parent / "spill", timeout_s=20.0,
+            url="", mint=str, agents=AgentBook(agents={}), default_agent=None,
+            worktrees=self.home.root,
+            **{"reserve": folders.reserve, "release": folders.release,
+               "on_workspace": folders.record} | more,
+        )  # fmt: skip
+        return carry_out(task, threading.Event())
+
+    def clean(self) -> str:
+        found = self.engine.own_folders.find(self.ref.id)
+        assert found is not None
+        started = self.engine.own_folders.clean(found, force=True).session
+        assert started is not None
+        return started
+
+
+@pytest.fixture
+def failed(store_url: str, tmp_path: Path) -> Failed:
+    return Failed(World(store_url, worktrees=tmp_path / "state"), tmp_path)
+
+
+def test_reserved_folder_keeps_its_session_from_being_resumed(failed: Failed) -> None:
+    folders = failed.engine.own_folders
+    assert folders.reserve(failed.ref.id, ENDED, 60) == ""
+    with pytest.raises(ControlRefused, match="a worker commits, applies or removes"):
+        failed.control("resume")
+    folders.release(failed.ref.id)
+    failed.control("resume")
+    assert folders.reserve(failed.ref.id, ENDED, 60) == "active"
+
+
+def test_reservation_of_a_dead_worker_ends(failed: Failed) -> None:
+    failed.engine.own_folders.reserve(failed.ref.id, ENDED, 60)
+    failed.world.now += 60_001
+    failed.control("resume")
+    assert failed.status == "active"
+
+
+def test_resume_by_the_parent_is_tried_again(failed: Failed) -> None:
+    parent = failed.world.session()
+    failed.control("resume")
+    failed.control("stop")
+    failed.engine.own_folders.reserve(failed.ref.id, ENDED, 60)
+    follow = partial(failed.engine.control.follow, failed.ref, "resume", parent)
+    with pytest.raises(SessionChanged):  # so that the message stays in the outbox
+        follow((SessionStatus.ACTIVE,))
+    failed.engine.own_folders.release(failed.ref.id)
+    follow((SessionStatus.ACTIVE,))
+    assert failed.status == "active"
+
+
+def test_clean_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -> None:
+    started = failed.clean()
+    failed.control("resume")
+    failed.step(started, "discard")
+    assert failed.left()
+    found = failed.engine.own_folders.find(failed.ref.id)
+    assert found is not None
+    assert (found.cleaned, found.kept) == (False, "its session is active")
+
+
+def test_apply_leaves_the_folder_of_a_session_that_was_resumed(failed: Failed) -> None:
+    started = failed.engine.own_folders.apply(failed.ref.id, force=True).session
+    failed.control("resume")
+    outcome = failed.step(started, "apply")
+    assert outcome.reason is not None
+    assert (outcome.word, outcome.reason.text) == ("failed", "its session is active")
+    assert failed.left()
+
+
+def test_clean_ends_its_reservation(failed: Failed) -> None:
+    failed.step(failed.clean(), "discard")
+    assert not failed.home.path.exists()
+    failed.control("resume")
+    assert failed.status == "active"
+
+
+def test_rescue_leaves_a_session_that_was_resumed_while_it_waited(failed: Failed) -> None:
+    rescue, store = WorktreeRescue(failed.engine), failed.engine.store
+    read = store.fields_of
+
+    def read_then_resume(sessions: list[str]) -> object:
+        found = read(sessions)
+        failed.control("resume")
+        return found
+
+    store.fields_of = read_then_resume  # type: ignore[method-assign,assignment]
+    assert rescue.look() == []
+    assert failed.left()
+    assert list(open_worktrees(failed.home.root)) == [failed.home.path]
+
+
+def test_rescue_that_failed_is_repeated(failed: Failed) -> None:
+    rescue = WorktreeRescue(failed.engine)
+    git(failed.home.path, "checkout", "-qb", "mine")
+    assert rescue.look() == []
+    git(failed.home.path, "checkout", "-q", f"leadhand/{failed.ref.id}")
+    assert rescue.look() == [str(failed.home.path)]
+    assert not failed.left()
+
+
+def test_session_that_fails_again_is_rescued_again(failed: Failed) -> None:
+    rescue = WorktreeRescue(failed.engine)
+    assert rescue.look() == [str(failed.home.path)]
+    failed.fail()
+    assert failed.left()
+    assert rescue.look() == [str(failed.home.path)]
+    assert not failed.left()
