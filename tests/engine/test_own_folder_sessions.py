@@ -16,6 +16,7 @@ from app.errors import ControlRefused, InvalidDocument
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from workers.attempt.park import park
+from workers.folders.root_check import folder_failure
 
 LOOP = {"kind": "loop", "task": "Do it", "doer": {"command": "true"}, "checkers": ["true"]}
 DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
@@ -186,3 +187,18 @@ def test_facts_are_stored_as_one_json_text(world: World, tmp_path: Path) -> None
     stored = json.loads(world.engine.store.fields(ref)["own_folder"])
     assert stored["kind"] == "copy"
     assert stored["origin"] == str(tmp_path)
+
+
+def test_folder_of_its_own_is_made_only_from_one_beneath_a_root(
+    world: World, tmp_path: Path
+) -> None:
+    """The worktree itself is always beneath a folder in which steps may work."""
+    origin, root = tmp_path / "outside", tmp_path / "root"
+    origin.mkdir()
+    ref = submit(world, LOOP | {"cwd": str(origin)})
+    work = world.engine.attempts.work(ref, world.grant(ref, "workspace"))
+    settings = world.engine.settings.model_copy(update={"spill": tmp_path / "spill"})
+    failed = folder_failure(work, settings.model_copy(update={"roots": (root,)}))
+    assert failed is not None
+    assert f"{str(origin)!r} is not beneath a root" in failed.text
+    assert folder_failure(work, settings.model_copy(update={"roots": (tmp_path,)})) is None

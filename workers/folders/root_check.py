@@ -14,9 +14,9 @@ from workers.processes.own_folders import claim_folder
 def folder_failure(work: Work, settings: Settings) -> Outcome | None:
     """The failure of a step that may not run in its working folder; None if it may.
 
-    The folder must be beneath a root of this worker, or beneath that of its worktrees. A step's own
-    folder must exist beneath the session's, with links resolved. The spill folder must belong to
-    this user.
+    The folder must be beneath a root of this worker, or beneath that of its worktrees; so must the
+    folder from which the session's own was made. A step's own folder must exist beneath the
+    session's, with links resolved. The spill folder must belong to this user.
     """
     try:
         claim_folder(settings.spill)
@@ -30,11 +30,18 @@ def folder_failure(work: Work, settings: Settings) -> Outcome | None:
         return _no_folder(f"{own!r} is outside of the session's working folder; name one inside it")
     if own and not folder.is_dir():
         return _no_folder(f"{own!r} is not a folder in {work.facts.cwd!r}; create it there first")
-    allowed = (*roots, settings.worktrees_root)
-    if not roots or any(folder.is_relative_to(root.resolve()) for root in allowed):
-        return None
-    place = settings.place
-    return _no_folder(f"{str(work.cwd)!r} is not beneath a root of place {place!r}")
+    allowed = [root.resolve() for root in (*roots, settings.worktrees_root)]
+    for one in _used(work) if roots else ():
+        if not any(one.resolve().is_relative_to(root) for root in allowed):
+            place = settings.place
+            return _no_folder(f"{str(one)!r} is not beneath a root of place {place!r}")
+    return None
+
+
+def _used(work: Work) -> list[Path]:
+    """The working folder, and the folder from which it was made if it is a session's own."""
+    made = work.workspace.get("origin") if work.workspace is not None else None
+    return [one for one in (work.cwd, Path(str(made)) if made else None) if one is not None]
 
 
 def _no_folder(text: str) -> Outcome:
