@@ -27,6 +27,7 @@ from workers.task.task import BodyTask
 from workers.workspaces import worktrees
 from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
+from workers.workspaces.copy_back import write_digests
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, reopen
 from workers.workspaces.repository import count_uncommitted, find_repository
@@ -158,7 +159,10 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     facts = made.model_dump(exclude={"plan", "prefix", "message"})
     wanted = Record(**facts, session=task.session)
     if made.kind == "copy":
-        record = make_copy(place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline)
+        record = make_copy(
+            place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline,
+            on_copied=lambda copy: write_digests(place.path, copy),
+        )  # fmt: skip
     else:
         with place.shelf.locked(cancel) as lock:
             record = worktrees.make(git.holding(lock), place, wanted)

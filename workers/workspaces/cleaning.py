@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from app.domain.merges import MERGE_FOLDER
 from workers.workspaces import worktrees
-from workers.workspaces.copies import is_unchanged
+from workers.workspaces.copy_back import digests_file, is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, read_record, remove_record
 from workers.workspaces.merging import merged_tip
@@ -55,10 +55,11 @@ def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
         if (
             record.ready
             and not force
-            and not is_unchanged(path / record.prefix, Path(record.origin))
+            and not is_unchanged(path, path / record.prefix, Path(record.origin))
         ):
             return Removed(kept="it has files that differ from the original; --force removes them")
         shutil.rmtree(path)
+    digests_file(path).unlink(missing_ok=True)
     remove_record(path)
     return Removed()
 

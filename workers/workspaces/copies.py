@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 import stat
@@ -72,20 +71,6 @@ def check_size(origin: Path, most: int, instead: str = _INSTEAD) -> None:
                 f"{str(origin)!r} has more than {most:,} bytes (LEADHAND_COPY_MAX), too much for"
                 f" {instead}"
             )
-
-
-def is_unchanged(copy: Path, origin: Path) -> bool:
-    """Whether each file of a copy is in the origin too, with the same content."""
-    for path in files_in(copy):
-        theirs = origin / path.relative_to(copy)
-        if path.is_symlink() or theirs.is_symlink():
-            if not (path.is_symlink() and theirs.is_symlink()):
-                return False
-            if path.readlink() != theirs.readlink():
-                return False
-        elif not theirs.is_file() or not filecmp.cmp(path, theirs, shallow=False):
-            return False
-    return True
 
 
 def _copy(origin: Path, draft: Path, cancel: threading.Event, deadline: float) -> None:

@@ -57,13 +57,13 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
     try:
         for name in changes.written:
             drafts[name] = _draft(copy / name, origin / name, made)
+        _refuse_changed(path, origin, (*changes.written, *changes.removed))
     except OSError as error:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
-        for folder in reversed(made):
-            with suppress(OSError):
-                folder.rmdir()
+        _withdraw(drafts, made)
         raise WorkspaceRefused(f"nothing was changed in {str(origin)!r}: {error}") from None
+    except WorkspaceRefused:  # the user saved a file in the meantime
+        _withdraw(drafts, made)
+        raise
     for name, draft in drafts.items():
         draft.replace(origin / name)
     for name in changes.removed:
@@ -72,15 +72,53 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
     return changes
 
 
+def is_unchanged(path: Path, copy: Path, origin: Path) -> bool:
+    """Whether all that was done in a copy, removals included, is in the original too."""
+    now = _digests(copy)
+    known = _read_digests(path)
+    # A copy of an older version has no digests: then each of its files must be in the original.
+    touched = _touched(known, now) if known is not None else list(now)
+    return all(_digest_below(origin, name) == now.get(name) for name in touched)
+
+
+def _withdraw(drafts: Mapping[str, Path], made: list[Path]) -> None:
+    """Remove the drafts, and the folders that were made for them."""
+    for draft in drafts.values():
+        draft.unlink(missing_ok=True)
+    for folder in reversed(made):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _refuse_changed(path: Path, origin: Path, names: tuple[str, ...]) -> None:
+    """Raises WorkspaceRefused if an original is no longer as it was when it was copied."""
+    known = _read_digests(path) or {}
+    changed = [name for name in names if _digest_below(origin, name) != known.get(name)]
+    if changed:
+        raise WorkspaceRefused(_conflict(origin, sorted(changed)))
+
+
+def _read_digests(path: Path) -> dict[str, str] | None:
+    """The digests of the files when they were copied; None if they were never recorded."""
+    try:
+        known: dict[str, str] = json.loads(digests_file(path).read_text())
+    except (OSError, ValueError):
+        return None
+    return known
+
+
+def _touched(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in {*known, *now} if known.get(name) != now.get(name))
+
+
 def _changes(path: Path, copy: Path, origin: Path) -> Changes:
     """What the copy changed. Raises WorkspaceRefused if the original has changed there too."""
-    try:
-        known: Mapping[str, str] = json.loads(digests_file(path).read_text())
-    except (OSError, ValueError) as error:
-        why = f"it is not known what {str(copy)!r} was copied from: {error}"
-        raise WorkspaceRefused(why) from None
+    known = _read_digests(path)
+    if known is None:
+        what = f"the digests of {str(copy)!r} cannot be read, so that its changes are not known"
+        raise WorkspaceRefused(f"{what}; bring them over yourself")
     now = _digests(copy)
-    touched = sorted(name for name in {*known, *now} if known.get(name) != now.get(name))
+    touched = _touched(known, now)
     conflicts: list[str] = []
     open_: list[str] = []
     for name in touched:

@@ -142,7 +142,6 @@ def discard_folder(
         except WorkspaceRefused as error:
             return Removed(kept=str(error))
     if not removed.kept:
-        copy_back.digests_file(home.path).unlink(missing_ok=True)
         forget_prepared(home.path)
     return removed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,3 +166,40 @@ def test_apply_that_was_killed_halfway_is_finished_by_the_next(
 
 class Killed(BaseException):
     """The worker died here."""
+
+
+def test_copy_from_which_a_file_was_removed_is_kept(one: OneHome) -> None:
+    one.open()
+    (one.home.cwd / "two.txt").unlink()
+    assert "differ from the original" in one.discard()
+    (one.origin / "two.txt").unlink()
+    assert one.discard() == ""
+
+
+def test_copy_without_work_is_removed_whatever_the_user_did(one: OneHome) -> None:
+    one.open()
+    one.user_writes("one.txt", "mine")
+    assert one.discard() == ""
+    assert (one.origin / "one.txt").read_text() == "mine"
+
+
+def test_file_that_the_user_saves_while_the_copy_comes_home_is_kept(
+    one: OneHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.open()
+    for name in ("one.txt", "two.txt", "new/deep.txt"):
+        one.write(name, "work")
+    copy = shutil.copy2
+
+    def copy_and_save(source: Path, target: Path) -> Path:
+        one.user_writes("one.txt", "saved just now")
+        return copy(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copy2", copy_and_save)
+        with pytest.raises(WorkspaceRefused, match=r"nothing was changed: one\.txt changed"):
+            one.apply_copy()
+    assert (one.origin / "one.txt").read_text() == "saved just now"
+    assert (one.origin / "two.txt").read_text() == "two.txt"
+    assert not (one.origin / "new").exists()
+    assert not list(one.origin.rglob(".leadhand-draft-*"))
