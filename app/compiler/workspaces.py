@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pydantic import JsonValue
 
@@ -25,13 +25,14 @@ def survey_step(kind: str | None, *, merge: bool = False) -> Step:
 
 
 def clean_program(
-    plan: str, origin: str, kind: Kind, runs: Sequence[tuple[str, int]], *, force: bool
+    plan: str, origin: str, kind: Kind, runs: Mapping[tuple[str, int], str], *, force: bool
 ) -> Program:
-    """The program that removes the folders of these runs of tasks."""
+    """The program that removes the folders of these runs of tasks, where they are recorded."""
     listed: list[JsonValue] = [[task, run] for task, run in runs]
+    folders: list[JsonValue] = [literal(folder) for folder in runs.values()]
     inputs: dict[str, JsonValue] = {
         "do": "clean", "kind": kind, "plan": plan, "origin": literal(origin),
-        "runs": listed, "force": force,
+        "runs": listed, "folders": folders, "force": force,
     }  # fmt: skip
     return Program(
         schema_version=WITH_WORKSPACES, name="clean worktrees", body=(_step(WORKSPACE, inputs),)
@@ -97,14 +98,14 @@ def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
     return inputs if isinstance(inputs, dict) else None
 
 
-def apply_program(session: str, own: OwnFolder) -> Program:
-    """The program that brings the work of a session into the folder that it was started in."""
-    return _own_program("apply", session, own, {})
+def apply_program(session: str, own: OwnFolder, folder: str) -> Program:
+    """The program that brings the work in a session's folder into the one it was started in."""
+    return _own_program("apply", session, own, {"folder": literal(folder)})
 
 
-def discard_program(session: str, own: OwnFolder, *, force: bool) -> Program:
+def discard_program(session: str, own: OwnFolder, folder: str, *, force: bool) -> Program:
     """The program that removes the folder of a session."""
-    return _own_program("discard", session, own, {"force": force})
+    return _own_program("discard", session, own, {"folder": literal(folder), "force": force})
 
 
 def _own_program(do: str, session: str, own: OwnFolder, more: dict[str, JsonValue]) -> Program:

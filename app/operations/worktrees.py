@@ -98,7 +98,7 @@ class Worktrees:
         if not cleaning:
             return None
         facts = self._registry.facts(ref)
-        runs = [(one.task, one.run) for one in cleaning]
+        runs = {(one.task, one.run): one.folder for one in cleaning}
         kind: Kind = "worktree" if cleaning[0].branch else "copy"
         program = clean_program(ref.id, facts.cwd or "", kind, runs, force=force)
         # Its lock is on a folder of its own: neither the plan nor a task at work delays it.

@@ -6,7 +6,6 @@ import shutil
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -74,7 +73,7 @@ class Failed:
     def left(self) -> str:
         return git(self.home.path, "status", "--porcelain")
 
-    def step(self, started: str, name: str, **more: Any) -> Outcome:
+    def step(self, started: str, name: str, root: Path | None = None) -> Outcome:
         """Carry out the step of a session that cleans or applies."""
         ref = SessionRef(started, started)
         work = self.engine.attempts.work(ref, self.world.grant(ref, name))
@@ -83,9 +82,8 @@ class Failed:
             session=started, address=name, action=Action.WORKSPACE, iteration=1, attempt=1,
             inputs=work.inputs, cwd=None, spill=self.repo.parent / "spill", timeout_s=20.0,
             url="", mint=str, agents=AgentBook(agents={}), default_agent=None,
-            worktrees=self.home.root,
-            **{"reserve": folders.reserve, "release": folders.release,
-               "on_workspace": folders.record} | more,
+            worktrees=root or self.home.root, reserve=folders.reserve, release=folders.release,
+            on_workspace=folders.record,
         )  # fmt: skip
         return carry_out(task, threading.Event())
 
@@ -156,6 +154,20 @@ def test_clean_ends_its_reservation(failed: Failed) -> None:
     assert not failed.home.path.exists()
     failed.control("resume")
     assert failed.status == "active"
+
+
+@pytest.mark.parametrize("verb", ["discard", "apply"])
+def test_worker_with_another_folder_for_worktrees_refuses(
+    failed: Failed, tmp_path: Path, verb: str
+) -> None:
+    folders, id_ = failed.engine.own_folders, failed.ref.id
+    started = failed.clean() if verb == "discard" else folders.apply(id_, force=True).session
+    outcome = failed.step(started, verb, tmp_path / "other")
+    assert outcome.reason is not None
+    assert f"the folder of session {id_} is {str(failed.home.path)!r}" in outcome.reason.text
+    found = folders.find(id_)
+    assert found is not None
+    assert not found.cleaned
 
 
 def test_rescue_leaves_a_session_that_was_resumed_while_it_waited(failed: Failed) -> None:

@@ -40,6 +40,8 @@ class _Asked(BaseModel):
     prefix: str = ""
     #: The session whose folder it is; the step's own, unless it is named.
     session: str = ""
+    #: Where that folder is, as it was recorded when it was made.
+    folder: str = ""
     message: str = ""
     force: bool = False
     copy_files: tuple[str, ...] = Field(default=(), alias="copy")
@@ -91,7 +93,18 @@ def _home(task: BodyTask, asked: _Asked) -> Home:
             f" {str(home.cwd)!r}; give the API and the workers the same LEADHAND_WORKTREES, and"
             " start a new session"
         )
+    if asked.folder:
+        require_same(f"the folder of session {session}", asked.folder, home.path)
     return home
+
+
+def require_same(what: str, recorded: str, here: Path) -> None:
+    """Raises WorkspaceRefused if a recorded folder is not where this worker has it."""
+    if recorded != str(here):
+        raise WorkspaceRefused(
+            f"{what} is {recorded!r}, but for this worker it is {str(here)!r}: LEADHAND_WORKTREES"
+            " or the repository has changed; put that back, or remove the folder yourself"
+        )
 
 
 def _open(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -20,6 +21,7 @@ from workers.attempt.own_folder_step import (
     carry_out_own,
     own_folder_failure,
     own_target,
+    require_same,
 )
 from workers.attempt.reservation import removable, reserved
 from workers.processes.exit_outcome import failed_outcome
@@ -55,6 +57,8 @@ class _Cleaning(BaseModel):
     plan: str
     origin: str
     runs: tuple[tuple[str, int], ...]
+    #: Where the folders are, as they were recorded when they were made.
+    folders: tuple[str, ...] = ()
     force: bool = False
 
 
@@ -191,9 +195,9 @@ def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     cleaned: list[JsonValue] = []
     failed: list[JsonValue] = []
     with found.locked(cancel) as lock:
-        for name, run in asked.runs:
+        for (name, run), folder in zip_longest(asked.runs, asked.folders):
             place = Place(found, asked.plan, name, run)
-            removed = _clean_run(task, git.holding(lock), place, force=asked.force)
+            removed = _clean_run(task, git.holding(lock), place, folder, force=asked.force)
             one: dict[str, JsonValue] = {"plan": asked.plan, "task": name, "run": run}
             if removed.kept:
                 failed.append({**one, "kept": removed.kept})
@@ -207,12 +211,16 @@ def _clean(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     return _done(text, {"cleaned": cleaned, "failed": failed})
 
 
-def _clean_run(task: BodyTask, git: Git, place: Place, *, force: bool) -> Removed:
-    """Remove the folder of a run, unless its session is at work again."""
+def _clean_run(
+    task: BodyTask, git: Git, place: Place, folder: str | None, *, force: bool
+) -> Removed:
+    """Remove the folder of a run, unless it is elsewhere or its session is at work again."""
     record = read_record(place.path)
-    if record is None or not record.session:
-        return clean(git, place, force=force)
     try:
+        if folder is not None:
+            require_same("the folder of this run", folder, place.path)
+        if record is None or not record.session:
+            return clean(git, place, force=force)
         with reserved(task, record.session, removable(force=force)):
             return clean(git, place, force=force)
     except WorkspaceRefused as error:

@@ -107,7 +107,7 @@ class OwnFolders:
         if status not in _ACCEPTED and not force:
             raise _refusal(session, status, "its work was not accepted; --force applies it")
         own = self._own(ref)
-        program = apply_program(session, own)
+        program = apply_program(session, own, found.folder)
         return ApplyingView(session=self._start(ref, program, own.origin, "Apply"))
 
     def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
@@ -119,7 +119,7 @@ class OwnFolders:
         ref = self._registry.ref(found.session)
         # Its lock is on a folder of its own: the session may hold that of the work.
         folder = str(PurePosixPath(found.folder).parent / _CLEANING)
-        program = discard_program(ref.id, self._own(ref), force=force)
+        program = discard_program(ref.id, self._own(ref), found.folder, force=force)
         started = self._start(ref, program, folder, "Remove the folder")
         return CleaningView(session=started, cleaning=[found])
 

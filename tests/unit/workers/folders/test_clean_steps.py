@@ -59,6 +59,13 @@ def test_folder_of_a_task_that_is_at_work_again_is_kept(worker: Worker) -> None:
     assert not worker.path.exists()
 
 
+def test_folder_that_this_worker_has_elsewhere_is_not_called_removed(worker: Worker) -> None:
+    elsewhere = str(worker.path.parent / "elsewhere" / "a")
+    assert "LEADHAND_WORKTREES" in str(worker.clean(folders=[elsewhere]))
+    assert worker.path.exists()
+    assert worker.clean(folders=[str(worker.path)]) is None
+
+
 def test_copy_of_a_task_from_which_a_file_was_removed_is_kept(worker: Worker) -> None:
     (worker.path / "one.txt").unlink()
     assert "differ from the original" in str(worker.clean())
