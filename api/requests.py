@@ -138,7 +138,7 @@ class SessionsQuery(SessionFilter, PageQuery):
 
 
 class DeleteQuery(Query):
-    #: Whether to abort an active session first.
+    #: Whether to abort an active session first, and to leave the folder that one has to itself.
     force: YesOrNo = False
 
 

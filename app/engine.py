@@ -133,7 +133,7 @@ class Engine:
         self.coming_home = ComingHome(store, self.registry, self.submit)
         self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
-        self.deletion = Deletion(self.registry, self.control, self.reports)
+        self.deletion = Deletion(self.registry, self.control, self.reports, self.own_folders)
         self.bulk = Bulk(self.queries, self.control, self.deletion)
         self.outbox = Outbox(
             store,

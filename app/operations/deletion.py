@@ -6,6 +6,7 @@ from app.domain.control import Seen
 from app.errors import StoreFull
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
+from app.operations.folders.own_folders import OwnFolders
 from app.operations.registry import Registry
 from leadhand.models.views import SessionView
 
@@ -13,20 +14,35 @@ from leadhand.models.views import SessionView
 class Deletion:
     """Deletes sessions without losing undelivered reports to their parents."""
 
-    def __init__(self, registry: Registry, control: SessionControl, reports: ChildReports) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        control: SessionControl,
+        reports: ChildReports,
+        folders: OwnFolders,
+    ) -> None:
         self._registry = registry
         self._control = control
         self._reports = reports
+        self._folders = folders
 
     def delete(
-        self, session: str, *, force: bool = False, seen: Seen | None = None
+        self,
+        session: str,
+        *,
+        force: bool = False,
+        expired: bool = False,
+        seen: Seen | None = None,
     ) -> SessionView | None:
         """Delete an ended session, as SessionControl.delete does; report its end to its parent.
 
+        Raises ControlRefused, unless its retention is over, if its own folder may have work.
         If the process dies in between, the next check of the parked parent step notices it. While
         Redis is full, a session is deleted only if its end has been reported.
         """
         ref = self._registry.ref(session)
+        if not (force or expired):
+            self._folders.check_deletion(session)
         parent = self._reports.parent_of(ref)
         if parent:
             try:

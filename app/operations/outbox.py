@@ -115,7 +115,8 @@ class Outbox:
                 if self._settings.export_dir is not None:
                     self._store.fleet().record_owed_export(ref.id, error.why)
                 raise
-        self._deletion.delete(ref.id, seen=Seen(fields["status"], int(fields["updated"])))
+        seen_as = Seen(fields["status"], int(fields["updated"]))
+        self._deletion.delete(ref.id, expired=True, seen=seen_as)
 
     def _follow_parent(self, child: SessionRef, verb: Control) -> None:
         """Stop, resume or abort a child with its parent, unless the parent has changed since."""

@@ -201,3 +201,27 @@ def test_session_that_fails_again_is_rescued_again(failed: Failed) -> None:
     assert failed.left()
     assert rescue.look() == [str(failed.home.path)]
     assert not failed.left()
+
+
+def test_session_is_not_deleted_while_its_folder_has_work(failed: Failed) -> None:
+    """The folder would be left behind, and nothing could remove or apply it any more."""
+    delete, id_ = failed.engine.deletion.delete, failed.ref.id
+    with pytest.raises(ControlRefused, match=f"its folder {failed.home.path} is left"):
+        delete(id_)
+    assert failed.status == "failed"
+    failed.step(failed.clean(), "discard")
+    assert delete(id_) is None
+
+
+def test_session_with_a_folder_is_deleted_by_force_or_after_apply(
+    failed: Failed, tmp_path: Path
+) -> None:
+    other = Failed(failed.world, tmp_path / "other")
+    assert failed.engine.deletion.delete(failed.ref.id, force=True) is None
+    other.engine.own_folders.record({"session": other.ref.id, "applied": "done"})
+    assert other.engine.deletion.delete(other.ref.id) is None
+
+
+def test_session_whose_retention_is_over_is_deleted_with_a_folder(failed: Failed) -> None:
+    failed.engine.outbox.run(f"forget|{failed.ref.member}")
+    assert failed.engine.store.ref(failed.ref.id) is None

@@ -123,6 +123,22 @@ class OwnFolders:
         started = self._start(ref, program, folder, "Remove the folder")
         return CleaningView(session=started, cleaning=[found])
 
+    def check_deletion(self, session: str) -> None:
+        """Check that a deletion leaves no folder behind. Raises ControlRefused, SessionUnknown.
+
+        Nothing could apply or remove the folder without its session.
+        """
+        fields = self._store.fields(self._registry.ref(session))
+        known = json.loads(fields.get("own_folder") or "{}")
+        if "kind" not in known or fields["status"] not in ENDED:  # no worker has made one
+            return
+        if not (known.get("cleaned") or known.get("applied")):
+            hint = (
+                f"its folder {known['folder']} is left; apply its work or clean the folder first,"
+                " or delete the session with force, which leaves the folder"
+            )
+            raise ControlRefused(session, "delete", fields["status"], hint)
+
     def _own(self, ref: SessionRef) -> OwnFolder:
         program = self._registry.program(self._registry.facts(ref).program)
         own = own_folder_of(program, root="")

@@ -7,7 +7,11 @@ import click
 
 @click.command("rm")
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="First abort sessions that have not ended.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="First abort sessions that have not ended; leave their own folders.",
+)
 def rm_command(*, sessions: tuple[str, ...], force: bool) -> int:
     """Delete ended sessions with all their data."""
     from leadhand.cli.connect import open_client
