@@ -67,7 +67,7 @@ class Script:
         view = {
             "id": session, "kind": kind, "name": result.pop("name", kind), "status": status,
             "root": session, "created_at": AT, "updated_at": AT,
-            "warnings": result.get("warnings", []),
+            "warnings": result.get("warnings", []), **result.pop("about", {}),
         }  # fmt: skip
         with self._changed:
             self._sessions[session] = {"view": view, "result": result, "events": []}

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from leadhand.cli.connect import tell
+from leadhand.cli.finding import Finding
+from leadhand.cli.folder_checks import folder_findings
 from leadhand.cli.render.fleet_text import is_late, overdue_line
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
@@ -21,6 +22,7 @@ from leadhand.local.connect import ensure
 from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
+from leadhand.local.user_state import worktrees_folder
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
@@ -30,15 +32,6 @@ _OLDEST_PYTHON = (3, 11)
 _LEAST_FREE_MB = 200
 _MOST_SKEW_S = 30.0
 _READY_MADE = ("claude", "codex")
-
-
-class Finding(NamedTuple):
-    """The result of one check."""
-
-    level: Literal["ok", "warn", "fail"]
-    subject: str
-    text: str
-    mend: str = ""
 
 
 def findings() -> Iterator[Finding]:
@@ -170,6 +163,7 @@ def services(
             yield from agents_faults(workers)
             yield from check_default_agent(client.agents())
             yield from backlog(client.fleet())
+            yield from folder_findings(_worktrees(), folder.resolve(), client)
     except StoreUnknown as error:
         mend = error.problem.hint or "leadhand store show"
         yield Finding("fail", "store", error.problem.detail, mend)
@@ -178,6 +172,13 @@ def services(
         if settings.url is not None:
             mend = "check LEADHAND_URL and LEADHAND_TOKEN, and that the API and its Redis run"
         yield Finding("fail", "api", str(error), mend)
+
+
+def _worktrees() -> Path:
+    """The folder of worktrees and copies that this folder's own services use."""
+    env = environment()
+    named = env.get("LEADHAND_WORKTREES")
+    return (Path(named) if named else worktrees_folder(env)).resolve()
 
 
 def store_memory(store: StoreView) -> Finding:
