@@ -127,6 +127,10 @@ class Loaded(NamedTuple):
     digest: str = ""
     #: Whether the file is the user's own, which needs no trust.
     is_own: bool = True
+    #: The project's folder, in which the gates run.
+    folder: Path = Path()
+    #: The project's files that were looked at first and have no `[guard]`, or do not exist.
+    without: tuple[Path, ...] = ()
 
 
 def blocks_below_cap(cap: str | None) -> int:
@@ -139,24 +143,52 @@ def blocks_below_cap(cap: str | None) -> int:
     return max(1, number - 1) if number else MAX_BLOCKS_IN_A_ROW
 
 
-def load_config(project: Path, env: Mapping[str, str]) -> Loaded:
-    """The project's configuration, else the user's own, else the defaults.
+def load_config(folder: Path, env: Mapping[str, str]) -> Loaded:
+    """The configuration of the project, else the user's own, else the defaults.
 
-    Raises ConfigUnfit.
+    The project's is that of the nearest file with `[guard]`, up to the repository's root. Raises
+    ConfigUnfit.
     """
-    for file, is_own in ((project / FILE, False), (own_file(env), True)):
-        try:
-            text, content = read_toml(file)
-        except TomlUnreadable as error:
-            raise ConfigUnfit(str(error)) from error
-        if "guard" not in content:
-            continue
-        try:
-            config = GuardConfig.model_validate(content["guard"])
-        except ValidationError as error:
-            raise ConfigUnfit(f"{file}: guard.{first_error(error, GuardConfig)}") from error
-        return Loaded(config, file, hashlib.sha256(text.encode()).hexdigest(), is_own)
-    return Loaded(GuardConfig())
+    without: list[Path] = []
+    for project in _searched(folder, env):
+        loaded = _load(project / FILE, project, is_own=False)
+        if loaded is not None:
+            return loaded._replace(without=tuple(without))
+        without.append(project / FILE)
+    own = _load(own_file(env), folder, is_own=True) or Loaded(GuardConfig(), folder=folder)
+    return own._replace(without=tuple(without))
+
+
+def _searched(folder: Path, env: Mapping[str, str]) -> list[Path]:
+    """The folder and those above it up to the repository's root, but never above HOME.
+
+    Outside a repository it is only the folder itself.
+    """
+    start, home = folder.resolve(), Path(env.get("HOME") or Path.home()).resolve()
+    found: list[Path] = []
+    for one in (start, *start.parents):
+        found.append(one)
+        if (one / ".git").exists():
+            return found
+        if one == home:
+            break
+    return [start]
+
+
+def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
+    """The configuration of a file; None if it has no `[guard]`. Raises ConfigUnfit."""
+    try:
+        text, content = read_toml(file)
+    except TomlUnreadable as error:
+        raise ConfigUnfit(str(error), folder) from error
+    if "guard" not in content:
+        return None
+    try:
+        config = GuardConfig.model_validate(content["guard"])
+    except ValidationError as error:
+        text = f"{file}: guard.{first_error(error, GuardConfig)}"
+        raise ConfigUnfit(text, folder) from error
+    return Loaded(config, file, hashlib.sha256(text.encode()).hexdigest(), is_own, folder)
 
 
 def own_file(env: Mapping[str, str]) -> Path:
@@ -168,3 +200,11 @@ def own_file(env: Mapping[str, str]) -> Path:
 
 class ConfigUnfit(Exception):
     """The configuration of a guard cannot be used; the message names the file and the fault."""
+
+    def __init__(self, text: str, folder: Path) -> None:
+        super().__init__(text, folder)
+        #: The project's folder.
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return str(self.args[0])

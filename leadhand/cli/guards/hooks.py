@@ -81,6 +81,7 @@ def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int
         click.echo(f"no hooks of Leadhand are left in {file}")
         return 0
     loaded = load_config(Path.cwd(), env)
+    _let_go(loaded, env, yes=yes)
     _approve(loaded, env, yes=yes)
     timeout_s = hook_timeout_s(loaded.config.total_s)
     _write_settings(file, with_guard(settings, agent, _program(), timeout_s))
@@ -93,17 +94,18 @@ def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int
 @click.command("trust")
 @click.option("--yes", is_flag=True, help="Approve without a question.")
 def trust_command(*, yes: bool) -> int:
-    """Approve the gates of this folder's leadhand.toml as it is now."""
+    """Approve this folder's leadhand.toml as it is now, also if its gates were removed."""
     from leadhand.cli.guards.config import FILE, load_config
     from leadhand.settings import environment
 
     env = environment()
     loaded = load_config(Path.cwd(), env)
-    if loaded.is_own:
+    if not _let_go(loaded, env, yes=yes) and loaded.is_own:
         raise click.ClickException(
             f"{Path.cwd() / FILE} has no [guard]; there is nothing to approve"
         )
-    _approve(loaded, env, yes=yes)
+    if not loaded.is_own:
+        _approve(loaded, env, yes=yes)
     return 0
 
 
@@ -119,6 +121,21 @@ def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]
         return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json"
     name = "settings.json" if scope == "project" else "settings.local.json"
     return folder / ".claude" / name
+
+
+def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
+    """Forget an approved guard that was removed, if the user agrees; False if there is none."""
+    from leadhand.cli.guards.trust import forget, lost_guard
+
+    lost = lost_guard(loaded, env)
+    if lost is None:
+        return False
+    click.echo(f"{lost} has no [guard] any more, which you had approved")
+    if not yes and not click.confirm("May agents stop without it?"):
+        raise click.ClickException("nothing was changed; put the guard back")
+    forget(lost, env)
+    click.echo("agents may stop without it")
+    return True
 
 
 def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:

@@ -21,7 +21,7 @@ import click
 from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
 from leadhand.cli.guards.gates import Gates
 from leadhand.cli.guards.hook_event import HookEvent
-from leadhand.cli.guards.trust import is_trusted, missed_file
+from leadhand.cli.guards.trust import missed_file, why_unchecked
 from leadhand.errors import LeadhandError
 from leadhand.models.guards import GateResult, StopReport
 from leadhand.settings import ClientSettings
@@ -82,9 +82,9 @@ class _Stop:
             loaded = load_config(self._event.folder, self._env)
         except ConfigUnfit as error:
             return self._unchecked(Loaded(GuardConfig()), str(error))
-        if not is_trusted(loaded, self._env):
-            hint = "look at it, then run `leadhand hook trust`"
-            return self._unchecked(loaded, f"{loaded.file} is not approved as it is now; {hint}")
+        why = why_unchecked(loaded, self._env)
+        if why is not None:
+            return self._unchecked(loaded, why)
         if self._settings.guard_stage_max is not None:
             loaded = loaded._replace(
                 config=loaded.config.with_limit(self._settings.guard_stage_max)
@@ -113,7 +113,7 @@ class _Stop:
 
         return Gates(
             loaded.config,
-            self._event.folder,
+            loaded.folder,
             self._env,
             until=until,
             renew=renew,

@@ -15,19 +15,44 @@ def is_trusted(loaded: Loaded, env: Mapping[str, str]) -> bool:
     """Whether the gates may run: the file is the user's own, or it is as the user approved it."""
     if loaded.is_own or loaded.file is None:
         return True
-    return _read(env).get(str(loaded.file.resolve())) == loaded.digest
+    return _read(env).get(_key(loaded.file)) == loaded.digest
 
 
-def was_trusted(loaded: Loaded, env: Mapping[str, str]) -> bool:
-    """Whether the user has approved an earlier text of the file."""
-    return loaded.file is not None and str(loaded.file.resolve()) in _read(env)
+def lost_guard(loaded: Loaded, env: Mapping[str, str]) -> Path | None:
+    """The project's file whose guard the user has approved, and which has none any more."""
+    known = _read(env)
+    return next((file for file in loaded.without if _key(file) in known), None)
+
+
+def why_unchecked(loaded: Loaded, env: Mapping[str, str]) -> str | None:
+    """Why the gates may not decide about a stop; None if they may."""
+    lost = lost_guard(loaded, env)
+    if lost is not None:
+        hint = "put it back, or run `leadhand hook trust` if agents may stop without it"
+        return f"{lost} was approved and has no [guard] any more; {hint}"
+    if not is_trusted(loaded, env):
+        hint = "look at it, then run `leadhand hook trust`"
+        return f"{loaded.file} is not approved as it is now; {hint}"
+    return None
 
 
 def trust(loaded: Loaded, env: Mapping[str, str]) -> None:
     """Record that the user approves the file as it is. Raises UserStateUnfit."""
-    if loaded.file is None:
-        return
-    fields = _read(env) | {str(loaded.file.resolve()): loaded.digest}
+    if loaded.file is not None:
+        _write(env, _read(env) | {_key(loaded.file): loaded.digest})
+
+
+def forget(file: Path, env: Mapping[str, str]) -> None:
+    """Forget the approval of a file whose guard was removed. Raises UserStateUnfit."""
+    _write(env, {name: digest for name, digest in _read(env).items() if name != _key(file)})
+
+
+def _key(file: Path) -> str:
+    """The file's name in its real folder: a link that is removed keeps it."""
+    return str(file.parent.resolve() / file.name)
+
+
+def _write(env: Mapping[str, str], fields: Mapping[str, str | int | float]) -> None:
     file = user_state.hooks_folder(env) / _FILE
     with user_state.usable(file):
         state_dir.write_fields(file, fields)

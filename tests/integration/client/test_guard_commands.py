@@ -130,6 +130,26 @@ def test_file_that_has_changed_since_it_was_approved_runs_nothing(
     assert "is not approved as it is now" in last.feedback
 
 
+def test_removed_guard_allows_with_a_warning_and_its_counters_stay(
+    api: Served, agent: Agent
+) -> None:
+    agent.guard("[guard.gates.build]\ncommand = 'exit 1'\n")
+    agent.stop()
+    (agent.folder / "leadhand.toml").unlink()
+    code, _, err = agent.run("hook", "stop")
+    assert (code, "has no [guard] any more" in err) == (0, True), err
+    assert guard_of(api, agent).retries == {"build": 1}
+    agent.guard("[guard.gates.build]\ncommand = 'exit 1'\n")
+    assert "attempt 2 of 5" in agent.stop()["reason"]
+
+
+def test_guard_of_a_repository_holds_in_its_subfolders(agent: Agent) -> None:
+    (agent.folder / ".git").mkdir()
+    (agent.folder / "src").mkdir()
+    agent.guard("[guard.gates.build]\ncommand = 'pwd; exit 1'\n")
+    assert f"{agent.folder}\n" in agent.stop(cwd=str(agent.folder / "src"))["reason"] + "\n"
+
+
 def test_file_that_cannot_be_read_allows_and_says_why(agent: Agent) -> None:
     agent.guard("[guard.gates.build]\ncommandx = 'true'\n", approve=False)
     code, _, err = agent.run("hook", "stop")

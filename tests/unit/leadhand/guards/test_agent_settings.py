@@ -108,3 +108,18 @@ def test_commands_are_shown_and_nothing_is_written_without_a_yes(
 def test_trust_needs_a_file_of_the_folder(leadhand: Leadhand) -> None:
     code, _, err = leadhand("hook", "trust", "--yes")
     assert (code, "has no [guard]" in err) == (1, True)
+
+
+def test_removed_guard_is_forgotten_only_with_a_yes(leadhand: Leadhand, tmp_path: Path) -> None:
+    file = tmp_path / "leadhand.toml"
+    file.write_text("[guard.gates.build]\ncommand = 'make all'\n")
+    assert leadhand("hook", "trust", "--yes")[0] == 0
+    file.unlink()
+    code, out, err = leadhand("hook", "trust", stdin="n\n")
+    assert (code, "has no [guard] any more" in out) == (1, True)
+    assert "nothing was changed" in err
+    assert leadhand("hook", "install", "claude", stdin="n\n")[0] == 1
+    code, out, _ = leadhand("hook", "trust", stdin="y\n")
+    assert (code, "agents may stop without it" in out) == (0, True)
+    code, _, err = leadhand("hook", "trust", "--yes")
+    assert (code, "has no [guard]" in err) == (1, True)
