@@ -7,7 +7,7 @@ import re
 from flask import Blueprint, Response
 
 from api import requests
-from api.auth import current_caller, current_visitor
+from api.auth import current_caller, current_owner, current_visitor
 from api.requests import NoQuery
 from api.responses import answer
 from app.engine import Engine
@@ -67,7 +67,7 @@ def _guarded(agent: str) -> Guarded:
     if not re.fullmatch(AGENT_SESSION, agent):
         raise InvalidDocument("agent", agent[:200], f"give {form_of(AGENT_SESSION)}")
     caller = current_caller()
-    return Guarded(agent, None if caller is None else caller.session)
+    return Guarded(agent, None if caller is None else caller.session, current_owner())
 
 
 def blueprint(engine: Engine) -> Blueprint:

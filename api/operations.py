@@ -291,7 +291,7 @@ OPERATIONS: tuple[Operation, ...] = (
               (as_json(GuardsView, "The guards with their counters."),), query=GuardsQuery),
     Operation("guards.stop", "POST", "Report a stop of an agent: may it stop?",
               (as_json(StopView, "Run the gates, or the decision."),),
-              body=StopReport, body_required=True),
+              body=StopReport, body_required=True, refuses=(429,)),
     Operation("guards.event", "POST", "Record an event of an agent that ends a row of blocks",
               (_GONE,), body=AgentEvent, body_required=True),
     Operation("guards.reset", "POST", "Reset the counters of Stop guards",

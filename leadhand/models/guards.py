@@ -17,6 +17,8 @@ STALE_TIMEOUT_S, LEAST_STALE_TIMEOUT_S = 300.0, 60.0
 MAX_BLOCKS_IN_A_ROW = 7
 #: The characters of a gate's output that guidance shows, and those of a gate at its limit.
 OUTPUT, OUTPUT_WHEN_STUCK = 2000, 1000
+#: The gates of one stop.
+MAX_GATES = 50
 
 AgentSession = Annotated[str, Field(pattern=patterns.AGENT_SESSION)]
 #: A gate is named like a template: `fix-NAME` and `NAME-stuck` are its own.
@@ -70,7 +72,7 @@ class StopReport(_Report):
     is_first: StrictBool = False
     limits: GuardLimits = GuardLimits()
     #: Null: may the gates run? Otherwise the results of those that ran, in order.
-    gates: Annotated[tuple[GateResult, ...], Field(max_length=50)] | None = None
+    gates: Annotated[tuple[GateResult, ...], Field(max_length=MAX_GATES)] | None = None
     #: A team's own guidance by name; by default the built-in texts.
     templates: dict[GateName, Text] = Field(default_factory=dict, max_length=100)
     #: Why the stop is allowed without gates: it is recorded.

@@ -6,13 +6,14 @@ more block, which tells the agent to give up; then the agent may stop.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.guards.texts import OF_GATES, render, warning_of
 from app.redaction import without_keys
-from leadhand.models.guards import OUTPUT, OUTPUT_WHEN_STUCK, GateResult, StopReport
+from leadhand.models.guards import MAX_GATES, OUTPUT, OUTPUT_WHEN_STUCK, GateResult, StopReport
 from leadhand.models.views.guards import StopDecision
 
 #: The name of the limit over all gates among those at which the agent was to give up.
@@ -110,6 +111,11 @@ def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | N
 
 def decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
     """Decide by the results of the gates, in their order; the first that fails counts."""
+    turn = _decide(state, report, now_ms)
+    return turn._replace(state=_without_old_names(turn.state, report))
+
+
+def _decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
     early = None if report.unchecked is not None else decide_early(state, report, now_ms)
     if early is not None:
         return early
@@ -147,7 +153,9 @@ def _pass(
     """All gates have passed: their counters begin again."""
     passed = ", ".join(gate.name for gate in gates if gate.outcome == "passed") or "none ran"
     text = render("complete", report.templates, {"passed": passed, "attempt": state.failing + 1})
-    new = {"retries": {}, "given_up": (), "failing": 0, "stage": "complete"}
+    names = {gate.name for gate in gates}
+    last = {name: outcome for name, outcome in state.last.items() if name in names}
+    new = {"retries": {}, "given_up": (), "failing": 0, "stage": "complete", "last": last}
     return _allow(state.model_copy(update=new), "complete", text, warnings)
 
 
@@ -184,6 +192,24 @@ def _forget_passed(state: GuardState, report: StopReport) -> GuardState:
     retries = {name: count for name, count in state.retries.items() if name not in passed}
     given_up = tuple(name for name in state.given_up if name not in passed)
     return state.model_copy(update={"retries": retries, "given_up": given_up, "failing": 0})
+
+
+def _without_old_names(state: GuardState, report: StopReport) -> GuardState:
+    """Remember no more gates than one stop may have; those of this report stay."""
+    names = {gate.name for gate in report.gates or ()}
+
+    def latest(known: Collection[str]) -> set[str]:
+        others = [name for name in known if name not in names]
+        return {*others[max(0, len(known) - MAX_GATES) :], *names}
+
+    last, retries, given_up = latest(state.last), latest(state.retries), latest(state.given_up)
+    return state.model_copy(
+        update={
+            "last": {name: one for name, one in state.last.items() if name in last},
+            "retries": {name: count for name, count in state.retries.items() if name in retries},
+            "given_up": tuple(name for name in state.given_up if name in given_up),
+        }
+    )
 
 
 def _guidance(

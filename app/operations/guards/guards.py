@@ -50,7 +50,8 @@ class Guards:
         """Answer a stop: whether to run the gates, or by their results whether it is allowed.
 
         One hook of an agent session runs at a time; one that is older than its stale timeout is
-        replaced. The same stop again gets the same decision.
+        replaced. The same stop again gets the same decision. Raises QuotaPassed for a new agent
+        session that its caller's quota has no room for.
         """
         for _ in range(TRIES):
             ref = self._find_or_create(guarded)
@@ -153,7 +154,8 @@ class Guards:
 
     def _find_or_create(self, guarded: Guarded) -> SessionRef:
         try:
-            session = self._submit.program(PROGRAM, guarded.about).session
+            owner = guarded.counted_for
+            session = self._submit.program(PROGRAM, guarded.about, owner=owner).session
         except LabelTaken as taken:
             session = taken.session
         return SessionRef(session, session)

@@ -6,9 +6,13 @@ from typing import NamedTuple
 
 from app.domain.program import Action, Program, Step
 from app.operations.submit import About
+from app.security.api_tokens import Owner
+from leadhand.models.views import Quotas
 
 #: A guard without a stop for this long ends, completed.
 IDLE_S = 7 * 24 * 3600
+#: Guards of one body that have not ended: each turn of a loop may be a new session of its agent.
+OPEN_INSIDE = 50
 #: The loop of the ledger's entries, whose iterations are the stops.
 LOOP = "stop"
 
@@ -30,6 +34,8 @@ class Guarded(NamedTuple):
 
     agent_session: str
     inside: str | None = None
+    #: The token that asked for it.
+    owner: Owner | None = None
 
     @property
     def about(self) -> About:
@@ -40,6 +46,13 @@ class Guarded(NamedTuple):
             label=inside_label(self.inside),
             unique_label=f"stop-guard:{self.inside or ''}:{self.agent_session}",
         )
+
+    @property
+    def counted_for(self) -> Owner | None:
+        """The owner in whose quota the guard counts: the guards of a body have one of their own."""
+        if self.inside is None:
+            return self.owner
+        return Owner(f"guards-inside-{self.inside}", Quotas(max_sessions=OPEN_INSIDE))
 
 
 def inside_label(session: str | None) -> str:

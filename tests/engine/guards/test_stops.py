@@ -7,8 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pydantic import JsonValue
 
-from app.operations.guards.program import IDLE_S, Guarded
+from app.errors import QuotaPassed
+from app.operations.guards.program import IDLE_S, OPEN_INSIDE, Guarded
+from app.security.api_tokens import Owner
 from leadhand.models.guards import AgentEvent
+from leadhand.models.views import Quotas
 from tests.engine.driving import Bench
 from tests.engine.guards.stops import (
     AGENT,
@@ -20,6 +23,7 @@ from tests.engine.guards.stops import (
     report,
     stop,
 )
+from tests.engine.test_fsck import audit
 from tests.engine.world import World
 from workers.attempt.park import park
 
@@ -238,3 +242,24 @@ def test_guard_needs_no_folder_so_that_it_shares_the_one_of_a_doer(world: World)
     session = world.engine.queries.session(view.guard)
     assert (session.cwd, session.place, session.parent) == (None, "", None)
     assert question().gates is None
+
+
+def test_guards_count_in_the_quota_of_the_token_that_makes_them(world: World) -> None:
+    owner = Owner("token", Quotas(max_sessions=2))
+    for name in ("agent-1", "agent-2", "agent-1"):
+        stop(world, gate(), guarded=Guarded(name, owner=owner))
+    with pytest.raises(QuotaPassed):
+        begin(world, "one", guarded=Guarded("agent-3", owner=owner))
+    world.engine.control.apply(guard_of(world).guard, "abort")
+    stop(world, gate(), guarded=Guarded("agent-3", owner=owner))
+
+
+def test_body_has_a_limited_number_of_open_guards(world: World) -> None:
+    for number in range(OPEN_INSIDE):
+        begin(world, "one", guarded=Guarded(f"agent-{number}", "0000000a"))
+    with pytest.raises(QuotaPassed):
+        begin(world, "one", guarded=Guarded("one-more", "0000000a"))
+    assert begin(world, "one", guarded=Guarded("agent-0", "0000000a")).state == "run"
+    assert begin(world, "one", guarded=Guarded("one-more", "0000000b")).state == "run"
+    assert begin(world, "one", guarded=Guarded("one-more")).state == "run"
+    assert audit(world.engine.audit.run).items == []

@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 from app.domain.ids import SessionRef
 from app.engine import Engine
 from app.security.api_tokens import Scope
+from leadhand.models.views import Quotas
 from tests.integration.api.test_inbox_api import DO, attempt_token, claim
 from tests.silent_engine import OPERATOR, loop
 
@@ -105,6 +106,14 @@ def test_scopes_of_tokens_hold_for_guards(api: Api, engine: Engine) -> None:
     assert api.ask("/s-1/stops", {"stop": "one"}, token=submits).status_code == 200
     assert api.listed(token=reads)["total"] == 1
     assert api.ask("/reset", {}, token=submits).status_code == 403
+
+
+def test_quota_of_a_token_holds_for_guards(api: Api, engine: Engine) -> None:
+    scopes = frozenset({Scope.SUBMIT})
+    token = engine.tokens.create("s", scopes, quotas=Quotas(max_sessions=1)).token
+    assert api.ask("/s-1/stops", {"stop": "one"}, token=token).status_code == 200
+    assert api.ask("/s-2/stops", {"stop": "one"}, token=token).status_code == 429
+    assert api.ask("/s-1/stops", {"stop": "one"}, token=token).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.guards.decisions import GuardState, begin_prompt, decide, decide_early, reset
-from leadhand.models.guards import GateResult, StopReport
+from leadhand.models.guards import MAX_GATES, GateResult, StopReport
 from leadhand.models.views import StopDecision
 
 
@@ -266,3 +266,23 @@ def test_no_stop_is_blocked_an_eighth_time_in_a_row(stops: list[dict[str, Any]])
         row = row + 1 if decision.decision == "block" else 0
         assert row <= one["limits"]["blocks_in_a_row"] <= 7, decision
         assert agent.state.row == row
+
+
+def test_names_of_gates_that_do_not_come_again_are_dropped(agent: Agent) -> None:
+    for number in range(3 * MAX_GATES):
+        agent.stop(gate(f"gate-{number}", limit=1), limits={"stops": 1000})
+    assert len(agent.state.retries) == len(agent.state.last) == MAX_GATES
+    assert len(agent.state.given_up) <= MAX_GATES
+    assert list(agent.state.last)[-1] == f"gate-{3 * MAX_GATES - 1}"
+
+
+def test_counter_of_a_gate_outlives_a_stop_that_does_not_reach_it(agent: Agent) -> None:
+    agent.stop(gate("build", "passed"), gate("test"))
+    agent.stop(gate("build"))
+    assert agent.stop(gate("build", "passed"), gate("test")).attempt == 2
+
+
+def test_stop_that_passes_all_gates_drops_the_names_of_others(agent: Agent) -> None:
+    agent.stop(gate("old"))
+    agent.stop(gate("build", "passed"), gate("docs", "skipped"))
+    assert agent.state.last == {"build": "passed"}
