@@ -7,12 +7,15 @@ from typing import NamedTuple
 from app.domain.program import Action, Program, Step
 from app.operations.submit import About
 from app.security.api_tokens import Owner
+from leadhand.models.documents import Budget
 from leadhand.models.views import Quotas
 
 #: A guard without a stop for this long ends, completed.
 IDLE_S = 7 * 24 * 3600
 #: Guards of one body that have not ended: each turn of a loop may be a new session of its agent.
 OPEN_INSIDE = 50
+#: The longest that a budget allows: a guard ends by its idle time, not by the operator's budget.
+_WALL_S = 365 * 24 * 3600
 #: The loop of the ledger's entries, whose iterations are the stops.
 LOOP = "stop"
 
@@ -44,6 +47,7 @@ class Guarded(NamedTuple):
             kind="guard",
             name=self.agent_session,
             label=inside_label(self.inside),
+            budget=Budget(wall_s=_WALL_S),
             unique_label=f"stop-guard:{self.inside or ''}:{self.agent_session}",
         )
 

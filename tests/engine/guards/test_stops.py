@@ -205,6 +205,19 @@ def test_guard_without_stops_ends_completed_after_its_idle_time(bench: Bench) ->
     assert guard_of(world).guard != guard
 
 
+def test_operators_wall_budget_does_not_end_a_guard(bench: Bench) -> None:
+    world = World.of(bench)
+    stop(world, gate())
+    guard = guard_of(world).guard
+    ref = world.engine.queries.ref(guard)
+    park(world.engine, world.engine.attempts.work(ref, world.grant(ref, "stop")))
+    days = round(world.engine.settings.budget_wall_s / (24 * 3600))
+    for _ in range(days // 5 + 1):
+        world.later(5 * 24 * 3600 * 1000)
+        stop(world, gate(outcome="passed"))
+    assert guard_of(world).guard == guard
+
+
 def test_state_that_changed_meanwhile_is_not_written_over(bench: Bench) -> None:
     world = World.of(bench)
     ref = world.engine.queries.ref(begin(world, "one").guard)
