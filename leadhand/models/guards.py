@@ -15,6 +15,8 @@ GLOBAL_MAX, STAGE_MAX = 15, 5
 STALE_TIMEOUT_S, LEAST_STALE_TIMEOUT_S = 300.0, 60.0
 #: Blocks in a row that are safe: Claude Code overrides the ninth without a word.
 MAX_BLOCKS_IN_A_ROW = 7
+#: The most blocks in a row that a limit may allow.
+MOST_BLOCKS = 100_000
 #: The characters of a gate's output that guidance shows, and those of a gate at its limit.
 OUTPUT, OUTPUT_WHEN_STUCK = 2000, 1000
 #: The gates of one stop.
@@ -55,7 +57,7 @@ class GuardLimits(_Report):
     """The limits of a guard over all its gates."""
 
     stops: Annotated[int, Field(strict=True, ge=1, le=100_000)] = GLOBAL_MAX
-    blocks_in_a_row: Annotated[int, Field(strict=True, ge=1, le=100_000)] = MAX_BLOCKS_IN_A_ROW
+    blocks_in_a_row: Annotated[int, Field(strict=True, ge=1, le=MOST_BLOCKS)] = MAX_BLOCKS_IN_A_ROW
     stale_s: Annotated[float, Field(strict=True, ge=LEAST_STALE_TIMEOUT_S, le=24 * 3600)] = (
         STALE_TIMEOUT_S
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -10,7 +11,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StrictBool, ValidationError, field_validator
 
 from leadhand.models.documents import Command, Document, Seconds
-from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, GateName, GuardLimits, Text
+from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GateName, GuardLimits, Text
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.validation_messages import first_error
 from leadhand.settings import ClientSettings
@@ -139,8 +140,8 @@ def blocks_below_cap(cap: str | None) -> int:
     >>> blocks_below_cap(None), blocks_below_cap("12"), blocks_below_cap("1"), blocks_below_cap("x")
     (7, 11, 1, 7)
     """
-    number = int(cap) if cap and cap.isascii() and cap.isdecimal() else 0
-    return max(1, number - 1) if number else MAX_BLOCKS_IN_A_ROW
+    number = int(cap) if cap and re.fullmatch("[0-9]{1,50}", cap) else 0
+    return min(max(1, number - 1), MOST_BLOCKS) if number else MAX_BLOCKS_IN_A_ROW
 
 
 def load_config(folder: Path, env: Mapping[str, str]) -> Loaded:

@@ -35,9 +35,7 @@ def stop_command(*, timeout_s: float | None) -> int:
     from leadhand.settings import environment
 
     env = environment()
-    event = _read(env)
-    os.chdir(event.folder)
-    return answer_stop(event, env, timeout_s)
+    return answer_stop(_read(env), env, timeout_s)
 
 
 @click.command("event")

@@ -21,19 +21,19 @@ import click
 from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_config
 from leadhand.cli.guards.gates import Gates
 from leadhand.cli.guards.hook_event import HookEvent
+from leadhand.cli.guards.reach import Services, reach_services
 from leadhand.cli.guards.trust import missed_file, why_unchecked
 from leadhand.errors import LeadhandError
 from leadhand.models.guards import GateResult, StopReport
 from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from leadhand.client.client import Client
     from leadhand.models.views import StopView
 
-#: Seconds before the agent would kill the hook at which it must have answered.
-RESERVE_S = 5.0
-#: Seconds for a request to the API, and for its repetitions.
-_REQUEST_S, _PATIENCE_S = 10.0, 2.0
+#: Seconds before the agent would kill the hook: for the last call, and of them to answer.
+RESERVE_S, _ANSWER_S = 5.0, 1.0
+#: The most seconds for a call of the API, and of them for its repetitions.
+_CALL_S, _PATIENCE_S = 12.0, 2.0
 _MISSED_LINES = 50
 
 
@@ -41,10 +41,8 @@ def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | Non
     """Answer a stop on standard output. Returns the exit code: 1 if Leadhand is away."""
     began = time.monotonic()
     try:
-        with _client() as client:
-            stop = _Stop(client, event, env)
-            view = stop.decide(began, timeout_s)
-    except (LeadhandError, OSError, click.ClickException) as error:
+        view = _Stop(event, env).decide(began, timeout_s)
+    except Exception as error:  # noqa: BLE001 - a guard never holds an agent for its own fault
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         click.echo(f"leadhand: the stop is allowed unchecked: {text}", err=True)
         with suppress(LeadhandError, OSError):
@@ -69,45 +67,51 @@ def print_answer(view: StopView) -> int:
 class _Stop:
     """One stop of an agent."""
 
-    def __init__(self, client: Client, event: HookEvent, env: Mapping[str, str]) -> None:
-        self._client = client
+    def __init__(self, event: HookEvent, env: Mapping[str, str]) -> None:
         self._event = event
         self._env = env
         self._settings = ClientSettings.from_env(env)
         self._name = uuid.uuid4().hex
+        self._services = Services("", None)
+        #: When the answer must be there, of the monotonic clock.
+        self._until = 0.0
 
     def decide(self, began: float, timeout_s: float | None) -> StopView:
         """Run the gates if the guard asks for them, and get its decision."""
         try:
             loaded = load_config(self._event.folder, self._env)
+            why = why_unchecked(loaded, self._env)
         except ConfigUnfit as error:
-            return self._unchecked(Loaded(GuardConfig()), str(error))
-        why = why_unchecked(loaded, self._env)
-        if why is not None:
-            return self._unchecked(loaded, why)
+            loaded, why = Loaded(GuardConfig(), folder=error.folder), str(error)
+        allowed_s = timeout_s if timeout_s is not None else hook_timeout_s(loaded.config.total_s)
+        self._until = began + allowed_s - _ANSWER_S
+        left_s = self._until - time.monotonic()
+        with reach_services(loaded.folder, self._env, patience_s=left_s) as self._services:
+            return self._check(loaded) if why is None else self._unchecked(loaded, why)
+
+    def _check(self, loaded: Loaded) -> StopView:
         if self._settings.guard_stage_max is not None:
             loaded = loaded._replace(
                 config=loaded.config.with_limit(self._settings.guard_stage_max)
             )
         missed = _read_missed(self._event.agent_session, self._env)
-        first = self._report(loaded, missed=missed)
-        if first.state != "run":
-            _forget_missed(self._event.agent_session, self._env)
-            return first
-        allowed_s = timeout_s if timeout_s is not None else hook_timeout_s(loaded.config.total_s)
-        try:
-            with _noting_end() as is_ended:
-                gates = self._gates(loaded, began + allowed_s - RESERVE_S, is_ended)
-        except Exception as error:  # noqa: BLE001 - a guard never holds an agent for its own fault
-            return self._unchecked(loaded, f"the gates could not be run: {error}")
-        view = self._report(loaded, gates=gates, missed=missed)
+        view = self._report(loaded, missed=missed)
+        if view.state == "run":
+            try:
+                with _noting_end() as is_ended:
+                    gates = self._gates(loaded, is_ended)
+            except Exception as error:  # noqa: BLE001 - as above
+                return self._unchecked(loaded, f"the gates could not be run: {error}")
+            view = self._report(loaded, gates=gates, missed=missed)
         _forget_missed(self._event.agent_session, self._env)
         return view
 
-    def _gates(
-        self, loaded: Loaded, until: float, is_ended: Callable[[], bool]
-    ) -> tuple[GateResult, ...]:
+    def _gates(self, loaded: Loaded, is_ended: Callable[[], bool]) -> tuple[GateResult, ...]:
+        until = self._until + _ANSWER_S - RESERVE_S
+
         def renew() -> None:
+            if until - time.monotonic() < _CALL_S:
+                return  # it could take the time of the decision
             with suppress(LeadhandError):
                 self._report(loaded)
 
@@ -136,7 +140,12 @@ class _Stop:
         report = StopReport.model_validate(
             fields | {k: v for k, v in more.items() if v is not None}
         )
-        return self._client.report_stop(self._event.agent_session, report)
+        from leadhand.client.client import Client
+
+        timeout_s, patience_s = call_times(self._until - time.monotonic())
+        url, token = self._services
+        with Client(url, token, timeout_s=timeout_s, patience_s=patience_s) as client:
+            return client.report_stop(self._event.agent_session, report)
 
 
 def hook_timeout_s(gates_s: float) -> float:
@@ -144,17 +153,15 @@ def hook_timeout_s(gates_s: float) -> float:
     return gates_s + 30.0
 
 
-@contextmanager
-def _client() -> Iterator[Client]:
-    """A client that gives up soon: an agent waits for the answer."""
-    from leadhand.cli.connect import reach
-    from leadhand.client.client import Client
+def call_times(left_s: float) -> tuple[float, float]:
+    """The timeout of a call, and how long it is repeated, in the time that is left.
 
-    with (
-        reach() as (url, token),
-        Client(url, token, timeout_s=_REQUEST_S, patience_s=_PATIENCE_S) as client,
-    ):
-        yield client
+    >>> call_times(60), call_times(3)
+    ((10.0, 2.0), (2.5, 0.5))
+    """
+    whole = max(0.2, min(left_s, _CALL_S))
+    patience = whole * _PATIENCE_S / _CALL_S
+    return whole - patience, patience
 
 
 @contextmanager
