@@ -16,7 +16,7 @@ from types import TracebackType
 
 from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
-from leadhand.local.bindings import require_bound
+from leadhand.local.bindings import find_binding, require_bound
 from leadhand.local.errors import StackElsewhere, StackNotStarted
 from leadhand.local.python_module import only_ours, python_module
 from leadhand.local.supervisor import LINGER_S, Commands
@@ -83,6 +83,29 @@ def ensure(
         return Connection(
             url=run["url"], token=run["token"], home=entry.home, commands_lock=commands_lock
         )
+
+
+def join(cwd: Path, *, env: Mapping[str, str]) -> Connection | None:
+    """Join the folder's stack if it runs; if not, return None, and create and start nothing.
+
+    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackElsewhere.
+    """
+    home = cwd.absolute() / ".leadhand"
+    if not (home / "run.json").is_file() or find_binding(home, env) is None:
+        return None
+    with home_folder.fit(home):
+        commands_lock = file_locks.open_lock(home / "commands.lock")
+    try:
+        run = _texts(home / "run.json")
+        if not (file_locks.share(commands_lock) and _is_supervised(home) and run):
+            return None
+        if not _is_reachable(home, run):
+            return None
+        _require_same(home, run, ClientSettings.from_env(env).redis_url)
+        kept = os.dup(commands_lock)  # it shares the lock
+        return Connection(url=run["url"], token=run["token"], home=home, commands_lock=kept)
+    finally:
+        os.close(commands_lock)
 
 
 class _Entry:
@@ -210,6 +233,16 @@ class _Entry:
         if text and text != self._last_text:
             self._last_text = text
             self._say(text)
+
+
+def _is_supervised(home: Path) -> bool:
+    """Whether a supervisor holds its lock: `run.json` may be left of one that was killed."""
+    with home_folder.fit(home):
+        lock = file_locks.open_lock(home / "supervisor.lock")
+    try:
+        return not file_locks.take(lock)
+    finally:
+        os.close(lock)
 
 
 def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:

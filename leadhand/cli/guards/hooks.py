@@ -41,15 +41,14 @@ def stop_command(*, timeout_s: float | None) -> int:
 @click.command("event")
 def event_command() -> int:
     """For UserPromptSubmit, Notification and SessionEnd: recognise a block that was overridden."""
-    from leadhand.cli.connect import open_client
+    from leadhand.cli.guards.stop import note_event
     from leadhand.settings import environment
 
-    event = _read(environment())
+    env = environment()
+    event = _read(env)
     what = event.as_agent_event()
     if what is not None:
-        os.chdir(event.folder)
-        with open_client() as client:
-            client.report_event(event.agent_session, what)
+        note_event(event, what, env)
     return 0
 
 

@@ -19,19 +19,26 @@ class Services(NamedTuple):
 
 @contextmanager
 def reach_services(
-    folder: Path, env: Mapping[str, str], *, patience_s: float
-) -> Iterator[Services]:
-    """The API of LEADHAND_URL, or that of the folder's services, which are started if need be.
+    folder: Path, env: Mapping[str, str], *, starts: bool, patience_s: float
+) -> Iterator[Services | None]:
+    """The API of LEADHAND_URL, or that of the folder's services; None if they do not run.
 
-    They stay up until the end of the `with`, and have `patience_s` to start.
+    With `starts` they are started, for which they have `patience_s`. They stay up until the end of
+    the `with`.
     """
     settings = ClientSettings.from_env(env)
     if settings.url is not None:
         yield Services(settings.url, settings.token)
         return
     from leadhand.cli.connect import tell
-    from leadhand.local.connect import ensure
+    from leadhand.local.connect import ensure, join
 
     home = settings.home or folder
-    with ensure(home, say=tell, env=env, patience_s=patience_s) as connection:
+    connection = (
+        ensure(home, say=tell, env=env, patience_s=patience_s) if starts else join(home, env=env)
+    )
+    if connection is None:
+        yield None
+        return
+    with connection:
         yield Services(connection.url, connection.token)

@@ -22,9 +22,9 @@ from leadhand.cli.guards.config import ConfigUnfit, GuardConfig, Loaded, load_co
 from leadhand.cli.guards.gates import Gates
 from leadhand.cli.guards.hook_event import HookEvent
 from leadhand.cli.guards.reach import Services, reach_services
-from leadhand.cli.guards.trust import missed_file, why_unchecked
+from leadhand.cli.guards.trust import lost_guard, missed_file, why_unchecked
 from leadhand.errors import LeadhandError
-from leadhand.models.guards import GateResult, StopReport
+from leadhand.models.guards import AgentEvent, GateResult, StopReport
 from leadhand.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -48,7 +48,19 @@ def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | Non
         with suppress(LeadhandError, OSError):
             _note_missed(event.agent_session, env, text)
         return 1
-    return print_answer(view)
+    return 0 if view is None else print_answer(view)
+
+
+def note_event(event: HookEvent, what: AgentEvent, env: Mapping[str, str]) -> None:
+    """Record an event of an agent; without services that run there is no guard that needs it."""
+    from leadhand.client.client import Client
+
+    folder = _load(event, env)[0].folder
+    timeout_s, patience_s = call_times(_CALL_S)
+    with reach_services(folder, env, starts=False, patience_s=0.0) as services:
+        if services is not None:
+            with Client(*services, timeout_s=timeout_s, patience_s=patience_s) as client:
+                client.report_event(event.agent_session, what)
 
 
 def print_answer(view: StopView) -> int:
@@ -76,17 +88,20 @@ class _Stop:
         #: When the answer must be there, of the monotonic clock.
         self._until = 0.0
 
-    def decide(self, began: float, timeout_s: float | None) -> StopView:
-        """Run the gates if the guard asks for them, and get its decision."""
-        try:
-            loaded = load_config(self._event.folder, self._env)
-            why = why_unchecked(loaded, self._env)
-        except ConfigUnfit as error:
-            loaded, why = Loaded(GuardConfig(), folder=error.folder), str(error)
+    def decide(self, began: float, timeout_s: float | None) -> StopView | None:
+        """Run the gates if the guard asks for them, and get its decision.
+
+        None where no file has a `[guard]` and no services run: none are started for that.
+        """
+        loaded, why = _load(self._event, self._env)
         allowed_s = timeout_s if timeout_s is not None else hook_timeout_s(loaded.config.total_s)
         self._until = began + allowed_s - _ANSWER_S
         left_s = self._until - time.monotonic()
-        with reach_services(loaded.folder, self._env, patience_s=left_s) as self._services:
+        starts = loaded.file is not None or why is not None
+        with reach_services(loaded.folder, self._env, starts=starts, patience_s=left_s) as services:
+            if services is None:
+                return None
+            self._services = services
             return self._check(loaded) if why is None else self._unchecked(loaded, why)
 
     def _check(self, loaded: Loaded) -> StopView:
@@ -151,6 +166,17 @@ class _Stop:
 def hook_timeout_s(gates_s: float) -> float:
     """The timeout of a hook in an agent's settings: above the sum of its gates' timeouts."""
     return gates_s + 30.0
+
+
+def _load(event: HookEvent, env: Mapping[str, str]) -> tuple[Loaded, str | None]:
+    """The project's configuration and folder, and why its gates may not decide, if they may not."""
+    try:
+        loaded = load_config(event.folder, env)
+    except ConfigUnfit as error:
+        return Loaded(GuardConfig(), folder=error.folder), str(error)
+    lost = lost_guard(loaded, env)
+    folder = loaded.folder if lost is None else lost.parent
+    return loaded._replace(folder=folder), why_unchecked(loaded, env)
 
 
 def call_times(left_s: float) -> tuple[float, float]:

@@ -1,0 +1,118 @@
+"""Hooks in folders whose services do not run: they start none, and join those that run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from leadhand.cli import cli
+from leadhand.cli.entrypoint import run
+from leadhand.local import file_locks, state_dir
+from leadhand.local.bindings import require_bound
+from leadhand.local.connect import join
+
+Hook = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    folders = {"HOME": "home", "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config"}
+    env = {name: str(tmp_path / folder) for name, folder in folders.items()}
+    for name in [name for name in os.environ if name.startswith(("LEADHAND_", "CLAUDE_"))]:
+        monkeypatch.delenv(name)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return env
+
+
+@pytest.fixture
+def hook(
+    env: dict[str, str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Hook:
+    monkeypatch.chdir(folder)
+
+    def call(*arguments: str, **event: str) -> tuple[int, str, str]:
+        fields = {"session_id": "s-1", "cwd": str(folder), **event}
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(fields)))
+        return run(cli, ("hook", *arguments)), *capsys.readouterr()
+
+    return call
+
+
+@contextmanager
+def running(home: Path, env: dict[str, str], *, supervised: bool = True) -> Iterator[str]:
+    """The files of a folder whose services run, and a port that accepts connections."""
+    require_bound(home, env)
+    state_dir.prepare(home)
+    lock = file_locks.open_lock(home / "supervisor.lock")
+    with socket.create_server(("127.0.0.1", 0)) as api:
+        url = f"http://127.0.0.1:{api.getsockname()[1]}"
+        fields = {"host": socket.gethostname(), "url": url, "token": "t"}
+        state_dir.write_fields(home / "run.json", fields)
+        if supervised:
+            assert file_locks.take(lock)
+        yield url
+    os.close(lock)
+
+
+@pytest.mark.parametrize("name", ["UserPromptSubmit", "SessionEnd"])
+def test_event_starts_no_services(hook: Hook, folder: Path, name: str) -> None:
+    (folder / ".leadhand").touch()  # services could not start
+    assert hook("event", hook_event_name=name) == (0, "", "")
+
+
+def test_stop_without_any_guard_starts_no_services(hook: Hook, folder: Path) -> None:
+    (folder / ".leadhand").touch()
+    assert hook("stop", hook_event_name="Stop") == (0, "", "")
+    (folder / "leadhand.toml").write_text("[guard.gates.build]\ncommand = 'true'\n")
+    assert hook("stop", hook_event_name="Stop")[0] == 1
+
+
+def test_nothing_is_created_where_no_services_run(
+    hook: Hook, folder: Path, env: dict[str, str]
+) -> None:
+    assert hook("event", hook_event_name="SessionEnd") == (0, "", "")
+    assert hook("stop", hook_event_name="Stop") == (0, "", "")
+    assert join(folder, env=env) is None
+    assert list(folder.iterdir()) == []
+
+
+def test_services_that_run_are_joined_and_kept_up(folder: Path, env: dict[str, str]) -> None:
+    home = folder / ".leadhand"
+    with running(home, env) as url:
+        connection = join(folder, env=env)
+        assert connection is not None
+        assert (connection.url, connection.token) == (url, "t")
+        idle = file_locks.open_lock(home / "commands.lock")
+        assert not file_locks.take(idle)
+        connection.close()
+        assert file_locks.take(idle)
+        assert join(folder, env=env) is None  # they shut down
+        os.close(idle)
+        (home / "run.json").unlink()
+        assert join(folder, env=env) is None  # they start
+
+
+def test_file_that_ended_services_left_is_not_believed(folder: Path, env: dict[str, str]) -> None:
+    with running(folder / ".leadhand", env, supervised=False):
+        assert join(folder, env=env) is None
+    with running(folder / ".leadhand", env):
+        other = env | {"XDG_STATE_HOME": f"{env['XDG_STATE_HOME']}-other"}
+        assert join(folder, env=other) is None  # the folder is another user's, or a copy
