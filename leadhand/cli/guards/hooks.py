@@ -165,12 +165,11 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _write_settings(file: Path, settings: Mapping[str, Any]) -> None:
-    """Replace a settings file at once; an empty one is removed."""
-    if not settings:
-        file.unlink(missing_ok=True)
+    """Replace a settings file at once, that of a link in its place; no empty one is made."""
+    target = file.resolve()
+    if not settings and not target.exists():
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    target = file.resolve()  # a link stays a link
+    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
     draft.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

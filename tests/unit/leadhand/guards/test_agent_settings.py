@@ -80,7 +80,31 @@ def test_install_writes_the_settings_and_takes_them_back(
     assert stop["timeout"] == 110  # docs 20, pr 30, review 30, and 30 to spare
     assert stop["command"].endswith(" hook stop --timeout 110")
     assert leadhand("hook", "install", agent, "--scope", scope, "--remove")[0] == 0
-    assert not (tmp_path / file).exists()
+    assert json.loads((tmp_path / file).read_text()) == {}
+
+
+def test_remove_takes_the_hooks_out_of_the_file_that_a_link_names(
+    leadhand: Leadhand, tmp_path: Path
+) -> None:
+    target = tmp_path / "dotfiles" / "settings.json"
+    link = tmp_path / ".claude" / "settings.local.json"
+    link.parent.mkdir()
+    link.symlink_to(target)
+    assert leadhand("hook", "install", "claude", "--yes")[0] == 0
+    assert "Stop" in json.loads(target.read_text())["hooks"]
+    assert leadhand("hook", "install", "claude", "--remove")[0] == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text()) == {}
+
+
+def test_remove_keeps_an_empty_file_and_makes_none(leadhand: Leadhand, tmp_path: Path) -> None:
+    file = tmp_path / ".claude" / "settings.local.json"
+    assert leadhand("hook", "install", "claude", "--remove")[0] == 0
+    assert not file.parent.exists()
+    file.parent.mkdir()
+    file.write_text("{}")
+    assert leadhand("hook", "install", "claude", "--remove")[0] == 0
+    assert json.loads(file.read_text()) == {}
 
 
 def test_settings_that_are_no_json_are_not_touched(leadhand: Leadhand, tmp_path: Path) -> None:
