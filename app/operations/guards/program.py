@@ -48,7 +48,8 @@ class Guarded(NamedTuple):
             name=self.agent_session,
             label=inside_label(self.inside),
             budget=Budget(wall_s=_WALL_S),
-            unique_label=f"stop-guard:{self.inside or ''}:{self.agent_session}",
+            # The label of a user has no NUL.
+            unique_label=f"\0stop-guard:{self.inside or ''}:{self.agent_session}",
         )
 
     @property

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pydantic import JsonValue
 
-from app.errors import QuotaPassed
+from app.errors import LabelTaken, QuotaPassed
 from app.operations.guards.program import IDLE_S, OPEN_INSIDE, Guarded
 from app.security.api_tokens import Owner
 from leadhand.models.guards import AgentEvent
@@ -25,6 +25,7 @@ from tests.engine.guards.stops import (
 )
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
+from tests.silent_engine import loop
 from workers.attempt.park import park
 
 
@@ -248,6 +249,14 @@ def test_stopped_guard_is_replaced_by_a_new_one(world: World) -> None:
     world.engine.control.apply(guard, "stop")
     assert stop(world, gate()).attempt == 1
     assert guard_of(world).guard != guard
+
+
+def test_label_of_a_user_is_not_taken_for_a_guard(world: World) -> None:
+    document = loop().model_copy(update={"label": "stop-guard::agent-1"})
+    session = world.engine.submit.document(document).session
+    assert begin(world, "one").guard != session
+    with pytest.raises(LabelTaken):
+        world.engine.submit.document(document)
 
 
 def test_guard_needs_no_folder_so_that_it_shares_the_one_of_a_doer(world: World) -> None:
