@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from leadhand.graphs.faults import GraphMalformed, faults_of
+from leadhand.graphs.references import NAME_CHARACTERS
 from leadhand.models import patterns
 from leadhand.models.documents import (
     Budget,
@@ -35,7 +36,7 @@ MAX_STEPS = 2_000
 #: As the names of documents; the texts of arguments and inputs are kept as they are.
 StepName = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=120),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=NAME_CHARACTERS),
     AfterValidator(without_zero),
 ]
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]

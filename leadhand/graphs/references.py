@@ -18,7 +18,11 @@ from pydantic import JsonValue
 #: First words that name no step, and have no meaning in graphs.
 _RESERVED = ("previous", "history", "turn")
 
-_OPENING = re.compile(r"(\$+)\{")
+#: The most characters of a step's name.
+NAME_CHARACTERS = 120
+
+# Begins at the first of several dollar signs and keeps all of them: a long row is read once.
+_OPENING = re.compile(r"(?<!\$)(\$++)\{")
 _ROOT = re.compile(r"[^\W\d][\w-]*")
 _KEY = re.compile(r"[\w-]+")
 _INDEX = re.compile(r"\[\s*(\d{1,9})\s*\]")
@@ -195,14 +199,22 @@ def target_of(reference: Reference, names: Collection[str]) -> Target:
 def _step(reference: Reference, parts: tuple[Part, ...], names: Collection[str]) -> Target:
     if not parts:
         raise ReferenceFault(reference.text, "name a step: ${steps.NAME}")
-    ends = 1
-    while not parts[ends - 1].in_brackets and ends < len(parts) and not parts[ends].in_brackets:
-        ends += 1
-    for end in range(ends, 0, -1):
+    for end in range(_most_parts(parts), 0, -1):
         name = ".".join(part.key for part in parts[:end])
         if name in names:
             return Target("step", name, _keys(parts[end:]))
     raise ReferenceFault(reference.text, f"there is no step {parts[0].key!r}")
+
+
+def _most_parts(parts: tuple[Part, ...]) -> int:
+    """How many of the first parts a name may consist of."""
+    length, ends = len(parts[0].key), 1
+    while not parts[ends - 1].in_brackets and ends < len(parts) and not parts[ends].in_brackets:
+        length += 1 + len(parts[ends].key)
+        if length > NAME_CHARACTERS:
+            break
+        ends += 1
+    return ends
 
 
 def _keys(parts: tuple[Part, ...] | list[Part]) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -163,3 +165,48 @@ def test_a_default_is_for_what_is_missing_null_skipped_or_failed() -> None:
     assert found(text, Held(missing="it was skipped")) == "none"
     assert found(text, failed) == "none"
     assert found(error, failed) == "broken"
+
+
+def growth(work: Callable[[int], object]) -> float:
+    """How much longer the work takes for eight times as much: 8 if the time is linear."""
+
+    def fastest(size: int) -> int:
+        times = []
+        for _ in range(3):
+            began = time.process_time_ns()
+            work(size)
+            times.append(time.process_time_ns() - began)
+        return min(times)
+
+    return fastest(16_000) / fastest(2_000)
+
+
+@pytest.mark.parametrize("read", [parse, escape])
+def test_a_long_row_of_dollar_signs_is_read_once(read: Callable[[str], object]) -> None:
+    # 8 times as much takes 64 times as long if the row is read again from each sign.
+    assert growth(lambda size: read("$" * size)) < 32
+
+
+class CountedNames(frozenset[str]):
+    """Names that record the length of each text that is looked up."""
+
+    def __init__(self, _: object) -> None:
+        self.asked: list[int] = []
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.append(len(str(name)))
+        return super().__contains__(name)
+
+
+def test_a_path_of_many_parts_is_not_compared_with_names_longer_than_a_name_may_be() -> None:
+    longest = "a." + "b" * 118
+    names = CountedNames([longest])
+    for text in ("${x" + ".b" * 5_000 + "}", "${x." + "b" * 5_000 + "}"):
+        (path,) = parse(text)
+        assert isinstance(path, Reference)
+        with pytest.raises(ReferenceFault, match="there is no step 'x'"):
+            target_of(path, names)
+    assert max(names.asked) <= 120
+    (inside,) = parse("${" + longest + ".c}")
+    assert isinstance(inside, Reference)
+    assert target_of(inside, names) == ("step", longest, ("c",))
