@@ -18,6 +18,8 @@ from pydantic import JsonValue
 #: First words that name no step, and have no meaning in graphs.
 _RESERVED = ("previous", "history", "turn")
 
+#: The most characters that the references of one value stand for together.
+FILLED_CHARACTERS = 4 * 1024 * 1024
 #: The most characters of a step's name.
 NAME_CHARACTERS = 120
 
@@ -262,7 +264,7 @@ def _why_missing(held: Held, why: str) -> str:
 
 
 def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces all references in a JSON value.
+    """Replaces all references in a JSON value. Raises ReferenceFault if they stand for too much.
 
     A text that is one reference becomes its value; within a text a value becomes text, anything
     but a text as JSON.
@@ -270,19 +272,39 @@ def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonVal
     >>> fill(["${a}", "got ${a}"], lambda _: [1, "x"])
     [[1, 'x'], 'got [1, "x"]']
     """
-    if isinstance(value, str):
-        return _filled(parse(value), resolve)
-    if isinstance(value, list):
-        return [fill(item, resolve) for item in value]
-    if isinstance(value, dict):
-        return {name: fill(item, resolve) for name, item in value.items()}
-    return value
+    return _Filling(resolve).fill(value)
 
 
-def _filled(parts: list[str | Reference], resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    if len(parts) == 1 and isinstance(parts[0], Reference):
-        return resolve(parts[0])
-    return "".join(part if isinstance(part, str) else as_text(resolve(part)) for part in parts)
+class _Filling:
+    """Fills in one JSON value, up to FILLED_CHARACTERS in all."""
+
+    def __init__(self, resolve: Callable[[Reference], JsonValue]) -> None:
+        self._resolve = resolve
+        self._left = FILLED_CHARACTERS
+
+    def fill(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, str):
+            return self._filled(parse(value))
+        if isinstance(value, list):
+            return [self.fill(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self.fill(item) for name, item in value.items()}
+        return value
+
+    def _filled(self, parts: list[str | Reference]) -> JsonValue:
+        if len(parts) == 1 and isinstance(parts[0], Reference):
+            return self._value(parts[0])[0]
+        return "".join(part if isinstance(part, str) else self._value(part)[1] for part in parts)
+
+    def _value(self, reference: Reference) -> tuple[JsonValue, str]:
+        """The value of a reference, and its text."""
+        value = self._resolve(reference)
+        text = as_text(value)
+        self._left -= len(text)
+        if self._left < 0:
+            most = f"all references of a step may have {FILLED_CHARACTERS:,} characters"
+            raise ReferenceFault(reference.text, f"it is too long: {most} together")
+        return value, text
 
 
 def as_text(value: JsonValue) -> str:

@@ -103,6 +103,19 @@ def test_a_reference_to_what_a_result_lacks_fails_the_step_and_says_what_there_w
     )
 
 
+def test_a_step_whose_references_stand_for_too_much_fails_and_stores_nothing(make) -> None:
+    graph = make(
+        {"name": "a"},
+        {"name": "b", "arguments": {"x": "${a.x}" * 100}},
+        {"name": "c", "arguments": {"x": "${b.x}" * 100}},
+    )
+    graph.run(a=lambda: {"x": "x" * 1_000})
+    assert graph.called == ["a", "b"]
+    assert graph.status == "failed"
+    text = "${b.x} has no value: it is too long: all references of a step may have 4,194,304 char"
+    assert graph.result.reason.text.startswith(text)
+
+
 def test_a_strict_reference_to_a_part_of_a_failed_step_names_its_error(make) -> None:
     graph = make({"name": "a", "critical": False}, {"name": "b", "arguments": {"x": "${a.title}"}})
     graph.run(a=broken)

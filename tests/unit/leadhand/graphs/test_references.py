@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.graphs.references import (
+    FILLED_CHARACTERS,
     Held,
     Reference,
     ReferenceFault,
@@ -172,7 +173,7 @@ def growth(work: Callable[[int], object]) -> float:
 
     def fastest(size: int) -> int:
         times = []
-        for _ in range(3):
+        for _ in range(5):
             began = time.process_time_ns()
             work(size)
             times.append(time.process_time_ns() - began)
@@ -210,3 +211,15 @@ def test_a_path_of_many_parts_is_not_compared_with_names_longer_than_a_name_may_
     (inside,) = parse("${" + longest + ".c}")
     assert isinstance(inside, Reference)
     assert target_of(inside, names) == ("step", longest, ("c",))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["${a}${a}", {"x": "${a}", "y": ["${a}"]}, [f"text {n}: ${{a}}" for n in range(2)]],
+)
+def test_references_stand_for_a_limited_number_of_characters_in_all(value: Any) -> None:
+    half = "x" * (FILLED_CHARACTERS // 2)
+    fill(value, lambda _: half)
+    for longer in (half + "x", [half]):
+        with pytest.raises(ReferenceFault, match=r"^\$\{a\}: it is too long"):
+            fill(value, lambda _, longer=longer: longer)  # type: ignore[misc]
