@@ -143,6 +143,8 @@ def _plain(name: str) -> Schema:
 
 def _generic(name: str, inner: ast.expr, depth: int) -> Schema:
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    if not parts:  # `tuple[()]` and the like
+        return _plain(name)
     if name in _OBJECTS:
         values = _schema(parts[1], depth + 1) if len(parts) == 2 else {}
         return {"type": "object", **({"additionalProperties": values} if values else {})}

@@ -9,14 +9,20 @@ from __future__ import annotations
 import ast
 import errno
 import inspect
+import json
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
 from leadhand.models.views import ToolHere, ToolParameter
 from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
+
+log = logging.getLogger(__name__)
 
 #: Characters of a tool's description, and of one annotation, that the inventory shows.
 _DESCRIPTION = 200
@@ -95,8 +101,19 @@ def _tool(file: Path, function: Function) -> ToolHere:
         about=cut(" ".join(about.split()), _DESCRIPTION),
         parameters=[_parameter(one) for one in parameters_of(function.args)],
         takes_any=function.args.kwarg is not None,
-        input_schema=input_schema(function),
+        input_schema=_schema_of(file, function),
     )
+
+
+def _schema_of(file: Path, function: Function) -> dict[str, JsonValue]:
+    """The schema of a tool's arguments; empty, which any value fits, if none can be derived."""
+    try:
+        schema = input_schema(function)
+        json.dumps(schema, ensure_ascii=False).encode()  # a lone surrogate cannot be sent
+    except Exception as error:  # noqa: BLE001 - one function must not take the others away
+        log.warning("%s:%s has no schema: %r", file, function.name, error)
+        return {}
+    return schema
 
 
 def _parameter(one: Parameter) -> ToolParameter:

@@ -169,6 +169,16 @@ def test_what_is_no_file_is_not_waited_for(folder) -> None:
     assert "pipe.py cannot be read: it is not a regular file" in str(told.why_not)
 
 
+@pytest.mark.parametrize("hint", ["x='\\ud800'", "x: Literal['\\ud800']"])
+def test_a_tool_without_a_schema_that_can_be_sent_costs_no_other_tool(folder, hint: str) -> None:
+    (folder / "odd.py").write_text(f"def odd({hint}): ...\ndef plain(x: int): ...\n")
+    found = {tool.name: tool for tool in ToolCatalogue([folder]).tools()}
+    assert found["odd:odd"].input_schema == {}
+    assert found["odd:odd"].why_not is None
+    assert found["odd:plain"].input_schema["required"] == ["x"]
+    assert all(tool.model_dump_json() for tool in found.values())
+
+
 def test_what_a_tool_says_of_itself_is_text_that_can_be_sent(folder) -> None:
     (folder / "says.py").write_text("def f():\n    'a \\ud800 b'")
     told = ToolCatalogue([folder]).tool("says:f")
