@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.node_ids import node_id
+from app.domain.graphs import ITEMS
 from app.domain.program import WITH_TEMPLATES, Action, Program, RetryPolicy, Step, Template
 from app.domain.references import literal
 from app.domain.routing import MAX_WIDTH
@@ -26,8 +27,6 @@ from leadhand.graphs.references import (
 )
 from leadhand.models.tool_names import BUILT_IN_TOOLS
 
-#: The built-in tool of the steps that make the list of a for_each.
-ITEMS = "graph.items"
 _ITEMS_TIMEOUT_S = 60.0
 
 
@@ -95,11 +94,13 @@ class _Compiler:
 
     def __init__(self, document: GraphDocument) -> None:
         self._scope = _Scope(document)
-        self._taken: set[str] = set()
-        self._ids = {
-            step.name: self._free_id(node_id(step.name, "step", number))
+        ids = {
+            step.name: node_id(step.name, "step", number)
             for number, step in enumerate(document.steps, 1)
         }
+        # A name that can be an id is that of its own step, so that people need not tell them apart.
+        self._taken = {name for name, id_ in ids.items() if name == id_}
+        self._ids = {name: name if name == id_ else self._free_id(id_) for name, id_ in ids.items()}
 
     def nodes(self, number: int, step: GraphStep) -> list[Step]:
         """The node of a step; before it, one that makes the list of its for_each."""

@@ -2,7 +2,8 @@
 
 A point names the last node that counts as done: by address (`outer~1[2]/ask`), by address without
 runs or iterations (`outer[2]/ask`, `outer/ask`: the newest), by zero-based positions in the blocks
-of the program (`1[2]/0`), or by a unique label.
+of the program (`1[2]/0`), or by a unique label. In a graph the name of a step comes before all of
+these, and positions are those of its document.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn, Protocol
 
 from app.domain.addresses import path_of
+from app.domain.graphs import graph_steps
 from app.domain.outcomes import Thread
 from app.domain.program import Loop, Node, Program, Step
 from app.domain.records import Origin, StepRecord, TurnRecord
@@ -146,7 +148,23 @@ def is_done(known: Known, node: Node, block: str) -> bool:
     return step is not None and step_is_done(node, step)
 
 
+def _step_of_graph(program: Program, said: str) -> str | None:
+    """The node of a graph's step by its name, which may be any text, or by its position."""
+    own = graph_steps(program)
+    for node in own:
+        if node.label == said:
+            return node.id
+    if not own or not said.isdecimal():
+        return None
+    if int(said) >= len(own):
+        refuse(said, f"there is no {said} here, counted from 0 to {len(own) - 1}")
+    return own[int(said)].id
+
+
 def _segments(program: Program, said: str) -> list[str]:
+    step = _step_of_graph(program, said)
+    if step is not None:
+        return [step]
     if _BY_NUMBER.match(said):
         numbers = re.split(r"[./]", said)
         return _segments_in_file(program, said, numbers) if is_flow(program) else numbers

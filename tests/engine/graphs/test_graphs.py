@@ -295,6 +295,30 @@ def test_a_retried_for_each_has_the_same_items(make) -> None:
     assert graph.result.results["c"] == {"all": [10, 20]}
 
 
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [("0", "0"), ("a b", "a b"), ("a-b", "a-b"), ("each (list)", "each (list)"), ("2", "0"),
+     ("each", "each"), ("x/y[1]", "x/y[1]"), ("5", "each (list)")],
+)  # fmt: skip
+def test_a_retry_names_a_step_as_the_document_does(make, said: str, step: str) -> None:
+    names = ["list", "each", "0", "a b", "a-b", "each (list)", "x/y[1]"]
+    steps = [{"name": name} for name in names]
+    steps[1]["for_each"] = "${list}"
+    graph = make(*steps, {"name": "last", "depends_on": names})
+    graph.run(list=lambda: [1], last=broken)
+    graph.calls.clear()
+    graph.engine.step_verbs.retry(graph.id, said)
+    graph.run()
+    assert graph.called == [step, "last"]
+
+
+def test_a_position_that_a_graph_does_not_have_is_refused(make) -> None:
+    graph = make({"name": "a"}, {"name": "b", "for_each": "${a}"})
+    graph.run(a=broken)
+    with pytest.raises(PositionRefused, match="there is no 2 here, counted from 0 to 1"):
+        graph.engine.control.apply(graph.id, "resume", after="2")
+
+
 def test_a_step_that_cannot_be_retried_is_refused_with_the_way_out(make) -> None:
     graph = make({"name": "a"}, {"name": "b", "depends_on": ["a"]})
     with pytest.raises(ControlRefused, match="stop it first: leadhand stop"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.compiler import compile_document
-from app.compiler.graph import ITEMS
+from app.domain.graphs import ITEMS
 from app.domain.program import WITH_TEMPLATES, Program, Step, transitive_needs
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
@@ -69,6 +69,15 @@ def test_a_step_needs_exactly_what_it_uses(drawn: dict[str, Any]) -> None:
         assert set(node.needs or ()) == {ids[name] for name in used} | makers
         assert len(makers) == ("for_each" in step)
         assert {ids[name] for name in used} <= reached[node.id]
+
+
+def test_a_name_that_can_be_an_id_is_the_id_of_its_own_step() -> None:
+    names = ["a b", "2", "a-b-2", "a-b", "step2"]
+    program = compiled(*({"name": name, "tool": "echo"} for name in names))
+    ids = {str(node.label): node.id for node in steps_of(program)}
+    assert len(set(ids.values())) == len(names)
+    assert {name for name in names if name in ids.values()} == {"a-b-2", "a-b", "step2"}
+    assert [ids[name] for name in ("a-b-2", "a-b", "step2")] == ["a-b-2", "a-b", "step2"]
 
 
 def test_a_program_without_a_template_is_stored_as_before() -> None:
