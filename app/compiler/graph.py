@@ -153,18 +153,26 @@ class _Compiler:
         return tuple(found)
 
     def _maker(self, step: GraphStep, needs: tuple[str, ...]) -> Step:
-        """The node that makes the list, so that any reference may be one and may have a default."""
+        """The node that makes the list, so that any reference may be one and may have a default.
+
+        It is skipped with its step, unless the condition is one of each item.
+        """
+        when = None if self._is_of_items(step.when) else step.when
         return Step(
             id=self._free_id(f"{self._ids[step.name][:56]}-items"),
             action=Action.TOOL,
             needs=needs,
+            when=when,
             timeout_s=_ITEMS_TIMEOUT_S,
             critical=step.critical,
             quick=True,
             label=f"{step.name} (list)",
             inputs={"tool": ITEMS},
-            template=self._template({"items": step.for_each}, None),
+            template=self._template({"items": step.for_each}, when),
         )
+
+    def _is_of_items(self, when: str | None) -> bool:
+        return any(target.kind in ("item", "index") for target in self._scope.targets(when))
 
     def _template(self, arguments: Mapping[str, JsonValue], when: str | None) -> Template:
         targets = self._scope.targets([dict(arguments), when])

@@ -199,6 +199,34 @@ def test_a_for_each_over_no_list_fails_there_and_not_at_the_step_that_made_it(ma
     assert graph.result.reason.text == 'for_each needs a list of at most 10000 items; it is "none"'
 
 
+def test_a_for_each_whose_condition_is_false_does_not_make_its_list(make) -> None:
+    graph = make(
+        {"name": "search"},
+        {"name": "off", "when": "${search.found}", "for_each": "${search.urls}"},
+        {"name": "on", "when": "not ${search.found}", "for_each": "${search.others}",
+         "arguments": {"x": "${item}"}},
+        {"name": "some", "when": "${item.on}", "for_each": "${search.items}",
+         "arguments": {"n": "${item.n}"}},
+        {"name": "last", "arguments": {"off": "${off}", "on": "${on}", "some": "${some}"}},
+    )  # fmt: skip
+    found = {"found": False, "others": [1], "items": [{"on": 0, "n": 1}, {"on": 1, "n": 2}]}
+    graph.run(search=lambda: found)
+    assert graph.status == "completed"
+    assert graph.called == ["search", "on", "some", "last"]
+    assert graph.result.results["last"] == {"off": [], "on": [{"x": 1}], "some": [None, {"n": 2}]}
+
+
+def test_a_for_each_over_a_failed_step_fails_at_its_list_unless_it_has_a_default(make) -> None:
+    graph = make(
+        {"name": "a", "critical": False},
+        {"name": "b", "for_each": "${a ?? []}"},
+        {"name": "c", "for_each": "${a}", "depends_on": ["b"]},
+    )
+    graph.run(a=broken)
+    assert graph.result.results["b"] == []
+    assert graph.result.reason.text.startswith("for_each needs a list of at most 10000 items")
+
+
 def test_a_failed_step_is_retried_as_often_as_it_says(make) -> None:
     graph = make({"name": "a", "retries": 2, "backoff_s": 1.0})
     for wait in (1_000, 2_000):
