@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from leadhand.client.client import Client
@@ -16,6 +16,7 @@ from leadhand.errors import NoActiveWorkflow, StackRefused, WorkflowNotStacked, 
 from leadhand.models.stacks import (
     WORKFLOW_ID,
     StackChange,
+    StackedWorkflow,
     StackEntry,
     StackView,
     WorkflowSession,
@@ -29,6 +30,13 @@ T = TypeVar("T")
 
 _NONE_ACTIVE = "No active workflow session. Use start_workflow to begin one."
 _PAGE = 500
+
+
+class _Changed(NamedTuple):
+    """What a change did, and the workflow session that was active right after it."""
+
+    made: StackChange
+    active: WorkflowSession | None
 
 
 class StateManager:
@@ -62,6 +70,11 @@ class StateManager:
         self._given = client
         self._opened: Client | None = None
         self._opening = Lock()
+        #: Held while the view changes: calls run in several threads.
+        self._viewing = Lock()
+        #: The version of the view, and how often it was replaced.
+        self._version = 0
+        self._replaced = 0
         self._objects: WeakValueDictionary[str, WorkflowSession] = WeakValueDictionary()
 
     def close(self) -> None:
@@ -113,8 +126,8 @@ class StateManager:
     async def complete_workflow(self, session_id: str | None = None) -> WorkflowSession | None:
         """End a workflow session as completed; returns the new active one, or None."""
         stack, named = self._scope.stack, _named(session_id)
-        await self._change(lambda client: client.complete_workflow(stack, workflow=named))
-        return self._top()
+        change = await self._change(lambda client: client.complete_workflow(stack, workflow=named))
+        return change.active
 
     async def abort_workflow(
         self, explanation: str, session_id: str | None = None
@@ -124,7 +137,7 @@ class StateManager:
         change = await self._change(
             lambda client: client.abort_workflow(stack, explanation, workflow=named)
         )
-        return self._of(change), self._top()
+        return self._of(change), change.active
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a workflow session and its file, and take it off the stack."""
@@ -186,7 +199,7 @@ class StateManager:
         change = await self._change(
             lambda client: client.record_quality_attempt(stack, step_id, workflow=named)
         )
-        return change.quality_attempts or 0
+        return change.made.quality_attempts or 0
 
     async def advance_to_step(
         self, step_id: str, entry_index: int, session_id: str | None = None
@@ -248,7 +261,7 @@ class StateManager:
 
     # Calls
 
-    async def _change(self, call: Callable[[Client], StackChange]) -> StackChange:
+    async def _change(self, call: Callable[[Client], StackChange]) -> _Changed:
         """Change the stack, then update the view and the files. Raises StateError."""
         done: list[StackChange] = []
 
@@ -259,23 +272,37 @@ class StateManager:
             return done[0].stack
 
         async with self._lock:
-            await asyncio.to_thread(self._refresh, change)
-        return done[0]
+            on_stack = await asyncio.to_thread(self._refresh, change)
+        return _Changed(done[0], on_stack[-1] if on_stack else None)
 
-    def _refresh(self, call: Callable[[Client], StackView] | None = None) -> None:
-        """Update the view of the stack, from a call or by asking, and its files."""
-        fetched: list[WorkflowSession] = []
+    def _refresh(self, call: Callable[[Client], StackView] | None = None) -> list[WorkflowSession]:
+        """Update the view of the stack, from a call or by asking, and its files.
+
+        Returns the workflow sessions on the stack at the time of the call.
+        """
+        before = self._replaced
         with _translated():
             client = self._client()
             view = client.stack(self._scope.stack) if call is None else call(client)
-            for one in view.workflows:
-                known = self._objects.get(one.session_id)
-                if known is None or known.revision < one.revision:
-                    fresh = client.stack_workflow(self._scope.stack, one.session_id)
-                    fetched += self._adopt([fresh])  # the list keeps the object alive
-        on_stack = (self._objects.get(one.session_id) for one in view.workflows)
-        self._session_stack[:] = [one for one in on_stack if one is not None]
-        self._mirror.write(self._session_stack)
+            found = [self._up_to_date(client, one) for one in view.workflows]
+        on_stack = [one for one in found if one is not None]
+        with self._viewing:
+            # A thread that asked earlier may come later; after a loss Redis counts from 1 again.
+            if view.version >= self._version or self._replaced == before:
+                self._session_stack[:] = on_stack
+                self._version, self._replaced = view.version, self._replaced + 1
+                self._mirror.write(on_stack)
+        return on_stack
+
+    def _up_to_date(self, client: Client, shown: StackedWorkflow) -> WorkflowSession | None:
+        """The object of a workflow session on the stack; None if it was deleted meanwhile."""
+        known = self._objects.get(shown.session_id)
+        if known is not None and known.revision >= shown.revision:
+            return known
+        try:
+            return self._adopt([client.stack_workflow(self._scope.stack, shown.session_id)])[0]
+        except WorkflowUnknown:
+            return None
 
     def _list(self) -> list[WorkflowSession]:
         listed: list[WorkflowSession] = []
@@ -295,7 +322,8 @@ class StateManager:
 
     def _adopt(self, found: list[WorkflowSession]) -> list[WorkflowSession]:
         """The objects of these workflow sessions: known ones are updated in place."""
-        return [self._adopt_one(one) for one in found]
+        with self._viewing:
+            return [self._adopt_one(one) for one in found]
 
     def _adopt_one(self, fresh: WorkflowSession) -> WorkflowSession:
         known = self._objects.setdefault(fresh.session_id, fresh)
@@ -304,9 +332,9 @@ class StateManager:
                 setattr(known, name, getattr(fresh, name))
         return known
 
-    def _of(self, change: StackChange) -> WorkflowSession:
-        assert change.workflow is not None
-        return self._adopt([change.workflow])[0]
+    def _of(self, change: _Changed) -> WorkflowSession:
+        assert change.made.workflow is not None
+        return self._adopt([change.made.workflow])[0]
 
     def _top(self) -> WorkflowSession | None:
         return self._session_stack[-1] if self._session_stack else None

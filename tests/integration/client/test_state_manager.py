@@ -7,11 +7,13 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from leadhand.client.client import Client
+from leadhand.models.stacks import StackView
 from leadhand.stack import StackEntry, StateError, StateManager, StepProgress, WorkflowSession
 from leadhand.stack.scope import find_scope
 from tests.http_world import TOKEN, Served, served
@@ -362,3 +364,77 @@ def test_the_stack_of_a_folder_is_named_by_host_and_real_path(
         find_scope(tmp_path, "a b")
     with Client(api.url, TOKEN) as client:
         assert client.stack(there.stack).depth == 0
+
+
+class Interrupted(Client):
+    """A client with something that happens once, right after a call was answered or before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_workflow: Callable[[], object] | None = None
+        self.after_stack: Callable[[], object] | None = None
+
+    def stack(self, stack: str) -> StackView:
+        view = super().stack(stack)
+        happens, self.after_stack = self.after_stack, None
+        if happens is not None:
+            happens()
+        return view
+
+    def stack_workflow(self, stack: str, workflow: str | None = None) -> WorkflowSession:
+        happens, self.before_workflow = self.before_workflow, None
+        if happens is not None:
+            happens()
+        return super().stack_workflow(stack, workflow)
+
+
+@pytest.fixture
+def interrupted() -> Iterator[Interrupted]:
+    with Interrupted() as client:
+        yield client
+
+
+def test_a_change_counts_though_another_session_is_deleted_before_it_is_read(
+    manager: StateManager, tmp_path: Path, interrupted: Interrupted
+):
+    async def body() -> None:
+        below, top = await start(manager, "below"), await start(manager, "top")
+        other = StateManager(tmp_path, client=interrupted)
+        scope = find_scope(tmp_path).stack
+        interrupted.before_workflow = lambda: manager._client().delete_workflow(
+            scope, below.session_id
+        )
+        assert await other.record_quality_attempt("test") == 1
+        assert [one.session_id for one in other._session_stack] == [top.session_id]
+        assert await other.record_quality_attempt("test") == 2
+
+    run(body)
+
+
+def test_an_older_view_does_not_replace_a_newer_one(tmp_path: Path, interrupted: Interrupted):
+    manager = StateManager(tmp_path, client=interrupted)
+    below, top = (asyncio.run(start(manager, name)) for name in ("below", "top"))
+    ended: list[WorkflowSession | None] = []
+
+    def complete() -> None:
+        thread = Thread(target=lambda: ended.append(asyncio.run(manager.complete_workflow())))
+        thread.start()
+        thread.join()
+
+    interrupted.after_stack = complete
+    assert manager.get_active_session() is below
+    assert ended == [below]
+    assert top.status == "completed"
+    assert manager._session_stack == [below]
+
+
+def test_a_store_that_counts_from_one_again_is_seen(manager: StateManager, tmp_path: Path):
+    async def body() -> None:
+        first = await start(manager)
+        for _ in range(3):
+            await manager.record_quality_attempt("test")
+        manager._scope = find_scope(tmp_path / "elsewhere")  # an empty stack, with version 0
+        assert manager.get_active_session() is None
+        assert first.status == "active"
+
+    run(body)
