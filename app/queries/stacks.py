@@ -18,7 +18,7 @@ from leadhand.models.stacks import (
 )
 from leadhand.models.views import Page
 
-#: Records per round trip.
+#: The most records per round trip; each may have a megabyte.
 _BATCH = 200
 
 
@@ -84,7 +84,7 @@ class StackQueries:
         after = 0 if cursor is None else _position_after(members, cursor)
         found: list[WorkflowSession] = []
         while after < len(members):
-            batch = members[after : after + _BATCH]
+            batch = members[after : after + min(limit, _BATCH)]
             rows = self._reads.workflows([_id_of(member) for _, member in batch])
             for member, fields in zip(batch, rows, strict=True):
                 after += 1

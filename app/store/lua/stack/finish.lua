@@ -9,6 +9,7 @@ local function finish(tx)
   redis.call('HSET', key, 'status', tx.args.status, 'completed', tx.clock)
   if tx.args.reason then redis.call('HSET', key, 'abort_reason', tx.args.reason) end
   stacks.remove(tx, id)
+  stacks.trim(tx, id)
   return 'finished', id
 end
 

@@ -36,6 +36,7 @@ local function put_on_top(tx)
     stacks.remove(tx, id)   -- it may be below
     if top then stacks.remove(tx, top) end
     stacks.push(tx, id)
+    if top then stacks.trim(tx, top) end
   end
   return 'loaded', id
 end

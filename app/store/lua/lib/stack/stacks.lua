@@ -6,6 +6,8 @@ local stacks = {}
 stacks.DEPTH_MAX = 100
 local CALL_S, GONE_S = 24 * 3600, 7 * 24 * 3600
 local STALE_PER_CALL = 10
+-- The most workflow sessions of a stack that are not on it.
+local KEPT_MAX = 200
 
 -- A key of the call's stack: its record (`stack`), its line or all of its workflow sessions.
 local function key_of(tx, kind)
@@ -160,6 +162,24 @@ function stacks.remove(tx, id)
   end
   redis.call('LREM', key_of(tx, 'stack-line'), 0, id)
   redis.call('EXPIRE', stacks.key(tx, id), tx.args.keep_s)
+end
+
+-- Forgets the oldest of the workflow sessions that have left the stack if there are too many, except the one that has
+-- just left.
+function stacks.trim(tx, left)
+  local all, line = key_of(tx, 'stack-all'), stacks.line(tx)
+  local excess = math.min(redis.call('ZCARD', all) - #line - KEPT_MAX, STALE_PER_CALL)
+  if excess <= 0 then return end
+  local stays = {[left] = true}
+  for _, id in ipairs(line) do stays[id] = true end
+  for _, member in ipairs(redis.call('ZRANGE', all, 0, #line + excess)) do
+    local id = member:match('<(.*)$')
+    if excess > 0 and not stays[id] then
+      redis.call('DEL', stacks.key(tx, id))
+      redis.call('ZREM', all, member)
+      excess = excess - 1
+    end
+  end
 end
 
 -- Marks the id of a deleted workflow session as used: for a week it is neither given again nor imported.
