@@ -25,6 +25,7 @@ _FILE = "mcp.json"
 #: The variables of a body that the server needs. Codex passes on only those that are named.
 _VARIABLES = (
     "LEADHAND_URL", "LEADHAND_TOKEN", "LEADHAND_SESSION", "LEADHAND_STEP", "LEADHAND_ITERATION",
+    "LEADHAND_PLACE",
 )  # fmt: skip
 #: Seconds that Codex waits for a tool; `wait_session` takes up to 600.
 _TOOL_TIMEOUT_S = 630

@@ -12,6 +12,9 @@ OURS = "LEADHAND_"
 #: The token that outlives the attempt; a body gets it if its agent's entry names the variable.
 SESSION_TOKEN = "LEADHAND_SESSION_TOKEN"  # noqa: S105 - its name
 
+#: The name by which clients know this host; a body's own commands then use the same stacks.
+_PLACE = "LEADHAND_PLACE"
+
 
 def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
     """The variables that a body inherits: PLAIN, the locale, and those that an agent's entry names.
@@ -23,6 +26,15 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
     return {
         name: value for name, value in inherited.items() if name in passed or name.startswith("LC_")
     }
+
+
+def place(inherited: Mapping[str, str]) -> dict[str, str]:
+    """The variable that names the place, if the worker has it: without it the host has a name.
+
+    >>> place({"LEADHAND_PLACE": "build-1", "LEADHAND_SECRET": "y"}), place({})
+    ({'LEADHAND_PLACE': 'build-1'}, {})
+    """
+    return {_PLACE: inherited[_PLACE]} if inherited.get(_PLACE) else {}
 
 
 def inherited() -> Mapping[str, str]:

@@ -158,5 +158,6 @@ class BodyTask:
             "LEADHAND_ITERATION": str(self.iteration),
             "LEADHAND_KEY": f"{self.session}:{self.address}",
             "LEADHAND_TOKEN": self.token,
+            **environment.place(self.inherited),
             **({environment.SESSION_TOKEN: self.session_token} if outlives else {}),
         }

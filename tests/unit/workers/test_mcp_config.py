@@ -50,7 +50,9 @@ def test_codex_gets_toml_that_names_the_variables_and_holds_no_value() -> None:
     assert set(given[::2]) == {"-c"}
     server = tomllib.loads("\n".join(given[1::2]))["mcp_servers"]["leadhand"]
     assert server["command"] == sys.executable
-    assert {"LEADHAND_URL", "LEADHAND_TOKEN", "LEADHAND_SESSION"} <= set(server["env_vars"])
+    assert {"LEADHAND_URL", "LEADHAND_TOKEN", "LEADHAND_SESSION", "LEADHAND_PLACE"} <= set(
+        server["env_vars"]
+    )
 
 
 def test_an_agent_that_asks_for_neither_gets_neither(tmp_path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from app.domain.messages import Message
 from app.domain.program import Action
 from app.domain.reasons import ReasonCode
+from leadhand.stack.scope import find_scope
 from tests.unit.workers.bodies.running import code_of, do, scripted
 from workers.registry.agent_entry import Agent
 
@@ -46,6 +49,20 @@ def test_body_gets_its_step_and_no_credentials_of_the_worker(body, monkeypatch, 
         f"PATH={os.environ['PATH']}",
     ):
         assert line in told.splitlines()
+
+
+@pytest.mark.parametrize("place", [None, "build-1"])
+def test_body_names_the_stacks_of_its_folder_as_the_worker_does(
+    body, monkeypatch, tmp_path, place: str | None
+) -> None:
+    monkeypatch.delenv("LEADHAND_PLACE", raising=False)
+    if place is not None:
+        monkeypatch.setenv("LEADHAND_PLACE", place)
+    outside = find_scope(tmp_path)
+    ask = "from pathlib import Path; from leadhand.stack.scope import find_scope; import sys"
+    command = [sys.executable, "-c", f"{ask}; print(find_scope(Path(sys.argv[1])).stack)"]
+    said = body(Action.AGENT, do({"command": shlex.join([*command, str(tmp_path)])})).text
+    assert said.strip() == outside.stack
 
 
 def test_only_an_agent_that_names_it_gets_the_token_of_the_session(body) -> None:
