@@ -135,18 +135,21 @@ def _commit(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome
             resolver = bool(task.inputs.get("asked"))
             done = merging.conclude(git.holding(lock), path, wanted, begun, resolver=resolver)
     left = done.conflict if done.new is None else None
+    what = done.why_not or (left.text if left is not None else f"merged as {done.new}")
     checks = done.new is not None and not done.is_merged
     value: JsonValue = {
         "rebased": done.model_dump(),
         "checks": checks or None,
         "conflict": left.model_dump() if left is not None else None,
     }
-    return _done(left.text if left is not None else f"merged as {done.new}", value)
+    return _done(what, value)
 
 
 def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     wanted = Wanted.model_validate(task.inputs)
     done = Rebased.model_validate(task.inputs.get("done"))
+    if done.why_not:
+        return _again(done.why_not)
     if done.new is None:
         why = done.conflict.text if done.conflict is not None else "the rebase did not finish"
         return _again(why, feedback=why)

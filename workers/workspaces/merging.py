@@ -8,6 +8,7 @@ lost, and none lands twice.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,9 @@ _QUIET = (
 #: Characters of a conflict in a prompt, and files that a sentence names.
 _EXCERPT, _NAMED = 12_000, 20
 _MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+#: The file in git's folder of the worktree that names the merge for which it was reset last.
+_OWNER = "leadhand-merge"
+_USED = "the worktree of merges was used by another session meanwhile"
 
 
 class Wanted(BaseModel):
@@ -88,6 +92,8 @@ class Rebased(BaseModel):
     #: Whether the target has the task's work already.
     is_merged: bool = False
     conflict: Conflict | None = None
+    #: Why it has to be made again; empty if it has not.
+    why_not: str = ""
 
 
 class Landed(BaseModel):
@@ -111,8 +117,10 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
     if merged == tip or is_ancestor(git, tip, old):
         return Rebased(old=old, tip=tip, new=old, is_merged=True)
     here = git.at(_prepare(git, path, old))
-    if left is not None and (left.old, left.tip) == (old, tip) and _is_stopped(here, left.head):
+    owner = _owner(wanted, old, tip)
+    if left is not None and (left.old, left.tip) == (old, tip) and _is_at(here, owner, left):
         return Rebased(old=old, tip=tip, conflict=_conflict(here, old, tip))
+    _write_owner(here, owner)  # before the reset: no other merge takes a half of it as its own
     _reset(here)
     base = merged if merged is not None and is_ancestor(git, merged, tip) else old
     source, resolved = tip, _read(git, wanted.ref("resolved"))
@@ -131,24 +139,23 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
 def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: bool) -> Rebased:
     """Continue the rebase with what the resolver left, and commit its changes.
 
-    Returns the merged work, or the conflict that is left. Changes are committed only after a
-    `resolver` worked; its work is kept for the next attempt.
+    Returns the merged work, the conflict that is left, or why the worktree is that of another merge
+    by now. Changes are committed only after a `resolver` worked; its work is kept for the next
+    attempt.
     """
-    here, conflict = git.at(path), begun.conflict
-    while _in_rebase(here):
-        open_ = _unresolved(here, path, conflict)
-        if open_:
-            return begun.model_copy(update={"conflict": _conflict(here, begun.old, begun.tip)})
-        here("add", "--all")
-        _continue(here)
-        if _in_rebase(here):
-            conflict = _conflict(here, begun.old, begun.tip)
-            return begun.model_copy(update={"conflict": conflict, "new": None})
+    here = git.at(path)
+    if _read_owner(here) != _owner(wanted, begun.old, begun.tip):
+        return _used(begun)
+    left = _go_on(here, begun)
+    if left is not None:
+        return begun.model_copy(update={"conflict": left, "new": None})
     if resolver and worktrees.has_changes(here):
         here("add", "--all")
         message = f"Resolve the merge of task {wanted.task}"
         here(*identity(here), "commit", "--quiet", "--no-verify", "--message", message)
     new = here("rev-parse", "HEAD")
+    if not resolver and new != begun.new:
+        return _used(begun)
     if not is_ancestor(here, begun.old, new) or (resolver and new == begun.old):
         what = "does not start from" if new != begun.old else "adds nothing to"
         raise WorkspaceRefused(
@@ -166,8 +173,10 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
     if not done.is_merged and not is_ancestor(git, new, now):
         if now != done.old:
             return Landed(why_not=f"{wanted.target_name!r} has moved meanwhile")
-        if git.at(path).ask("rev-parse", "HEAD") != new:
-            return Landed(why_not="the worktree of merges was used by another session meanwhile")
+        here = git.at(path)
+        is_own = _read_owner(here) == _owner(wanted, done.old, done.tip)
+        if not is_own or here.ask("rev-parse", "HEAD") != new:
+            return Landed(why_not=_USED)
         holder = worktrees.holder_of(git, wanted.target_name)
         if holder is not None:
             raise WorkspaceRefused(
@@ -231,13 +240,48 @@ def _reset(here: Git) -> None:
     here("clean", "-ffdq")
 
 
+def _owner(wanted: Wanted, old: str, tip: str) -> str:
+    """Names a merge, and the commits from which it is made."""
+    return json.dumps([wanted.task, wanted.run, old, tip])
+
+
+def _write_owner(here: Git, owner: str) -> None:
+    file = here.folder / here("rev-parse", "--git-path", _OWNER)
+    draft = file.with_name(f"{file.name}.draft")
+    draft.write_text(owner)
+    draft.replace(file)
+
+
+def _read_owner(here: Git) -> str | None:
+    """The merge for which the worktree was reset last; None if there is none."""
+    name = here.ask("rev-parse", "--git-path", _OWNER) if here.folder.is_dir() else None
+    try:
+        return None if name is None else (here.folder / name).read_text()
+    except OSError:
+        return None
+
+
+def _used(begun: Rebased) -> Rebased:
+    return Rebased(old=begun.old, tip=begun.tip, why_not=_USED)
+
+
 def _in_rebase(here: Git) -> bool:
     names = ("rebase-merge", "rebase-apply")
     return any((here.folder / here("rev-parse", "--git-path", name)).exists() for name in names)
 
 
-def _is_stopped(here: Git, head: str) -> bool:
-    return _in_rebase(here) and here.ask("rev-parse", "HEAD") == head
+def _is_at(here: Git, owner: str, left: Conflict) -> bool:
+    """Whether the worktree is still as this merge left it in a conflict."""
+    is_stopped = _in_rebase(here) and here.ask("rev-parse", "HEAD") == left.head
+    return is_stopped and _read_owner(here) == owner
+
+
+def _go_on(here: Git, begun: Rebased) -> Conflict | None:
+    """Continue a rebase, if one is in progress, and return the conflict that is left."""
+    if _in_rebase(here) and not _unresolved(here, here.folder, begun.conflict):
+        here("add", "--all")
+        _continue(here)
+    return _conflict(here, begun.old, begun.tip) if _in_rebase(here) else None
 
 
 def _continue(here: Git) -> None:

@@ -154,6 +154,75 @@ def test_checks_of_another_tree_do_not_count(case: Case) -> None:
     assert case.subjects == []
 
 
+def test_merge_that_another_one_overtook_after_its_rebase_is_made_again(case: Case) -> None:
+    """It was stopped, which freed the folder, and is resumed: its rebase does not run again."""
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    begun = case.rebase("a")
+    case.merge("b")
+    stale = case.conclude("a", begun)
+    assert (stale.new, stale.conflict) == (None, None)
+    assert "used by another session" in stale.why_not
+    assert case.subjects == ["b: two"]
+    assert merging.merged_tip(case.git, PLAN, "a") is None  # so that no `clean` deletes the branch
+    case.merge("a")
+    assert case.subjects == ["b: two", "a: one"]
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_merge_that_another_one_overtook_during_its_resolution_is_made_again(
+    case: Case, *, lands: bool
+) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.commit("c", two="c\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    assert begun.conflict is not None
+    if lands:
+        case.merge("c")
+    else:
+        case.conclude("c", case.rebase("c"))
+    (case.path / "three.txt").write_text("what the resolver of b wrote\n")
+    assert "used by another session" in case.conclude("b", begun, resolver=True).why_not
+    again = case.rebase("b", begun)
+    assert again.conflict is not None
+    assert not (case.path / "three.txt").exists()
+    (case.path / "one.txt").write_text("both\n")
+    case.land("b", case.conclude("b", again, resolver=True))
+    assert case.show("one") == "both"
+    assert case.subjects == ["a: one", *(["c: two"] if lands else []), "b: one"]
+
+
+def test_conflict_of_another_merge_at_the_same_commit_is_not_gone_on_with(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", one="b\n")
+    case.commit("c", one="c\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    assert case.rebase("c").conflict is not None  # it stopped at the same commit
+    again = case.rebase("b", begun)
+    assert again.conflict is not None
+    assert "(b: one)" in again.conflict.text
+
+
+def test_checked_merge_that_another_one_overtook_does_not_land(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    done = case.conclude("a", case.rebase("a"))
+    case.rebase("b")
+    git(case.path, "checkout", "-q", str(done.new))
+    assert "used by another session" in case.land("a", done).why_not
+    assert case.subjects == []
+
+
+def test_commit_that_the_rebase_did_not_make_is_not_taken_without_a_resolver(case: Case) -> None:
+    case.commit("a", one="a\n")
+    begun = case.rebase("a")
+    git(case.path, "commit", "-q", "--allow-empty", "-m", "someone else's")
+    assert "used by another session" in case.conclude("a", begun).why_not
+
+
 def test_conflict_is_left_for_the_resolver_and_then_concluded(case: Case) -> None:
     case.commit("a", one="a\n")
     case.commit("b", one="b\n", more="m\n")
