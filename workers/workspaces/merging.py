@@ -113,8 +113,8 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
     tip = worktrees.tip(git, wanted.branch)
     if tip is None:
         raise WorkspaceRefused(f"the branch {wanted.branch!r} is gone; create it again")
-    old, merged = tip_of(git, wanted.target), _read(git, wanted.ref("merged"))
-    if merged == tip or is_ancestor(git, tip, old):
+    old = tip_of(git, wanted.target)
+    if _read(git, wanted.ref("merged")) == tip or is_ancestor(git, tip, old):
         return Rebased(old=old, tip=tip, new=old, is_merged=True)
     here = git.at(_prepare(git, path, old))
     owner = _owner(wanted, old, tip)
@@ -122,11 +122,11 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
         return Rebased(old=old, tip=tip, conflict=_conflict(here, old, tip))
     _write_owner(here, owner)  # before the reset: no other merge takes a half of it as its own
     _reset(here)
-    base = merged if merged is not None and is_ancestor(git, merged, tip) else old
+    base = _base(git, wanted, old, tip)
     source, resolved = tip, _read(git, wanted.ref("resolved"))
     if resolved is not None and _read(git, wanted.ref("resolved-of")) == tip:
         source, base = resolved, old
-    here("checkout", "--quiet", "--detach", source)
+    here("checkout", "--quiet", "--detach", _linear(here, wanted, base, source))
     try:
         here(*identity(here), *_QUIET, "rebase", "--quiet", "--onto", old, base)
     except GitFailed:
@@ -156,10 +156,12 @@ def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: 
     new = here("rev-parse", "HEAD")
     if not resolver and new != begun.new:
         return _used(begun)
-    if not is_ancestor(here, begun.old, new) or (resolver and new == begun.old):
-        what = "does not start from" if new != begun.old else "adds nothing to"
+    is_empty = new == begun.old and (resolver or _is_lacking(git, wanted, begun.old, begun.tip))
+    if is_empty or not is_ancestor(here, begun.old, new):
+        who = "what the resolver left" if resolver else "the rebased work"
+        what = "adds nothing to" if is_empty else "does not start from"
         raise WorkspaceRefused(
-            f"what the resolver left {what} {wanted.target_name!r}; the task's work would be lost"
+            f"{who} {what} {wanted.target_name!r}; the task's work would be lost"
         )
     if resolver:
         git("update-ref", wanted.ref("resolved-of"), begun.tip)
@@ -238,6 +240,45 @@ def _reset(here: Git) -> None:
         shutil.rmtree(here.folder / here("rev-parse", "--git-path", name), ignore_errors=True)
     here("reset", "--hard", "--quiet")
     here("clean", "-ffdq")
+
+
+def _base(git: Git, wanted: Wanted, old: str, tip: str) -> str:
+    """The commit after which the work that is to be merged begins."""
+    merged = _read(git, wanted.ref("merged"))
+    return merged if merged is not None and is_ancestor(git, merged, tip) else old
+
+
+def _linear(here: Git, wanted: Wanted, base: str, source: str) -> str:
+    """The commit to rebase: with merges in the work, one that has all of it.
+
+    A rebase drops merges, with what was resolved in them.
+    """
+    if not _has_merges(here, base, source):
+        return source
+    start, tree = here("merge-base", base, source), here("rev-parse", f"{source}^{{tree}}")
+    if tree == here("rev-parse", f"{start}^{{tree}}"):
+        return start
+    commits = f"{base}..{source}"
+    subjects = here("log", "--no-merges", f"--max-count={_NAMED}", "--format=- %s", commits)
+    message = f"Work of task {wanted.task}\n\n{subjects}"
+    return here(*identity(here), "commit-tree", tree, "-p", start, "-m", message)
+
+
+def _has_merges(git: Git, base: str, source: str) -> bool:
+    return bool(git("rev-list", "--merges", "--max-count=1", f"{base}..{source}"))
+
+
+def _is_lacking(git: Git, wanted: Wanted, old: str, tip: str) -> bool:
+    """Whether the task's branch has changes that the target does not have."""
+    base = _base(git, wanted, old, tip)
+    if git.ask("diff", "--quiet", f"{base}...{tip}") is not None:
+        return False
+    if not _has_merges(git, base, tip):
+        commits = git("cherry", old, tip, base).splitlines()
+        if all(one.startswith("-") for one in commits):
+            return False
+    code, tree, _ = git.run("merge-tree", "--write-tree", old, tip)
+    return code != 0 or tree.strip() != git("rev-parse", f"{old}^{{tree}}")
 
 
 def _owner(wanted: Wanted, old: str, tip: str) -> str:

@@ -300,6 +300,78 @@ def test_resolver_that_drops_the_work_is_refused(case: Case) -> None:
         case.conclude("b", begun, resolver=True)
 
 
+def merge_side(case: Case) -> None:
+    """Task b merges a branch, and changes a file of its own in the merge."""
+    task = case.repo.parent / "task-b"
+    git(task, "checkout", "-q", "-b", "side", "main")
+    (task / "side.txt").write_text("side\n")
+    git(task, "add", "-A")
+    git(task, "commit", "-qm", "side")
+    git(task, "checkout", "-q", branch_of(PLAN, "b"))
+    git(task, "merge", "-q", "--no-ff", "--no-commit", "side")
+    (task / "two.txt").write_text("resolved in the merge\n")
+    git(task, "commit", "-qam", "b: merge side")
+
+
+def test_merge_commits_of_a_task_keep_what_was_resolved_in_them(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", more="b\n")
+    merge_side(case)
+    case.merge("a")
+    case.merge("b")
+    assert (case.show("two"), case.show("side")) == ("resolved in the merge", "side")
+    assert (case.show("one"), case.show("more")) == ("a", "b")
+    assert case.subjects == ["a: one", "Work of task b"]
+    body = git(case.repo, "log", "-1", "--format=%b", plan_branch(PLAN))
+    assert sorted(body.splitlines()) == ["- b: more", "- side"]
+    check_untouched(case)
+
+
+def test_merge_commit_of_a_next_run_lands_on_top_of_what_the_first_one_landed(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", more="b\n")
+    case.merge("a")
+    case.merge("b")
+    merge_side(case)
+    case.merge("b")
+    assert case.show("two") == "resolved in the merge"
+    assert case.subjects == ["a: one", "b: more", "Work of task b"]
+
+
+def test_conflict_of_work_with_merge_commits_goes_to_the_resolver(case: Case) -> None:
+    case.commit("a", two="a\n")
+    case.commit("b", more="b\n")
+    merge_side(case)
+    case.merge("a")
+    begun = case.rebase("b")
+    assert begun.conflict is not None
+    assert "(Work of task b) conflicts in two.txt" in begun.conflict.text
+    (case.path / "two.txt").write_text("both\n")
+    case.land("b", case.conclude("b", begun, resolver=True))
+    assert (case.show("two"), case.show("side")) == ("both", "side")
+
+
+def test_empty_result_is_refused_while_the_target_lacks_the_work(case: Case) -> None:
+    case.commit("a", one="a\n")
+    case.commit("b", two="b\n")
+    case.merge("a")
+    begun = case.rebase("b")
+    git(case.path, "checkout", "-q", "--detach", begun.old)
+    with pytest.raises(WorkspaceRefused, match=r"rebased work adds nothing to .*would be lost"):
+        case.conclude("b", begun.model_copy(update={"new": begun.old}))
+
+
+def test_work_that_the_target_got_by_another_commit_counts_as_merged(case: Case) -> None:
+    case.commit("a", one="same\n")
+    case.commit("b", one="same\n")
+    case.commit("c", one="later\n")
+    case.merge("a")
+    git(case.repo.parent / "task-c", "rebase", "-q", plan_branch(PLAN), "--strategy-option=theirs")
+    case.merge("c")
+    case.merge("b")
+    assert case.subjects == ["a: one", "c: one"]
+
+
 def test_target_that_somebody_checked_out_is_left_alone(case: Case, tmp_path: Path) -> None:
     case.commit("a", one="a\n")
     done = case.conclude("a", case.rebase("a"))
