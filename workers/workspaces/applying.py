@@ -11,7 +11,7 @@ from pathlib import Path
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.layout import Record
-from workers.workspaces.repository import refuse_rebase
+from workers.workspaces.repository import refuse_lock, refuse_rebase
 
 _HEADS = "refs/heads/"
 #: Files in an error.
@@ -64,6 +64,7 @@ def _check_target(git: Git, top: Path, record: Record) -> str:
 
 
 def _check_clean(git: Git, top: Path) -> None:
+    refuse_lock(git, top)
     refuse_rebase(git, top, "and apply the work then")
     for name, what in _WAITING.items():
         if git.ask("rev-parse", "--verify", "--quiet", name) is not None:
@@ -100,7 +101,7 @@ def _merge(git: Git, ours: str, theirs: str, message: str) -> str:
 def _fast_forward(git: Git, commit: str) -> None:
     """Move the checked-out branch and its tree to a commit. Raises WorkspaceRefused."""
     try:
-        git("merge", "--ff-only", "--quiet", commit)
+        git.uncancelled()("merge", "--ff-only", "--quiet", commit)
     except GitFailed as error:
         files = [line.strip() for line in error.stderr.splitlines() if line.startswith("\t")]
         if not files:

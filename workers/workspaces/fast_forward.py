@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.repository import tip_of
+from workers.workspaces.repository import refuse_lock, tip_of
 from workers.workspaces.worktrees import holder_of, tip
 
 _HEADS = "refs/heads/"
@@ -70,11 +70,12 @@ def _move(git: Git, source: str, target: str, *, old: str, new: str) -> None:
             f"the branch {target!r} is checked out in {str(holder)!r}; merge {source!r} there"
         )
     here = git.at(holder)
+    refuse_lock(here, holder)
     if here("status", "--porcelain", "--untracked-files=no"):
         raise WorkspaceRefused(
             f"the working tree {top!r} has uncommitted changes; commit or stash them first"
         )
-    here("merge", "--ff-only", "--quiet", "--no-stat", new)
+    here.uncancelled()("merge", "--ff-only", "--quiet", "--no-stat", new)
 
 
 def _checked_out(git: Git) -> str:

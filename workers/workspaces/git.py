@@ -25,6 +25,8 @@ _PLAIN = (
 #: The author of commits where the user has set none.
 _NAME, _EMAIL = "Leadhand", "leadhand@localhost"
 _POLL_S = 0.1
+#: How long git may take to remove its locks once it is to end.
+_PATIENCE_S = 3.0
 #: Characters of git's own words in an error.
 _QUOTE = 500
 
@@ -74,6 +76,13 @@ class Git:
         """The same with a lock that git inherits."""
         return Git(self.folder, self.cancel, self.deadline, lock)
 
+    def uncancelled(self) -> Git:
+        """The same, which is neither cancelled nor ended at the deadline.
+
+        It is for calls that change the user's working tree, which must not be half done.
+        """
+        return Git(self.folder, lock=self.lock)
+
     def __call__(self, *arguments: str) -> str:
         """The output of git without its last line break."""
         code, out, err = self.run(*arguments)
@@ -116,12 +125,20 @@ class Git:
             except subprocess.TimeoutExpired:
                 if not self.cancel.is_set() and time.monotonic() < self.deadline:
                     continue
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+                _end(process)
                 if self.cancel.is_set():
                     raise Cancelled from None
                 raise WorkspaceRefused("git took too long and was ended") from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End git, which removes its locks, or kill it."""
+    for number, patience in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=patience)
+            return
 
 
 def _environment() -> dict[str, str]:

@@ -75,6 +75,16 @@ def refuse_rebase(git: Git, top: Path, otherwise: str) -> None:
             )
 
 
+def refuse_lock(git: Git, top: Path) -> None:
+    """Raises WorkspaceRefused while another git changes a working tree, or was killed there."""
+    lock = git.folder / git("rev-parse", "--git-path", "index.lock")
+    if lock.exists():
+        raise WorkspaceRefused(
+            f"another git is at work in {str(top)!r}, or was killed there; wait for it, or remove"
+            f" {str(lock)!r} if none runs"
+        )
+
+
 def _why_not(folder: Path, error: GitFailed, otherwise: str) -> str:
     if "dubious ownership" in error.stderr:
         return (
