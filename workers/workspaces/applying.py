@@ -101,7 +101,7 @@ def _merge(git: Git, ours: str, theirs: str, message: str) -> str:
 def _fast_forward(git: Git, commit: str) -> None:
     """Move the checked-out branch and its tree to a commit. Raises WorkspaceRefused."""
     try:
-        git.uncancelled()("merge", "--ff-only", "--quiet", commit)
+        git.uncancelled()("merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
     except GitFailed as error:
         files = [line.strip() for line in error.stderr.splitlines() if line.startswith("\t")]
         if not files:

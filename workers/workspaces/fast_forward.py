@@ -75,7 +75,7 @@ def _move(git: Git, source: str, target: str, *, old: str, new: str) -> None:
         raise WorkspaceRefused(
             f"the working tree {top!r} has uncommitted changes; commit or stash them first"
         )
-    here.uncancelled()("merge", "--ff-only", "--quiet", "--no-stat", new)
+    here.uncancelled()("merge", "--ff-only", "--no-overwrite-ignore", "--quiet", "--no-stat", new)
 
 
 def _checked_out(git: Git) -> str:

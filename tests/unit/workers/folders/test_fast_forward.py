@@ -59,6 +59,11 @@ def in_the_way(repo: Path) -> None:
     (repo / "new.txt").write_text("mine\n")
 
 
+def ignored(repo: Path) -> None:
+    (repo / ".git" / "info" / "exclude").write_text("new.txt\n")
+    in_the_way(repo)
+
+
 def diverged(repo: Path) -> None:
     git(repo, "commit", "-q", "--allow-empty", "-m", "other")
 
@@ -78,6 +83,7 @@ def protected(repo: Path) -> None:
         (dirty, "has uncommitted changes; commit or stash them first"),
         (staged, "has uncommitted changes"),
         (in_the_way, "untracked working tree files would be overwritten"),
+        (ignored, "untracked working tree files would be overwritten"),
         (diverged, "has commits that 'work' has not.*`git merge work`"),
         (detached, "no branch is checked out in .*; check one out"),
         (protected, r"'main' is protected \(leadhand.protected\)"),

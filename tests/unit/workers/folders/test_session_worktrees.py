@@ -92,6 +92,17 @@ def test_uncommitted_changes_and_files_in_the_way_are_refused(one: OneHome) -> N
     assert "has 1 uncommitted change; commit or stash" in refused(one)
 
 
+def test_ignored_file_of_the_user_is_not_overwritten(one: OneHome) -> None:
+    assert (one.origin / "ignored").read_text() == "mine too\n"
+    one.open()
+    one.write("ignored", "work\n")
+    git(one.home.cwd, "add", "--force", "ignored")
+    one.close()
+    assert "ignored would be overwritten" in refused(one)
+    one.user_commits("two.txt", "mine\n")  # so that it is merged
+    assert "ignored would be overwritten" in refused(one)
+
+
 def test_other_branch_detached_head_and_waiting_merge_are_refused(one: OneHome) -> None:
     one.open()
     one.write("new.txt", "work\n")
