@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.in_progress import refuse_in_progress
 from workers.workspaces.layout import Record
 from workers.workspaces.repository import refuse_lock, refuse_rebase
 
@@ -29,6 +30,7 @@ def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
     is the worktree, which may be gone. Raises WorkspaceRefused, and has changed nothing then.
     """
     top = Path(git("rev-parse", "--show-toplevel"))
+    refuse_in_progress(git, path)
     if path.is_dir() and not worktrees.is_detached(git, path):
         worktrees.keep_unfinished(git, path, record.branch)
     tip = worktrees.tip(git, record.branch)

@@ -14,6 +14,7 @@ from app.domain.merges import MERGE_FOLDER
 from workers.workspaces import worktrees
 from workers.workspaces.copy_back import digests_file, is_unchanged
 from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.in_progress import find_in_progress
 from workers.workspaces.layout import Record, read_record, remove_record
 from workers.workspaces.merging import merged_tip
 from workers.workspaces.worktrees import Place
@@ -67,6 +68,7 @@ def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
 def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> Removed:
     path, branch, owns_branch = place.path, record.branch, True
     if path.exists() and record.ready:
+        _end_in_progress(git, path, branch, force=force)
         owns_branch = not worktrees.is_detached(git, path)
         _secure(git, path, branch if owns_branch else "", force=force)
     is_merged = _is_merged(git, place, record)
@@ -83,6 +85,17 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
         git("update-ref", "-d", f"refs/heads/{branch}", str(tip))
     remove_record(path)
     return Removed(keeps_branch=tip is not None and not deletes)
+
+
+def _end_in_progress(git: Git, path: Path, branch: str, *, force: bool) -> None:
+    found = find_in_progress(git, path)
+    if found is not None and not force:
+        name = worktrees.unfinished_branch(branch)
+        raise WorkspaceRefused(
+            f"a {found.what} is in progress in it; --force ends that and commits what it left to"
+            f" {name!r} first"
+        )
+    worktrees.end_in_progress(git, path, branch)
 
 
 def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.in_progress import (
+    find_in_progress,
+    quit_in_progress,
+    refuse_in_progress,
+)
 from workers.workspaces.layout import Record, Shelf, read_record, remove_record, write_record
 from workers.workspaces.repository import tip_of
 
@@ -104,6 +109,28 @@ def keep_unfinished(git: Git, path: Path, branch: str) -> str:
     return keep(git, path, UNFINISHED)
 
 
+def end_in_progress(git: Git, path: Path, branch: str) -> None:
+    """End a rebase or bisect in a worktree, and keep on a branch of its own what it left.
+
+    That is `BRANCH-unfinished`, or the next free name. The branch itself stays where it is.
+    """
+    if find_in_progress(git, path) is None:
+        return
+    commit = keep(git, path, UNFINISHED)
+    if not is_on_a_ref(git, path):
+        name, number = unfinished_branch(branch), 1
+        while tip(git, name) is not None:
+            number += 1
+            name = f"{unfinished_branch(branch)}-{number}"
+        git("branch", "--no-track", name, commit)
+    quit_in_progress(git, path)
+
+
+def unfinished_branch(branch: str) -> str:
+    """The branch with what a rebase left that was in progress."""
+    return f"{branch}-unfinished"
+
+
 def remove(git: Git, path: Path) -> None:
     """Remove a worktree without changes, or what is left of one. Raises GitFailed."""
     if path.exists():
@@ -159,7 +186,13 @@ def forget(git: Git, path: Path) -> None:
 def _free_branch(git: Git, place: Place, branch: str) -> None:
     """Let go of the branch in the worktree of an earlier run, and keep what that run left."""
     for one in list_worktrees(git):
-        if one.branch != branch or one.path == place.path:
+        if one.path == place.path:
+            continue
+        if not one.branch and one.path.is_relative_to(place.shelf.of_plan(place.plan)):
+            found = find_in_progress(git, one.path)
+            if found is not None and found.branch == branch:
+                end_in_progress(git, one.path, branch)
+        if one.branch != branch:
             continue
         if not one.path.is_relative_to(place.shelf.of_plan(place.plan)):
             raise WorkspaceRefused(
@@ -174,7 +207,7 @@ def _free_branch(git: Git, place: Place, branch: str) -> None:
 
 
 def is_detached(git: Git, path: Path) -> bool:
-    """Whether a later run took over the branch of a worktree, so that it is on none."""
+    """Whether a worktree is on no branch: a later run took it over, or a rebase is in progress."""
     return git.at(path).ask("symbolic-ref", "--quiet", "HEAD") is None
 
 
@@ -231,6 +264,8 @@ def _require(git: Git, path: Path, branch: str) -> None:
             f"{str(path)!r} is no git worktree any more; repair it with `git worktree repair`"
         )
     head = here.ask("symbolic-ref", "--quiet", "HEAD")
+    if head is None:
+        refuse_in_progress(git, path)
     if head != f"{_HEADS}{branch}":
         now = "no branch" if head is None else f"the branch {head.removeprefix(_HEADS)!r}"
         raise WorkspaceRefused(
