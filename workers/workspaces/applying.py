@@ -9,12 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from workers.workspaces import worktrees
+from workers.workspaces.fast_forward import PROTECTED, is_protected
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import refuse_in_progress
 from workers.workspaces.layout import Record
 from workers.workspaces.repository import refuse_lock, refuse_rebase
 
 _HEADS = "refs/heads/"
+_UNJUDGED = "the checkers have not judged this merge"
 #: Files in an error.
 _SHOWN = 10
 #: What git keeps while it waits for a person, and the name of that.
@@ -46,7 +48,7 @@ def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
         return f"{target} was fast-forwarded to {tip[:12]}"
     merged = _merge(git, head, tip, f"Merge {record.branch} (session {session})")
     _fast_forward(git, merged)
-    return f"{record.branch} was merged into {target} as {merged[:12]}"
+    return f"{record.branch} was merged into {target} as {merged[:12]}; {_UNJUDGED}"
 
 
 def _check_target(git: Git, top: Path, record: Record) -> str:
@@ -62,6 +64,8 @@ def _check_target(git: Git, top: Path, record: Record) -> str:
             f"{now} checked out in {str(top)!r}, but the session started from {target!r}; check out"
             f" {target!r}, or {by_hand}"
         )
+    if is_protected(git, target):
+        raise WorkspaceRefused(f"the branch {target!r} is protected ({PROTECTED}); {by_hand}")
     return target
 
 

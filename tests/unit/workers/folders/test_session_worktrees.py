@@ -65,7 +65,9 @@ def test_branch_that_moved_on_is_merged(one: OneHome) -> None:
     theirs = one.close()
     one.user_commits("one.txt", "mine\n")
     ours = git(one.origin, "rev-parse", "HEAD")
-    assert one.apply().startswith(f"{BRANCH} was merged into main as ")
+    done = one.apply()
+    assert done.startswith(f"{BRANCH} was merged into main as ")
+    assert done.endswith("; the checkers have not judged this merge")
     assert git(one.origin, "log", "-1", "--format=%P") == f"{ours} {theirs}"
     assert (one.origin / "new.txt").read_text() == "work"
     assert (one.origin / "one.txt").read_text() == "mine\n"
@@ -114,6 +116,17 @@ def test_other_branch_detached_head_and_waiting_merge_are_refused(one: OneHome) 
     git(one.origin, "checkout", "-q", "main")
     (one.origin / ".git" / "MERGE_HEAD").write_text(git(one.origin, "rev-parse", "HEAD") + "\n")
     assert "a merge is in progress" in refused(one)
+
+
+def test_protected_branch_is_left_alone(one: OneHome) -> None:
+    one.open()
+    one.write("new.txt", "work\n")
+    one.close()
+    git(one.origin, "config", "--add", "leadhand.protected", "ma?n")
+    why = refused(one)
+    assert f"'main' is protected (leadhand.protected); run `git merge {BRANCH}`" in why
+    one.user_commits("one.txt", "mine\n")  # so that it would be merged
+    assert "'main' is protected" in refused(one)
 
 
 def test_session_from_a_detached_head_works_and_says_how_to_take_it(one: OneHome) -> None:
