@@ -17,6 +17,7 @@ from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.in_progress import find_in_progress
 from workers.workspaces.layout import Record, read_record, remove_record
 from workers.workspaces.merging import merged_tip
+from workers.workspaces.submodules import inner_repository, settled_submodules
 from workers.workspaces.worktrees import Place
 
 _FOREIGN = "its record is gone, which says what it holds; look at it and remove it yourself"
@@ -67,9 +68,11 @@ def _clean_copy(path: Path, record: Record, *, force: bool) -> Removed:
 
 def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> Removed:
     path, branch, owns_branch = place.path, record.branch, True
+    submodules: list[str] = []
     if path.exists() and record.ready:
         _end_in_progress(git, path, branch, force=force)
         owns_branch = not worktrees.is_detached(git, path)
+        submodules = _submodules(git, path, record.base)
         _secure(git, path, branch if owns_branch else "", force=force)
     is_merged = _is_merged(git, place, record)
     if owns_branch and not is_merged and not force:
@@ -78,7 +81,7 @@ def _clean_worktree(git: Git, place: Place, record: Record, *, force: bool) -> R
         return Removed(kept=why)
     if path.exists() and not record.ready:
         shutil.rmtree(path)
-    worktrees.remove(git, path)
+    worktrees.remove(git, path, has_submodules=bool(submodules))
     tip = worktrees.tip(git, branch)
     deletes = is_merged and tip is not None and not worktrees.holder_of(git, branch)
     if deletes:
@@ -98,6 +101,18 @@ def _end_in_progress(git: Git, path: Path, branch: str, *, force: bool) -> None:
     worktrees.end_in_progress(git, path, branch)
 
 
+def _submodules(git: Git, path: Path, base: str) -> list[str]:
+    """The submodules that can be removed with a worktree. Raises WorkspaceRefused for others."""
+    settled = settled_submodules(git, path, base)
+    inner = inner_repository(path, settled)
+    if inner is not None:
+        raise WorkspaceRefused(
+            f"it holds a repository of its own in {inner!r}; move that away first, or push its"
+            " commits if it is a submodule"
+        )
+    return settled
+
+
 def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     """See that a branch has all that is in a worktree. Raises WorkspaceRefused.
 
@@ -105,10 +120,6 @@ def _secure(git: Git, path: Path, branch: str, *, force: bool) -> None:
     """
     if not branch and not worktrees.is_on_a_ref(git, path):
         raise WorkspaceRefused("it has commits that are on no branch; create one for them first")
-    inner = worktrees.inner_repository(path)
-    if inner is not None:
-        why = f"it holds a repository of its own in {inner!r}; move that away first"
-        raise WorkspaceRefused(why)
     if not worktrees.has_changes(git.at(path)):
         return
     if not branch:

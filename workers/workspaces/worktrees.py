@@ -6,7 +6,6 @@ commit, or a commit that no other branch has.
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -131,22 +130,14 @@ def unfinished_branch(branch: str) -> str:
     return f"{branch}-unfinished"
 
 
-def remove(git: Git, path: Path) -> None:
+def remove(git: Git, path: Path, *, has_submodules: bool = False) -> None:
     """Remove a worktree without changes, or what is left of one. Raises GitFailed."""
     if path.exists():
-        git("worktree", "remove", str(path))
+        # Git removes none with filled submodules, unless it is forced to.
+        force = ("--force",) if has_submodules else ()
+        git("worktree", "remove", *force, str(path))
     else:
         forget(git, path)
-
-
-def inner_repository(path: Path) -> str | None:
-    """A repository inside a worktree, of which a commit would keep nothing; None without one."""
-    for above, names, files in os.walk(path):
-        if Path(above) != path and ".git" in (*names, *files):
-            return str(Path(above).relative_to(path))
-        if ".git" in names:
-            names.remove(".git")
-    return None
 
 
 def _base(git: Git, place: Place, wanted: Record) -> str:

@@ -140,14 +140,6 @@ def test_hooks_that_fail(one: OneHome) -> None:
     works(one)
 
 
-def test_submodules(one: OneHome, tmp_path: Path) -> None:
-    module = OneHome.clean_repository(tmp_path / "module").origin
-    git(one.origin, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module), "m")
-    git(one.origin, "commit", "-qm", "Add a module")
-    works(one)
-    assert (one.origin / "m" / "one.txt").exists()
-
-
 def test_sparse_checkout(one: OneHome) -> None:
     git(one.origin, "sparse-checkout", "set", "sub")
     one.open()
