@@ -204,7 +204,9 @@ def is_detached(git: Git, path: Path) -> bool:
 
 def is_on_a_ref(git: Git, path: Path) -> bool:
     """Whether any branch or tag has the commit that is checked out in a worktree."""
-    return bool(git.at(path)("for-each-ref", "--count=1", "--contains=HEAD"))
+    # Others, such as those of a rebase or bisect in this worktree, go with it.
+    kinds = ("refs/heads", "refs/tags", "refs/remotes", "refs/leadhand")
+    return bool(git.at(path)("for-each-ref", "--count=1", "--contains=HEAD", *kinds))
 
 
 def holder_of(git: Git, branch: str) -> Path | None:

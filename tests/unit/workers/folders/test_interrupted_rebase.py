@@ -105,6 +105,16 @@ def test_conflict_is_kept_with_its_markers(case: Case) -> None:
     assert "<<<<<<<" in case.shows(UNFINISHED, "base")
 
 
+def test_commit_that_only_the_rebase_has_is_kept(case: Case) -> None:
+    first = case.make(1)
+    rebase(first)
+    git(first, "add", "-A")
+    git(first, "commit", "-qm", "resolved")
+    git(first, "update-ref", "refs/rewritten/label", "HEAD")  # of `git rebase --rebase-merges`
+    case.make(2)
+    assert git(case.repo, "log", "-1", "--format=%s", UNFINISHED) == "resolved"
+
+
 def test_branch_of_that_name_is_left_alone(case: Case) -> None:
     git(case.repo, "branch", UNFINISHED, "main")
     rebase(case.make(1))
