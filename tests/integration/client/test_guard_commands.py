@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.client.client import Client
-from leadhand.local.api_probe import LocalApi
-from leadhand.models.guards import StopReport
-from tests.http_world import TOKEN, Served, served
+from tests.http_world import TOKEN, Served
 from tests.integration.client.test_inbox_commands import (
     PROGRAM,
     Leadhand,
@@ -276,13 +274,3 @@ def test_input_that_is_no_hooks_is_refused_in_one_sentence(leadhand: Leadhand) -
         refused = leadhand("hook", "stop", stdin=text)
         assert (refused.code, refused.out) == (1, ""), refused
         assert len(refused.err.splitlines()) == 1
-
-
-def test_guards_do_not_keep_the_services_of_a_folder_running(store_url: str) -> None:
-    with served(store_url) as running, Client(running.url, TOKEN) as client:
-        probe = LocalApi(running.port, TOKEN)
-        client.report_stop("s-1", StopReport(stop="one"))
-        assert not probe.has_live_session()
-        running.submit()
-        client.report_stop("s-2", StopReport(stop="one"))  # a guard is the newest session
-        assert probe.has_live_session()

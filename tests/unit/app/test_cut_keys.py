@@ -76,8 +76,12 @@ def test_lines_before_the_rest_of_a_key_stay() -> None:
 def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
     def seconds(length: int) -> float:
         text = piece * (length // len(piece)) + END
-        begin = time.process_time()
-        without_keys(text)
-        return time.process_time() - begin
+
+        def measure() -> float:
+            begin = time.process_time()
+            without_keys(text)
+            return time.process_time() - begin
+
+        return min(measure() for _ in range(3))  # a busy machine makes one of them slow
 
     assert seconds(400_000) < 60 * max(seconds(20_000), 0.001)
