@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from app.domain.addresses import path_of
+from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
 SCHEMA_VERSION = 6
@@ -372,18 +373,6 @@ def _may_idle(node: Step | Loop) -> bool:
 
 
 def _check_order(needs: dict[str, tuple[str, ...]], *, path: str) -> None:
-    left = {name: len(wanted) for name, wanted in needs.items()}
-    followers: dict[str, list[str]] = {name: [] for name in needs}
-    for name, wanted in needs.items():
-        for need in wanted:
-            followers[need].append(name)
-    free = [name for name, count in left.items() if not count]
-    while free:
-        done = free.pop()
-        del left[done]
-        for name in followers[done]:
-            left[name] -= 1
-            if not left[name]:
-                free.append(name)
+    left = find_blocked(needs)
     if left:
         raise ValueError(f"nodes need each other in a cycle: {sorted(path + n for n in left)}")

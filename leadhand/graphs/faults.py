@@ -19,6 +19,7 @@ from leadhand.graphs.references import (
     texts_in,
     whole,
 )
+from leadhand.models.cycles import find_blocked
 from leadhand.models.suggestions import nearest
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
     names = [step.name for step in steps]
     known = frozenset(names)
     waits = {step.name: set(needs_of(step, known)) for step in steps}
-    reach = _blocked(waits)
+    reach = find_blocked(waits)
     while reach:
         cycle = _cycle_in(waits, reach)
         circle = " -> ".join([*cycle, cycle[0]])
@@ -209,25 +210,7 @@ def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
         yield GraphFault(path, f"steps wait for each other: {circle}", hint)
         for name in cycle:
             waits[name] = set()
-        reach = _blocked(waits)
-
-
-def _blocked(waits: Mapping[str, set[str]]) -> set[str]:
-    """The steps that can never start: those of cycles, and all that wait for them."""
-    left = {name: len(wanted) for name, wanted in waits.items()}
-    followers: dict[str, list[str]] = {name: [] for name in waits}
-    for name, wanted in waits.items():
-        for need in wanted:
-            followers[need].append(name)
-    free = [name for name, count in left.items() if not count]
-    while free:
-        done = free.pop()
-        del left[done]
-        for name in followers[done]:
-            left[name] -= 1
-            if not left[name]:
-                free.append(name)
-    return set(left)
+        reach = find_blocked(waits)
 
 
 def _cycle_in(waits: Mapping[str, set[str]], blocked: set[str]) -> list[str]:

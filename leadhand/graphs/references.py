@@ -18,7 +18,7 @@ from pydantic import JsonValue
 #: First words that name no step, and have no meaning in graphs.
 _RESERVED = ("previous", "history", "turn")
 
-#: The most characters that the references of one value stand for together.
+#: The most characters that all references of one value are replaced with.
 FILLED_CHARACTERS = 4 * 1024 * 1024
 #: The most characters of a step's name.
 NAME_CHARACTERS = 120
@@ -264,7 +264,7 @@ def _why_missing(held: Held, why: str) -> str:
 
 
 def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces all references in a JSON value. Raises ReferenceFault if they stand for too much.
+    """Replaces all references in a JSON value. Raises ReferenceFault if that is too much.
 
     A text that is one reference becomes its value; within a text a value becomes text, anything
     but a text as JSON.

@@ -79,7 +79,7 @@ def test_document_without_a_folder_is_refused(world: World) -> None:
 
 
 def test_every_node_waits_for_the_folder_and_is_waited_for(world: World, tmp_path: Path) -> None:
-    """A phase may have the name of a step of ours, and steps of a flow may start side by side."""
+    """A phase may have the name of Leadhand's own step; steps may start side by side."""
     phases = [LOOP | {"name": name} for name in ("workspace", "keep")]
     phases = [{k: v for k, v in one.items() if k != "kind"} for one in phases]
     ref = submit(world, {"kind": "workflow", "name": "w", "phases": phases, "cwd": str(tmp_path)})

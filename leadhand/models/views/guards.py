@@ -8,7 +8,7 @@ from leadhand.models.views.view import View
 
 
 class StopDecision(View):
-    """Whether an agent may stop, and what it is told."""
+    """Whether an agent may stop, and the text for it."""
 
     decision: Literal["allow", "block"]
     #: The name of the guidance, such as `fix-build-errors` or `complete`.

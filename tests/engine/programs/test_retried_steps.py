@@ -1,4 +1,4 @@
-"""A step in a loop that is retried: the iteration goes on from it, with the work before it."""
+"""A step in a loop that is retried: the iteration continues from it, with the work before it."""
 
 from __future__ import annotations
 
