@@ -13,7 +13,7 @@ from workers.workspaces.fast_forward import PROTECTED, is_protected
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.in_progress import refuse_in_progress
 from workers.workspaces.layout import Record
-from workers.workspaces.repository import refuse_lock, refuse_rebase
+from workers.workspaces.repository import is_ancestor, refuse_lock, refuse_rebase
 
 _HEADS = "refs/heads/"
 _UNJUDGED = "the checkers have not judged this merge"
@@ -40,10 +40,10 @@ def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
         raise WorkspaceRefused(f"the branch {record.branch!r} is gone")
     target = _check_target(git, top, record)
     head = git("rev-parse", "HEAD")
-    if _is_ancestor(git, tip, head):
+    if is_ancestor(git, tip, head):
         return f"{target} has all commits of {record.branch} already"
     _check_clean(git, top)
-    if _is_ancestor(git, head, tip):
+    if is_ancestor(git, head, tip):
         _fast_forward(git, tip)
         return f"{target} was fast-forwarded to {tip[:12]}"
     merged = _merge(git, head, tip, f"Merge {record.branch} (session {session})")
@@ -120,7 +120,3 @@ def _fast_forward(git: Git, commit: str) -> None:
 def _listed(files: list[str]) -> str:
     more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
     return ", ".join(files[:_SHOWN]) + more
-
-
-def _is_ancestor(git: Git, older: str, newer: str) -> bool:
-    return git.ask("merge-base", "--is-ancestor", older, newer) is not None

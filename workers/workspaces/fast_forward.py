@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.repository import refuse_lock, tip_of
+from workers.workspaces.repository import is_ancestor, refuse_lock, tip_of
 from workers.workspaces.worktrees import holder_of, tip
 
 _HEADS = "refs/heads/"
@@ -37,13 +37,13 @@ def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
     old = tip(git, target)
     if old is None:
         raise WorkspaceRefused(f"there is no branch {target!r}; name one that exists")
-    if _is_ancestor(git, new, old):
+    if is_ancestor(git, new, old):
         return Forwarded(target, old, old)
     if is_protected(git, target):
         raise WorkspaceRefused(
             f"the branch {target!r} is protected ({PROTECTED}); merge {source!r} into it yourself"
         )
-    if not _is_ancestor(git, old, new):
+    if not is_ancestor(git, old, new):
         raise WorkspaceRefused(
             f"the branch {target!r} has commits that {source!r} has not, so it cannot be"
             f" fast-forwarded; merge it yourself with `git merge {source}`"
@@ -85,7 +85,3 @@ def _checked_out(git: Git) -> str:
             f"no branch is checked out in {str(git.folder)!r}; check one out there first"
         )
     return head.removeprefix(_HEADS)
-
-
-def _is_ancestor(git: Git, one: str, other: str) -> bool:
-    return git.ask("merge-base", "--is-ancestor", one, other) is not None

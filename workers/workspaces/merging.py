@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from workers.processes.own_folders import claim_folder
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
-from workers.workspaces.repository import tip_of
+from workers.workspaces.repository import is_ancestor, tip_of
 
 _HEADS = "refs/heads/"
 _REFS = "refs/leadhand"
@@ -207,11 +207,6 @@ def diff(git: Git, target: str, source: str) -> str:
 def merged_tip(git: Git, plan: str, task: str) -> str | None:
     """The tip of a task's branch when it was merged last; None before."""
     return _read(git, f"{_REFS}/merged/{plan}/{task}")
-
-
-def is_ancestor(git: Git, one: str, other: str) -> bool:
-    """Whether a commit has another one in its history."""
-    return git.ask("merge-base", "--is-ancestor", one, other) is not None
 
 
 def _read(git: Git, ref: str) -> str | None:

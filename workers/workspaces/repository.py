@@ -106,3 +106,8 @@ def count_uncommitted(git: Git) -> int:
     """How many changes in the working tree are in no commit."""
     found = git.ask("status", "--porcelain", "--untracked-files=normal")
     return len(found.splitlines()) if found else 0
+
+
+def is_ancestor(git: Git, one: str, other: str) -> bool:
+    """Whether the commit `one` is in the history of `other`, or is the same."""
+    return git.ask("merge-base", "--is-ancestor", one, other) is not None
