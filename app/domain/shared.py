@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
 
@@ -57,6 +58,35 @@ class LockRecord(BaseModel):
     @classmethod
     def _empty_line(cls, value: JsonValue) -> JsonValue:
         return value or []  # Lua encodes an empty list as {}
+
+
+def find_lock_cycle(
+    locks: Mapping[str, LockRecord], who: str, name: str
+) -> list[tuple[str, LockOwner]]:
+    """The locks, each with its holder, through which a waiter for a lock waits for itself.
+
+    The first is the lock that it waits for, and the last is one that it holds. Empty if its wait
+    can end: a holder that waits for no other lock releases its own.
+    """
+    first = locks.get(name)
+    if first is None or first.holder is None or first.holder.who == who:
+        return []
+    wanted: dict[str, list[str]] = {}
+    for lock, record in locks.items():
+        for waiter in record.line if record.holder is not None else ():
+            wanted.setdefault(waiter.who, []).append(lock)
+    paths = [[(name, first.holder)]]
+    seen = {name}
+    for path in paths:  # the shortest first; it grows
+        for lock in wanted.get(path[-1][1].who, ()):
+            holder = locks[lock].holder
+            if lock in seen or holder is None:
+                continue
+            seen.add(lock)
+            paths.append([*path, (lock, holder)])
+            if holder.who == who:
+                return paths[-1]
+    return []
 
 
 class StoredValue(BaseModel):

@@ -45,6 +45,7 @@ from app.queries.presenters import (
 )
 from app.queries.question_texts import question_notes
 from app.queries.results import EXECUTED, result_of
+from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status
 from app.queries.step_list import steps_page
 from app.redaction import without_secrets
@@ -236,6 +237,7 @@ class Queries:
             differences=self._all_differences(session),
             inbox=[message_view(message) for message in read_messages(self._store, ref)],
             plan=exported_plan(self._store, ref, fields, program),
+            values=list(exported_values(self._store, ref)),
             children=sorted(self._store.children(ref)),
         )
 

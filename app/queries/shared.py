@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.records import Reply
-from app.domain.shared import LAPSE_MS, LockOwner, LockRecord, StoredValue, check_name
+from app.domain.shared import (
+    LAPSE_MS,
+    LockOwner,
+    LockRecord,
+    StoredValue,
+    check_name,
+    find_lock_cycle,
+)
 from app.domain.shared_errors import ValueUnknown
 from app.queries.cursors import address_of, encode_cursor
-from app.queries.wait_reasons import NamedWait
+from app.queries.wait_reasons import LockLink, NamedWait
 from app.store.store import Store
 from leadhand.models.views import (
     LockGrant,
@@ -21,6 +28,9 @@ from leadhand.models.views import (
     ValueHead,
     ValueView,
 )
+
+#: Values of an export that are read in one call, of at most 64 kB each.
+_AT_ONCE = 50
 
 
 class SharedQueries:
@@ -56,8 +66,18 @@ class SharedQueries:
         text = self._store.values(root, "kv", [check_name(key, "key")]).get(key)
         if text is None:
             raise ValueUnknown(key, session)
-        value = json.loads(text.partition("\n")[2])
-        return ValueView(**_head(key, text).model_dump(), value=value)
+        return _value(key, text)
+
+
+def exported_values(store: Store, ref: SessionRef) -> Iterator[ValueView]:
+    """Yields the values of a tree for the export of its root; none for the export of others."""
+    if ref.id != ref.root:
+        return
+    names = sorted(name for name in store.names(ref, "kv") if not name.startswith("#"))
+    for start in range(0, len(names), _AT_ONCE):
+        batch = names[start : start + _AT_ONCE]
+        found = store.values(ref, "kv", batch)
+        yield from (_value(name, found[name]) for name in batch if name in found)
 
 
 def named_locks(store: Store, ref: SessionRef) -> dict[str, LockRecord]:
@@ -80,7 +100,8 @@ def named_waits(store: Store, ref: SessionRef) -> dict[tuple[str, str], NamedWai
     By session and address; who has stopped to ask does not wait any more.
     """
     found = {}
-    for name, record in named_locks(store, ref).items():
+    locks = named_locks(store, ref)
+    for name, record in locks.items():
         for place, waiter in enumerate(record.line):
             if waiter.session != ref.id:
                 continue
@@ -96,6 +117,10 @@ def named_waits(store: Store, ref: SessionRef) -> dict[tuple[str, str], NamedWai
                 text=f"{describe_owner(ahead)} {verb}{end}{more}",
                 since_ms=waiter.since,
                 until_ms=ahead.until,
+                cycle=tuple(
+                    LockLink(lock, holder.session, holder.address or "", holder.since)
+                    for lock, holder in find_lock_cycle(locks, waiter.who, name)
+                ),
             )
     return found
 
@@ -145,6 +170,11 @@ def _owner_view(owner: LockOwner) -> LockOwnerView:
 def _head(key: str, text: str) -> ValueHead:
     stored = StoredValue.model_validate_json(text.partition("\n")[0])
     return ValueHead(key=key, version=stored.version, at=iso(stored.at_ms), by=stored.by)
+
+
+def _value(key: str, text: str) -> ValueView:
+    value = json.loads(text.partition("\n")[2])
+    return ValueView(**_head(key, text).model_dump(), value=value)
 
 
 def _root(ref: SessionRef) -> SessionRef:

@@ -33,6 +33,15 @@ class Ahead(NamedTuple):
     lock: str
 
 
+class LockLink(NamedTuple):
+    """A named lock of a cycle, and the attempt or session that holds it."""
+
+    lock: str
+    session: str
+    address: str
+    since_ms: int
+
+
 class NamedWait(NamedTuple):
     """A named lock that an attempt or a session waits for, and what keeps the lock from it."""
 
@@ -42,6 +51,8 @@ class NamedWait(NamedTuple):
     text: str
     since_ms: int
     until_ms: int | None = None
+    #: The locks whose holders wait for each other; empty if the wait can end by itself.
+    cycle: tuple[LockLink, ...] = ()
 
 
 class Trouble(NamedTuple):
@@ -121,6 +132,8 @@ def _wait_of_running(record: StepRecord, around: Around) -> Wait:
 
 def wait_for_named_lock(named: NamedWait) -> Wait:
     """Explains why an attempt or a session waits for a named lock."""
+    if named.cycle:
+        return _wait_in_cycle(named)
     return Wait(
         why="lock",
         text=f"it waits for lock {named.name!r}: {named.text}",
@@ -128,6 +141,25 @@ def wait_for_named_lock(named: NamedWait) -> Wait:
         since=iso(named.since_ms),
         until=_at(named.until_ms),
         next=[f"leadhand explain {named.session}", f"leadhand lock list {named.session}"],
+    )
+
+
+def _wait_in_cycle(named: NamedWait) -> Wait:
+    """Explains a deadlock of named locks: the holder that came last is the one to stop."""
+    links = [
+        f"{_describe_holder(Holder(link.session, '', link.address, link.since_ms))} holds"
+        f" {link.lock!r}" + (f" and waits for {after.lock!r}" if after else "")
+        for link, after in zip(named.cycle, (*named.cycle[1:], None), strict=True)
+    ]
+    last = max(named.cycle, key=lambda link: link.since_ms).session
+    return Wait(
+        why="lock",
+        text=f"deadlock: it waits for lock {named.name!r}: {'; '.join(links)}. Stop one of them,"
+        f" and take the locks in the same order everywhere",
+        lock=f"lock:{named.name}",
+        holders=list(dict.fromkeys(link.session for link in named.cycle)),
+        since=iso(named.since_ms),
+        next=[f"leadhand stop {last}", f"leadhand lock list {named.session}"],
     )
 
 

@@ -200,6 +200,52 @@ def test_explain_names_the_holder_of_the_lock_that_a_session_waits_for(world: Wo
     assert [one.why for one in world.engine.explainer.explain(child.id).waits].count("lock") == 0
 
 
+def test_explain_names_the_holders_of_locks_that_wait_for_each_other(world: World) -> None:
+    ref = world.session()
+    grant = world.grant(ref, DO)
+    child = child_of(world, ref, grant)
+    first, second = world.grant(child, "a"), world.grant(child, "b")
+    acquire(world, ref, body(ref, grant), "x")
+    world.now += 1
+    acquire(world, child, body(child, first), "y")
+    acquire(world, child, body(child, first, "other"), "x", queue=True)
+    acquire(world, child, body(child, second), "y", queue=True)
+    texts = [one.text for one in world.engine.explainer.explain(child.id).waits]
+    assert not any("deadlock" in text for text in texts)
+    acquire(world, ref, body(ref, grant, "other"), "y", queue=True)
+    found = world.engine.explainer.explain(ref.id)
+    (wait,) = [one for one in found.waits if one.why == "lock"]
+    assert wait.text.startswith("deadlock: it waits for lock 'y': session " + child.id)
+    assert f"holds 'y' and waits for 'x'; session {ref.id} ({DO}) since" in wait.text
+    assert wait.holders == [child.id, ref.id]
+    assert f"leadhand stop {child.id}" in found.next
+    waits = {one.address: one.text for one in world.engine.explainer.explain(child.id).waits}
+    assert waits["a"].startswith("deadlock")
+    assert waits["b"].startswith("it waits for lock 'y'")
+
+
+def test_two_processes_of_one_attempt_do_not_wait_for_each_other_by_one_lock(world: World) -> None:
+    ref = world.session()
+    grant = world.grant(ref, DO)
+    acquire(world, ref, body(ref, grant))
+    acquire(world, ref, body(ref, grant, "other"), queue=True)
+    (wait,) = [one for one in world.engine.explainer.explain(ref.id).waits if one.why == "lock"]
+    assert wait.text.startswith("it waits for lock 'x'")
+
+
+def test_the_export_of_the_root_has_the_values_of_its_tree(world: World) -> None:
+    ref = world.session()
+    child = child_of(world, ref, world.grant(ref, DO))
+    keys = [f"k{number:03}" for number in range(120)]
+    for key in reversed(keys):
+        world.engine.values.set(child.id, key, {"of": key}, by="ann")
+    world.engine.values.delete(child.id, "k001", by="ann")
+    exported = world.engine.queries.export(ref.id)
+    assert [one.key for one in exported.values] == ["k000", *keys[2:]]
+    assert (exported.values[0].value, exported.values[0].by) == ({"of": "k000"}, "ann")
+    assert world.engine.queries.export(child.id).values == []
+
+
 def test_a_move_to_another_place_keeps_the_locks_of_the_session(world: World) -> None:
     world.worker("there", "/")
     ref = world.session()

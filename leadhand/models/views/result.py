@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from leadhand.models.views.inbox import InboxMessage
 from leadhand.models.views.plan import PlanView
 from leadhand.models.views.session import SessionView
+from leadhand.models.views.shared import ValueView
 from leadhand.models.views.step import DiffView, Event, StepView, TranscriptEntry
 from leadhand.models.views.view import Reason, View
 
@@ -120,4 +121,6 @@ class ExportView(View):
     inbox: list[InboxMessage] = []
     #: Of a plan: its tasks with their runs, reports and history, and what was proposed.
     plan: PlanView | None = None
+    #: Of the root of a tree: the values that its sessions share.
+    values: list[ValueView] = []
     children: list[str] = []
