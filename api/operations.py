@@ -115,7 +115,7 @@ def _control(
     verb: str, summary: str, body: type[BaseModel], *, body_required: bool = False
 ) -> Operation:
     """A control operation of a session."""
-    room = (429,) if verb in ("resume", "retry") else ()
+    room = (429,) if verb in ("resume", "retry", "skip") else ()
     return Operation(
         f"sessions.{verb}", "POST", summary, (_SESSION,), body=body, body_required=body_required,
         headers=("If-Match",), refuses=(409, 412, *room),
@@ -245,6 +245,8 @@ OPERATIONS: tuple[Operation, ...] = (
     _control("resume", "Resume a stopped or failed session", requests.Resume),
     _control("retry", "Run a step of a stopped or failed session again, and what depends on it",
              requests.Retry, body_required=True),
+    _control("skip", "Skip a step, so that what depends on it goes on without it", requests.Skip,
+             body_required=True),
     _control("exit", "Exit a session from the inside", requests.Exit, body_required=True),
     _control("abort", "Abort a session", requests.Abort),
     Operation("sessions.rehome", "POST", "Move a session to another place",

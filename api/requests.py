@@ -225,6 +225,14 @@ class Retry(Body):
     step: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
+class Skip(Body):
+    """The step of a session that is skipped."""
+
+    #: Its address, label, or zero-based positions as text, as for a resume.
+    step: Annotated[str, Field(min_length=1, max_length=1000)]
+    reason: Annotated[str, Field(max_length=2_000)] = ""
+
+
 class Exit(Body):
     reason: Annotated[str, Field(min_length=1, max_length=20_000)]
 

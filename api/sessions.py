@@ -14,6 +14,7 @@ from api.auth import (
 )
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
+from api.step_verbs import StepVerbs
 from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How
@@ -159,19 +160,6 @@ class Sessions:
         )
         return session_answer(view, 202)
 
-    def retry(self, session: str) -> Response:
-        """POST .../retry: run a step again."""
-        asked = requests.body(requests.Retry)
-        requests.query(NoQuery)
-        caller = current_caller()
-        view = self._engine.step_verbs.retry(
-            session,
-            asked.step,
-            by=caller if caller is not None and caller.session == session else None,
-            seen=requests.if_match(),
-        )
-        return session_answer(view, 202)
-
     def exit(self, session: str) -> Response:
         """POST .../exit: exit a session."""
         return self._control(session, "exit", reason=requests.body(requests.Exit).reason)
@@ -266,7 +254,7 @@ def blueprint(engine: Engine) -> Blueprint:
         routes.add_url_rule(f"/<session>/{read.__name__}", read.__name__, read)
     for verb in (
         sessions.stop, sessions.resume, sessions.exit, sessions.abort, sessions.rehome,
-        sessions.answers, sessions.retry,
+        sessions.answers, *StepVerbs(engine).routes,
     ):  # fmt: skip
         routes.add_url_rule(f"/<session>/{verb.__name__}", verb.__name__, verb, methods=["POST"])
     return routes

@@ -33,6 +33,7 @@ from app.operations.registry import Registry
 from app.operations.spawn import Spawner
 from app.operations.stacks.changes import Stacks
 from app.operations.step_verbs.retry import Retry
+from app.operations.step_verbs.skip import Skip
 from app.operations.store_guard import StoreGuard
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
@@ -112,6 +113,7 @@ class Engine:
         )
         self.migration = Migration(store, self.registry, self.control, self.catalog, self.submit)
         self.step_verbs = Retry(store, self.registry, self.control)
+        self.skips = Skip(store, self.registry, self.transitions, self.control, self.queries)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)

@@ -21,6 +21,7 @@ FILES = {
     "async_transport.py": "transport.py",
     "stacks/async_calls.py": "stacks/calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
+    "steps/async_step_calls.py": "steps/step_calls.py",
 }
 HEADER = "# Generated from {source} by scripts/client.py: do not edit.\n"
 #: Regular expressions and their replacements, applied in this order.

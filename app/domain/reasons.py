@@ -33,6 +33,8 @@ class ReasonCode(StrEnum):
     DECLINED = "declined"
     SUPERSEDED = "superseded"
     CANCELLED = "cancelled"
+    #: A user skipped the step.
+    USER_SKIP = "user_skip"
     USER_STOP = "user_stop"
     ABORTED = "aborted"
     PARENT_ENDED = "parent_ended"

@@ -44,7 +44,7 @@ class StepState(StrEnum):
     FAILED = "failed"
     #: Ended because the turn around it did.
     CANCELLED = "cancelled"
-    #: Skipped because its condition was false, or the verdict that it depends on was not given.
+    #: Skipped by a user, or because its condition or the verdict that it depends on was not given.
     SKIPPED = "skipped"
 
 
@@ -73,7 +73,7 @@ SESSION_NEXT: dict[SessionStatus, tuple[SessionStatus, ...]] = {
 _T = StepState
 STEP_NEXT: dict[StepState, tuple[StepState, ...]] = {
     _T.PENDING: (_T.READY, _T.SKIPPED),
-    _T.READY: (_T.RUNNING, _T.CANCELLED),
+    _T.READY: (_T.RUNNING, _T.CANCELLED, _T.SKIPPED),
     _T.RUNNING: (
         _T.READY,
         _T.PARKED,
@@ -82,7 +82,7 @@ STEP_NEXT: dict[StepState, tuple[StepState, ...]] = {
         _T.CANCELLED,
         _T.SKIPPED,
     ),
-    _T.PARKED: (_T.SUCCEEDED, _T.FAILED, _T.CANCELLED),
+    _T.PARKED: (_T.SUCCEEDED, _T.FAILED, _T.CANCELLED, _T.SKIPPED),
     _T.SUCCEEDED: (),
     _T.FAILED: (),
     _T.CANCELLED: (),

@@ -40,6 +40,11 @@ def end_of(program: Program, origin: str) -> str:
     return next(path for path, _, _ in reversed(made) if path.rpartition("/")[0] == block)
 
 
+def start_of(program: Program, origin: str) -> str:
+    """The first of the nodes that a step of the file was compiled to."""
+    return next(path for path, node in program.walk() if node.origin and node.origin.path == origin)
+
+
 def with_turns(program: Program, path: str, segments: list[str]) -> list[str] | None:
     """The node's path with the named iterations; None if one does not belong to a loop.
 

@@ -9,7 +9,7 @@ these, and positions are those of its document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn, Protocol
 
 from app.domain.addresses import path_of
@@ -19,7 +19,7 @@ from app.domain.program import Loop, Node, Program, Step
 from app.domain.records import Origin, StepRecord, TurnRecord
 from app.errors import PositionRefused
 from app.history.completion import step_is_done, turn_is_done
-from app.history.flow_points import end_of, is_flow, steps_at, with_turns
+from app.history.flow_points import end_of, is_flow, start_of, steps_at, with_turns
 from app.history.lineage import home_of
 
 FIELD = "after"
@@ -112,6 +112,26 @@ def position_of(program: Program, said: str, known: Known) -> Position:
     return next(iter(done), newest_one)
 
 
+def newest_position(program: Program, said: str, known: Known) -> Position:
+    """Resolve the name of a node, done or not, in the newest iterations around it.
+
+    A step of a flow that was made into several nodes is the first of them. Raises PositionRefused
+    if the name is unknown or ambiguous.
+    """
+    segments = _segments(program, said, first=True)
+    return next(_Walk(known, said).positions(program.body, (), segments))
+
+
+def nodes_of_step(program: Program, point: Position) -> tuple[Node, ...]:
+    """The nodes of a block that one step of a flow's file was made into; else the node itself."""
+    node = _node_at(program, point)
+    if node.origin is None:
+        return (node,)
+    loop = program.node(path_of(point.block)) if point.around else None
+    body = loop.body if isinstance(loop, Loop) else program.body
+    return tuple(n for n in body if n.origin is not None and n.origin.path == node.origin.path)
+
+
 def address_of(program: Program, known: Known, point: Position) -> str:
     """The address of the point's last node."""
     return newest(known, _node_at(program, point), point.block)
@@ -161,19 +181,21 @@ def _step_of_graph(program: Program, said: str) -> str | None:
     return own[int(said)].id
 
 
-def _segments(program: Program, said: str) -> list[str]:
+def _segments(program: Program, said: str, *, first: bool = False) -> list[str]:
+    """Splits a name into segments; of several nodes of a flow's step it names the last one."""
     step = _step_of_graph(program, said)
     if step is not None:
         return [step]
+    pick = start_of if first else end_of
     if _BY_NUMBER.match(said):
         numbers = re.split(r"[./]", said)
-        return _segments_in_file(program, said, numbers) if is_flow(program) else numbers
+        return _segments_in_file(program, said, numbers, pick) if is_flow(program) else numbers
     if program.has(re.split(r"[~\[/]", said)[0]):
         return said.split("/")
     found = _labels(program).get(said, [])
     origins = {origin.path for path in found if (origin := program.node(path).origin) is not None}
     if len(origins) == 1:  # a step of a flow may have been made into several nodes
-        found = [end_of(program, origins.pop())]
+        found = [pick(program, origins.pop())]
     if len(found) == 1:
         return found[0].split("/")
     if found:
@@ -184,7 +206,9 @@ def _segments(program: Program, said: str) -> list[str]:
     refuse(said, f"the program has no such node; {_WAYS}; {_list_labels(program)}")
 
 
-def _segments_in_file(program: Program, said: str, numbers: list[str]) -> list[str]:
+def _segments_in_file(
+    program: Program, said: str, numbers: list[str], pick: Callable[[Program, str], str]
+) -> list[str]:
     """Converts positions in the flow's file to the segments of an address."""
     found = steps_at(program, numbers)
     if not found:
@@ -192,7 +216,7 @@ def _segments_in_file(program: Program, said: str, numbers: list[str]) -> list[s
         refuse(said, f"{where}; {_WAYS}; {_list_labels(program)}")
     if len(found) > 1:
         refuse(said, f"several steps match: {', '.join(found)}; name a label or an address")
-    named = with_turns(program, end_of(program, found[0]), numbers)
+    named = with_turns(program, pick(program, found[0]), numbers)
     if named is None:
         refuse(said, "only loops have iterations; name the iteration at the loop's step")
     return named

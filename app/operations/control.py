@@ -38,7 +38,8 @@ from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.queries.sessions import Queries
 from app.resume.iteration_limits import check_ceiling, check_open_loops, loops_opened, open_loops
-from app.resume.plan import ResumePlan, Rewind, point_address, rewind_to, rewind_to_failure
+from app.resume.plan import point_address, rewind_to, rewind_to_failure
+from app.resume.rewind import ResumePlan, Rewind
 from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.documents import Budget

@@ -18,14 +18,8 @@ from app.operations.control import SessionControl
 from app.operations.registry import Registry
 from app.operations.submit import Submissions
 from app.resume.compatibility import can_switch_in_place, explain_misfit
-from app.resume.plan import (
-    Adoption,
-    ResumePlan,
-    Rewind,
-    point_address,
-    rewind_to,
-    rewind_to_failure,
-)
+from app.resume.plan import point_address, rewind_to, rewind_to_failure
+from app.resume.rewind import Adoption, ResumePlan, Rewind
 from app.store.store import Store
 from leadhand.flows.documents import FlowDocument, FlowRun
 from leadhand.models.documents import Budget

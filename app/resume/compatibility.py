@@ -8,7 +8,8 @@ from app.domain.addresses import block_of, path_of
 from app.domain.program import Loop, Node, Program, Step, needs_of, sinks_of
 from app.domain.records import TurnRecord
 from app.history.points import At, Known, is_done, newest
-from app.resume.plan import Rewind, used_its_iterations
+from app.resume.plan import used_its_iterations
+from app.resume.rewind import Rewind
 
 #: Fields of a started step that the new program may change: its inputs and limits.
 _FREE = {"inputs", "label", "origin", "timeout_s", "retry", "limits", "critical", "queue", "quick",

@@ -10,7 +10,7 @@ from app.domain.records import TurnRecord
 from app.domain.routing import Join
 from app.errors import InvalidDocument, PositionRefused
 from app.history.points import FIELD, within
-from app.resume.plan import Rewind
+from app.resume.rewind import Rewind
 
 _NO_LOOP = "this resume opens no loop, and none is open; leave it out"
 

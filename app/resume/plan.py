@@ -8,14 +8,8 @@ references to them lead to the older run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
 
-from pydantic import JsonValue
-
-from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.program import (
     Action,
@@ -43,116 +37,12 @@ from app.history.points import (
     within,
 )
 from app.resume.conversation_heads import KeptNodes, threads_at
-
-__all__ = [
-    "Adoption",
-    "Level",
-    "ResumePlan",
-    "Rewind",
-    "point_address",
-    "rewind_to",
-    "rewind_to_failure",
-    "used_its_iterations",
-]
+from app.resume.rewind import Level, Rewind
 
 #: Used as a node's name: everything that is done in the block counts.
 _ALL_DONE = ""
 #: A loop that ended for one of these reasons gets a new allowance of iterations.
 _USED_UP = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMINATED)
-
-
-class Level(NamedTuple):
-    """One turn that a resume opens."""
-
-    #: The loop's node, the address of the turn that it continues, and that turn's iteration.
-    node: str
-    run: str
-    iteration: int
-    max: int
-    left: int
-    #: The nodes that count as done in it, each with the address of its outcome.
-    kept: Mapping[str, str]
-    joins: tuple[Join, ...]
-    #: The for_each nodes that run again, each with the address that holds its width.
-    widths: Mapping[str, str]
-
-    def argument(self) -> dict[str, JsonValue]:
-        """The loop iteration to open, as an argument of the control transition (resume)."""
-        return {
-            "node": self.node,
-            "run": self.run,
-            "iteration": self.iteration,
-            "max": self.max,
-            "left": self.left,
-            "kept": {**self.kept},
-            "joins": [join.argument() for join in self.joins],
-            "widths": {**self.widths},
-        }
-
-
-class Rewind(NamedTuple):
-    """The joins of the outermost block, and the turns to open, outermost first."""
-
-    again: tuple[Join, ...]
-    levels: tuple[Level, ...] = ()
-    #: The thread at which each conversation continues; None leaves them as they are.
-    threads: Mapping[str, str] | None = None
-
-    def arguments(self) -> dict[str, JsonValue]:
-        """The arguments of the control transition."""
-        return {
-            "again": [join.argument() for join in self.again],
-            "levels": [level.argument() for level in self.levels],
-            "threads": None if self.threads is None else {**self.threads},
-        }
-
-
-class Adoption(NamedTuple):
-    """The new program that a session adopts when it resumes."""
-
-    program: Program
-    signature: str
-    #: The flow file it was compiled from (JSON of a Source).
-    source: str
-    #: The session starts from its first step.
-    afresh: bool
-
-    def argument(self) -> dict[str, JsonValue]:
-        """The adoption as an argument of the control transition."""
-        routes = routing.routes(self.program)
-        return {
-            "program": self.program.hash,
-            "document": self.program.model_dump_json(),
-            "routes": {path: json.dumps(route) for path, route in routes.items()},
-            "signature": self.signature,
-            "source": self.source,
-            "schema": str(self.program.schema_version),
-            "afresh": self.afresh,
-        }
-
-
-class ResumePlan(NamedTuple):
-    """How a session resumes. The empty plan continues where the session is."""
-
-    rewind: Rewind | None = None
-    #: The session's `updated` and `ended` fields that the plan was computed from; the transition
-    #: refuses the plan if they have changed.
-    as_of: str | None = None
-    ended: str | None = None
-    #: The address after which it resumes, if the caller named a point.
-    after: str | None = None
-    adopts: Adoption | None = None
-    limits: Mapping[str, int] = MappingProxyType({})
-
-    def arguments(self) -> dict[str, JsonValue]:
-        """The arguments of the control transition; budget limits are merged by the caller."""
-        return {
-            "as_of": self.as_of,
-            "ended": self.ended,
-            "after": self.after,
-            "adopts": self.adopts.argument() if self.adopts else None,
-            **(self.rewind.arguments() if self.rewind else {}),
-        }
 
 
 def point_address(program: Program, said: str, known: Known) -> str:

@@ -9,6 +9,8 @@ session    hash    status, reason, counters, parent, root, place, program; times
 steps      hash    address -> state, fence, nonce, attempts, lease, deadline, outcome (JSON)
 turns      hash    address of a loop's or for_each's run -> state, iteration, verdict (JSON)
 runs       hash    node in its block -> its newest run, if that is not the first
+skips      hash    node in its block -> why its next run is skipped, and the for_each nodes whose
+                   list it makes (JSON)
 widths     hash    for_each node in its block -> how many items it has
 items      hash    ``node#item`` -> the element of that item of a for_each (JSON)
 live       zset    addresses that are ready, running or parked (ordered by name)
@@ -112,9 +114,9 @@ from app.domain.ids import SessionRef
 
 #: The parts of a session, in the order of the table above.
 SESSION_PARTS = (
-    "session", "steps", "turns", "runs", "widths", "items", "live", "running", "parked", "open",
-    "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children", "born",
-    "holding", "hooks", "threads", "transcript", "diffs", "plan",
+    "session", "steps", "turns", "runs", "skips", "widths", "items", "live", "running", "parked",
+    "open", "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
+    "born", "holding", "hooks", "threads", "transcript", "diffs", "plan",
     "startable", "outputs", "inbox", "unread", "kv", "guard",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.

@@ -21,7 +21,7 @@ Verb = Literal[
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace", "own_folder",
+    "plan_workspace", "own_folder", "skip",
     "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
     "stack_look",
     "guard_begin", "guard_write",

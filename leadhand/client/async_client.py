@@ -21,6 +21,7 @@ from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
 from leadhand.client.stacks.async_calls import AsyncStackCalls
+from leadhand.client.steps.async_step_calls import AsyncStepCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
@@ -48,7 +49,12 @@ from leadhand.models.views import (
 
 
 class AsyncClient(
-    AsyncPlanCalls, AsyncSharedCalls, AsyncStackCalls, AsyncGuardCalls, AsyncAdministration
+    AsyncPlanCalls,
+    AsyncSharedCalls,
+    AsyncStackCalls,
+    AsyncGuardCalls,
+    AsyncStepCalls,
+    AsyncAdministration,
 ):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 

@@ -21,6 +21,7 @@ from leadhand.client.polling import next_look_s
 from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
 from leadhand.client.shared_calls import SharedCalls
 from leadhand.client.stacks.calls import StackCalls
+from leadhand.client.steps.step_calls import StepCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
@@ -47,7 +48,14 @@ from leadhand.models.views import (
 )
 
 
-class Client(PlanCalls, SharedCalls, StackCalls, GuardCalls, Administration):
+class Client(
+    PlanCalls,
+    SharedCalls,
+    StackCalls,
+    GuardCalls,
+    StepCalls,
+    Administration,
+):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and

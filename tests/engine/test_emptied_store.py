@@ -72,6 +72,12 @@ def prepare_control(drive: Drive) -> Prepared:
     return Prepared(arguments, "done", "unknown")
 
 
+def prepare_skip(_: Drive) -> Prepared:
+    step = {"address": "a", "place": "a", "block": "", "lists": []}
+    arguments = {"from": ["active"], "reason": {"code": "user_skip"}, "steps": [step]}
+    return Prepared(arguments, "done", "unknown")
+
+
 def prepare_expire(drive: Drive) -> Prepared:
     drive.take("a")
     drive.bench.tick(LEASE_MS / 1000 + 1)
@@ -239,6 +245,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "park": prepare_park,
     "answer": prepare_answer,
     "control": prepare_control,
+    "skip": prepare_skip,
     "expire": prepare_expire,
     "notify": prepare_notify,
     "outbox_done": prepare_outbox_done,

@@ -16,7 +16,8 @@ from app.domain.addresses import block_of, path_of
 from app.domain.program import Program, Step, transitive_needs
 from app.errors import PositionRefused
 from app.history.snapshot import Snapshot
-from app.resume.plan import Rewind, rewind_to
+from app.resume.plan import rewind_to
+from app.resume.rewind import Rewind
 from tests.engine.driving import Bench
 from tests.engine.world import World
 from tests.model.interpreter import Run, Said

@@ -45,6 +45,11 @@ class Judged(BaseModel):
         return late and self.verdict == "retry"
 
     @property
+    def is_skipped(self) -> bool:
+        """Whether a user skipped it: the rule holds for the other checkers."""
+        return self.reason is not None and self.reason.code is ReasonCode.USER_SKIP
+
+    @property
     def entry(self) -> JsonValue:
         """Its JSON in the ledger; `verdict` is always present."""
         dumped = self.model_dump(mode="json", exclude_none=True)
@@ -78,7 +83,8 @@ def judge(task: BodyTask) -> Outcome:
 def combine(rule: Rule, checks: Sequence[Check]) -> Judgement:
     """Combines all checks: terminate wins, a lost check does not accept."""
     judged = tuple(_judged(check) for check in checks)
-    verdict, reason = _decide(_needed(rule, len(judged)), judged)
+    counted = tuple(check for check in judged if not check.is_skipped)
+    verdict, reason = _decide(_needed(rule, len(counted)), counted)
     return Judgement(
         verdict=verdict, feedback=_feedback(verdict, judged), reason=reason, checks=judged
     )
@@ -165,7 +171,10 @@ def _not_judged(checks: Sequence[Judged]) -> str:
 
 
 def _section(check: Judged) -> str:
-    how = "timed out: no verdict on the work" if check.timed_out else check.verdict or "lost"
+    if check.is_skipped:
+        how: str = "skipped"
+    else:
+        how = "timed out: no verdict on the work" if check.timed_out else check.verdict or "lost"
     return f"## {check.name} ({how})\n\n{check.feedback}".rstrip()
 
 

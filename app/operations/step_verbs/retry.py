@@ -10,7 +10,8 @@ from app.errors import ControlRefused, PositionRefused
 from app.history.snapshot import Snapshot
 from app.operations.control import SessionControl
 from app.operations.registry import Registry
-from app.resume.plan import ResumePlan, rewind_before
+from app.resume.plan import rewind_before
+from app.resume.rewind import ResumePlan
 from app.security.step_tokens import Caller
 from app.store.store import Store
 from leadhand.models.views import SessionView
@@ -56,5 +57,5 @@ class Retry:
 
 def _hint(session: str, status: str) -> str:
     if status in (SessionStatus.COMPLETED, SessionStatus.EXITED, SessionStatus.ABORTED):
-        return "it has ended for good; start it anew"
+        return f"it has ended for good; fork it: leadhand fork {session} --after STEP"
     return f"stop it first: leadhand stop {session}"

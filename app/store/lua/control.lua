@@ -5,6 +5,7 @@
 --   child? (its usage is counted) and address? (of the step that started it),
 --   unclaimed? (only while no step was ever claimed), place?, folder? and signature? (of a rehome);
 --   of a resume: as_of? (`updated` of the state for which it was planned), again?, levels?, threads? (what runs again),
+--   skips? (nodes of the innermost block that is opened, whose next run is skipped: name, reason, lists),
 --   adopts? (another program: program, document, routes, signature, source, schema, and afresh: what is not done runs
 --   again), budget? (limits that change), max_iterations? and max_of? (the loop with that limit; without, the
 --   outermost loops that are opened or, if nothing runs again, are open)

@@ -12,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action, Loop, OnFail, Program, Step
 from app.operations.submit import About
-from app.resume.plan import ResumePlan
+from app.resume.rewind import ResumePlan
 from app.settings import Settings
 from tests.engine.driving import Bench
 from tests.engine.locks.sessions import DO, FOLDER, commands_of, two_steps

@@ -14,7 +14,7 @@ from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
 from app.operations.submit import About
-from app.resume.plan import Adoption, ResumePlan
+from app.resume.rewind import Adoption, ResumePlan
 from leadhand.models.documents import LoopDocument
 from tests.fleet import Fleet
 from tests.waiting import wait_until

@@ -28,10 +28,14 @@ local function skip_turn(tx, block, name, r, run, reason)
   return true
 end
 
+-- Why a node does not run: an earlier node of its block did not give the verdict.
+function conditions.reason_of(block, given)
+  return {code = 'condition', at = addresses.within(block, given.node),
+    text = given.node .. ' did not say ' .. given.verdict}
+end
+
 -- Records a node as skipped, without a worker. Returns whether it is new: then the node arrives at its joins.
-function conditions.skip(tx, block, name, r, run)
-  local reason = {code = 'condition', at = addresses.within(block, r.given.node),
-    text = r.given.node .. ' did not say ' .. r.given.verdict}
+function conditions.skip(tx, block, name, r, run, reason)
   if r.kind == 'loop' or r.each then return skip_turn(tx, block, name, r, run, reason) end
   local address = addresses.step_address(block, name, run)
   if records.load(tx, 'steps', address) then return false end

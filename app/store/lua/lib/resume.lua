@@ -1,7 +1,7 @@
 -- Resuming from a point: nodes that run again get a next run, in whose joins the nodes that count as done have
 -- arrived.
 --- @requires addresses, cancellation, events, joins, ledger, locks/locks, loops, programs, records, tree/children
---- @requires turns
+--- @requires steps/skips, turns
 local resume = {}
 
 -- Opens the root of a session that has failed.
@@ -126,6 +126,9 @@ function resume.run_again(tx, nodes, levels, threads)
     table.insert(inside, block)
   end
   if #inside > 0 then close_if_over(tx, block) end
+  for _, skipped in ipairs(tx.args.skips or {}) do
+    skips.mark(tx, addresses.within(block, skipped.name), skipped.reason, skipped.lists)
+  end
   start_nodes(tx, '', nodes, levels[1] and levels[1].node)
   for i, opened in ipairs(inside) do start_nodes(tx, opened, levels[i].joins, levels[i + 1] and levels[i + 1].node) end
   -- A budget may have ended the session while its last steps ran, which then succeeded.

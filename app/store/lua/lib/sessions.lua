@@ -93,7 +93,7 @@ function sessions.finish(tx, status, reason)
   redis.call('HSET', tx.keys.session, 'ended', tx.now)
   budgets.stop_clock(tx)
   redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
-  if status ~= 'failed' then redis.call('DEL', tx.keys.arrived, tx.keys.widths) end
+  if status ~= 'failed' then redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips) end
   events.emit(tx, 'session.ended', '', {status = status, reason = reason})
   tx.reply.ended = status
   quotas.release_session(tx)

@@ -1,7 +1,7 @@
 -- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
 -- each other, so one outcome may cascade through many turns.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, loops, programs
---- @requires records, sessions, tree/children
+--- @requires records, sessions, steps/skips, tree/children
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -41,8 +41,10 @@ end
 function turns.start(tx, block, name)
   if has_ended(tx, block) then return end
   local r, run = programs.route_of(tx, addresses.within(block, name)), programs.run_of(tx, block, name)
-  if r.given and not conditions.is_met(tx, block, r.given) then
-    if conditions.skip(tx, block, name, r, run) then turns.arrive(tx, block, name) end
+  local why = skips.take(tx, addresses.within(block, name))
+  if r.given and not conditions.is_met(tx, block, r.given) then why = conditions.reason_of(block, r.given) end
+  if why then
+    if conditions.skip(tx, block, name, r, run, why) then turns.arrive(tx, block, name) end
     return
   end
   if r.kind == 'loop' then return open_loop(tx, block, name, r, run) end

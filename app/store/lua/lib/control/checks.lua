@@ -20,6 +20,14 @@ function checks.remember(tx)
   redis.call('HSET', tx.keys.session, 'steered', table.concat(last, ' '))
 end
 
+-- Whether the session's status is one of those in which the call is allowed.
+function checks.allows(tx)
+  for _, status in ipairs(tx.args.from) do
+    if status == tx.session.status then return true end
+  end
+  return false
+end
+
 local function contains(list, value)
   for _, one in ipairs(list) do
     if one == value then return true end
@@ -41,7 +49,7 @@ local function is_allowed(tx)
 end
 
 -- Whether the step that controls its own session is still held by the caller.
-local function is_held(tx)
+function checks.is_held(tx)
   local step = records.load(tx, 'steps', tx.args.by)
   return step and step.state == 'running' and step.fence == tx.args.fence
 end
@@ -84,7 +92,7 @@ end
 function checks.refuse(tx)
   local args, status = tx.args, tx.session.status
   local allowed = is_allowed(tx)
-  if args.by and not is_held(tx) then return refuse(tx, 'superseded') end
+  if args.by and not checks.is_held(tx) then return refuse(tx, 'superseded') end
   -- The plan of what runs again was made for an earlier state.
   if args.as_of and args.as_of ~= redis.call('HGET', tx.keys.session, 'updated') then
     return refuse(tx, status, 'moved')

@@ -1,0 +1,27 @@
+"""The operations of the asynchronous client on single steps of a session."""
+
+from __future__ import annotations
+
+from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.calls import Call
+from leadhand.client.requests import read_session
+from leadhand.client.steps import requests
+from leadhand.models.views import SessionView
+
+
+class AsyncStepCalls:
+    """Skips steps of sessions."""
+
+    _connection: AsyncConnection
+
+    async def skip(
+        self, session: str, step: str, reason: str | None = None, *, seen: SessionView | None = None
+    ) -> SessionView:
+        """Skip a step that has not run or has failed; what depends on it goes on without it.
+
+        A failed session resumes with that. Raises ControlRefused for a step that runs.
+        """
+        return await self._act(requests.skip(session, step, reason, seen))
+
+    async def _act(self, call: Call) -> SessionView:
+        return read_session(await self._connection.transport.send(call))

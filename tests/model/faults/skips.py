@@ -1,0 +1,57 @@
+"""Faults in steps that a user skips."""
+
+from __future__ import annotations
+
+from tests.model.faults.fault import Fault
+
+FAULTS = (
+    Fault(
+        "a skip is forgotten before the step's turn comes",
+        "lib/turns",
+        "  local why = skips.take(tx, addresses.within(block, name))\n",
+        "  local why\n",
+        "test_pending_step_is_skipped_when_its_turn_comes",
+    ),
+    Fault(
+        "a skip holds for each run",
+        "lib/steps/skips",
+        "  redis.call('HDEL', tx.keys.skips, place)\n",
+        "",
+        "test_skip_holds_for_one_run",
+    ),
+    Fault(
+        "a step that runs is skipped",
+        "skip",
+        "local DIRECT = {ready = true, parked = true}",
+        "local DIRECT = {ready = true, parked = true, running = true}",
+        "test_step_that_starts_meanwhile_is_not_skipped",
+    ),
+    Fault(
+        "a failed step runs again instead of being skipped",
+        "lib/resume",
+        "  for _, skipped in ipairs(tx.args.skips or {}) do\n",
+        "  for _, skipped in ipairs({}) do\n",
+        "test_failed_step_that_is_skipped_lets_the_session_complete",
+    ),
+    Fault(
+        "the items of an older run are worked on after their list was skipped",
+        "lib/steps/skips",
+        "  for _, name in ipairs(lists or {}) do",
+        "  for _, name in ipairs({}) do",
+        "test_skipped_list_has_no_items_in_the_next_run",
+    ),
+    Fault(
+        "a session that has changed since is skipped in",
+        "skip",
+        "  if not sessions.is_as_seen(tx) then return",
+        "  if false then return",
+        "test_skip_of_a_session_that_has_changed_is_refused",
+    ),
+    Fault(
+        "a skipped step is not said to be one",
+        "skip",
+        "step, 'skipped', nil, tx.args.reason)",
+        "step, 'succeeded', nil, tx.args.reason)",
+        "test_ready_step_that_is_skipped_says_why",
+    ),
+)
