@@ -10,7 +10,6 @@ from werkzeug.routing import BaseConverter
 from api import (
     auth,
     events,
-    fleet,
     flows,
     guards,
     health,
@@ -26,6 +25,8 @@ from api import (
     worktrees,
 )
 from api.fanout import Fanout
+from api.fleet import routes as fleet
+from api.fleet import statistics
 from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
 from api.stacks import routes as stack_routes
@@ -86,6 +87,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(guards.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
+    flask.register_blueprint(statistics.blueprint(engine))
     for routes in fleet.blueprints(engine):
         flask.register_blueprint(routes)
     flask.register_blueprint(flows.blueprint(engine))

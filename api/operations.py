@@ -8,7 +8,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, JsonValue
 
 from api import requests
-from api.fleet import FsckBody
+from api.fleet.routes import FsckBody
+from api.fleet.statistics import StatisticsQuery
 from api.guards import GuardsQuery, ResetBody
 from api.health import Health
 from api.limits import LimitBody
@@ -56,6 +57,7 @@ from leadhand.models.views import (
     ReportView,
     ResultView,
     SessionView,
+    StatisticsView,
     StepView,
     StopView,
     StoreView,
@@ -375,6 +377,9 @@ OPERATIONS: tuple[Operation, ...] = (
               (as_json(Page[QueueView], "All queues with a worker or a step."),)),
     Operation("fleet.fleet", "GET", "Show an overview of the fleet",
               (as_json(FleetView, "Sessions by status, queues, workers, overdue entries."),)),
+    Operation("statistics.of_period", "GET", "Show the statistics of a period",
+              (as_json(StatisticsView, "What ended, was checked and was used, by day and name."),),
+              query=StatisticsQuery),
     Operation("fleet.metrics", "GET", "Read the fleet as metrics",
               (ApiResponse(200, "All metrics in the text format of Prometheus.",
                     {"text/plain": str}),)),

@@ -92,6 +92,7 @@ NEEDED: Mapping[str, Scope] = {
     "fleet.queues": Scope.READ,
     "fleet.fleet": Scope.READ,
     "fleet.metrics": Scope.READ,
+    "statistics.of_period": Scope.READ,
     "limits.listed": Scope.READ,
     "limits.one": Scope.READ,
     "limits.put": Scope.ADMIN,

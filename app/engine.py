@@ -49,6 +49,7 @@ from app.queries.questions import Questions
 from app.queries.sessions import Queries
 from app.queries.shared import SharedQueries
 from app.queries.stacks import StackQueries
+from app.queries.statistics import Statistics
 from app.queries.tree import Trees
 from app.security.api_tokens import Tokens
 from app.settings import Settings
@@ -82,6 +83,7 @@ class Engine:
         self.messages = InboxQueries(store, self.queries.ref)
         self.shared = SharedQueries(store, self.queries.ref)
         self.stack_queries = StackQueries(store)
+        self.statistics = Statistics(store)
         self.questions = Questions(store)
         self.guard_list = GuardQueries(store, self.queries)
         self.explainer = Explainer(

@@ -19,6 +19,8 @@ from app.redaction import without_keys
 QUICK = frozenset({Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
 #: Default queue of an action's messages.
 QUEUES = {Action.AGENT: "agents", Action.DRAFT: "agents", Action.CHECK: "checks"}
+#: Actions that an agent performs unless they name something else.
+_BY_AGENTS = frozenset({Action.AGENT, Action.DRAFT, Action.CHECK, Action.BREAK, Action.DECIDE})
 #: Maximum number of items of a for_each.
 MAX_WIDTH = 10_000
 
@@ -160,6 +162,7 @@ def _loop(loop: Loop) -> Route:
         "on_fail": loop.on_fail.value,
         "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
         "label": without_keys(loop.label or loop.id),
+        "by": next((_performer(node) for node in loop.body if isinstance(node, Step)), ""),
         **({"no_progress": loop.no_progress} if loop.no_progress else {}),
         **({} if any(_judges(node) for node in loop.body) else {"breaks": True}),
     }
@@ -181,6 +184,7 @@ def _step(step: Step) -> Route:
         "backoff_ms": round(step.retry.backoff_s * 1000),
         "max_backoff_ms": round(step.retry.max_backoff_s * 1000),
         "label": without_keys(step.label or step.id),
+        "by": _performer(step),
     }
     if step.folder:
         route["folder"] = True
@@ -196,6 +200,19 @@ def _step(step: Step) -> Route:
         route["each"] = True
         route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)
     return route
+
+
+def _performer(step: Step) -> str:
+    """Who performs a step, for statistics: an agent, a tool, or the kind of doer or checker."""
+    who = step.inputs.get("doer") or step.inputs.get("checker") or step.inputs
+    assert isinstance(who, Mapping)
+    for name in ("agent", "tool"):
+        if isinstance(found := who.get(name), str):
+            return without_keys(found)
+    for name in ("command", "callable"):
+        if who.get(name):
+            return name
+    return "default" if step.action in _BY_AGENTS else step.action.value
 
 
 def is_critical(step: Step) -> bool:

@@ -100,6 +100,8 @@ refused      hash    worker -> why it refused to start, and when (JSON; those of
 name:X       string  the process that holds a worker's name (TTL of an inventory)
 store-past   hash    ids that the store's id succeeds -> when that was accepted (kept)
 owed         hash    session -> why its export could not be written, while it is kept for that
+stats:D      hash    counts of day D (days since 1970, UTC): ends of sessions, loops and checks,
+                     and usage (TTL 400 days)
 swept        string  the time of the last sweep (kept: it is one number)
 epoch        hash    the server's run id, the end of the grace period after its restart, and the
                      numbers of sweeps, of tickets and of grants of named locks
@@ -129,7 +131,7 @@ GLOBAL_PARTS = (
 #: Prefixes of keys with a name: a status, a session, a program, a token ...
 NAMED_PARTS = (
     "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
-    "stack", "stack-line", "stack-all", "stack-call", "workflow",
+    "stack", "stack-line", "stack-all", "stack-call", "workflow", "stats",
 )  # fmt: skip
 #: Keys across sessions that only Python writes.
 OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")

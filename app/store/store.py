@@ -29,6 +29,7 @@ from app.store.script_library import Verb, text_of
 from app.store.script_runner import Ask, Scripts
 from app.store.session_index import SessionIndex
 from app.store.stacks import StackReads
+from app.store.statistics import StatisticsReads
 from app.store.tokens import TokenStore
 from leadhand.models.views import Event
 
@@ -380,6 +381,10 @@ class Store:
     def outputs(self) -> OutputReads:
         """The reads of live output."""
         return OutputReads(self._redis, self.keys, self._translate_errors)
+
+    def statistics(self) -> StatisticsReads:
+        """Reads of the counters of statistics."""
+        return StatisticsReads(self._redis, self.keys, self._translate_errors)
 
     def stacks(self) -> StackReads:
         """The reads of stacks of workflow sessions."""

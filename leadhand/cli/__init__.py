@@ -52,6 +52,7 @@ _COMMANDS = {
     "top": "leadhand.cli.commands.fleet",
     "queues": "leadhand.cli.commands.fleet",
     "workers": "leadhand.cli.commands.fleet",
+    "stats": "leadhand.cli.commands.administration.stats",
     "agents": "leadhand.cli.commands.agents",
     "tools": "leadhand.cli.commands.tools",
     "mcp": "leadhand.cli.commands.mcp",

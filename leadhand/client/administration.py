@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, TypeVar
 
-from leadhand.client import requests
+from leadhand.client import requests, statistics
 from leadhand.client.connection import Connection
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
@@ -18,6 +19,7 @@ from leadhand.models.views import (
     NewToken,
     QueueView,
     Quotas,
+    StatisticsView,
     StoreView,
     TokenView,
     ToolView,
@@ -52,6 +54,13 @@ class Administration:
     def fleet(self) -> FleetView:
         """Get an overview of the fleet: sessions, queues, workers and overdue work."""
         return self._ask(requests.fleet())
+
+    def statistics(self, first: date | None = None, last: date | None = None) -> StatisticsView:
+        """Get counts and costs of the days from `first` to `last` (UTC): the last seven by default.
+
+        Raises RequestInvalid for more than 400 days.
+        """
+        return self._ask(statistics.of_period(first, last))
 
     def fsck(self, *, repair: bool = False) -> FsckView:
         """Check that the records in Redis and the broker agree; with `repair`, repair them."""

@@ -62,6 +62,7 @@ METHODS = {
     "worktrees.apply_plan": "apply_plan",
     "worktrees.diff": "diff_plan",
     "worktrees.apply": "apply",
+    "statistics.of_period": "statistics",
     "workers.listed": "workers",
     "agents.listed": "agents",
     "tools.listed": "tools",

@@ -1,7 +1,7 @@
 -- Ends a parked step: its answer, its time or its child's end has come. The first one wins.
 -- Arguments: address, fence, word, by, verdict?, reason?, text?, child? (its usage is counted), expand?, take, lease_ms
 -- Returns: settled | superseded(state; by: who answered first)
---- @requires budgets, dispatch, outcomes, records, transaction, transcript, usage
+--- @requires budgets, dispatch, outcomes, records, transaction, transcript, usage/usage
 return function(tx)
   local args = tx.args
   local address = args.address

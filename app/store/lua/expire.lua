@@ -3,7 +3,7 @@
 -- Arguments: address, jitter?, gone? (a worker that is known to have ended: its leases are not waited for)
 -- Returns: lost | timeout | poison | cancelled | woken | look(child, fence: of a child; neither: of a plan) | alive |
 --   gone | spent | default(fence: the question's default is its answer now)
---- @requires addresses, budgets, deadlines, dispatch, events, outcomes, programs, records, transaction, usage
+--- @requires addresses, budgets, deadlines, dispatch, events, outcomes, programs, records, transaction, usage/usage
 local LOST_MAX = 5   -- an attempt that is lost more often fails
 
 local function look_at(tx, address, at)

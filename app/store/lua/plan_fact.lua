@@ -1,7 +1,7 @@
 -- The end of a task's child session, or its resume: the fact that the plan goes by, counted once.
 -- Arguments: task, run, child, status, reason?, address (of the step that executes the plan), merge? (the child merges)
 -- Returns: applied(version) | repeated | no_plan
---- @requires dispatch, plans/child_ends, plans/merges, plans/tasks, transaction, tree/children, usage
+--- @requires dispatch, plans/child_ends, plans/merges, plans/tasks, transaction, tree/children, usage/usage
 return function(tx)
   local args = tx.args
   local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)

@@ -7,7 +7,7 @@
 --   of the iteration's result)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
---- @requires attempts, dispatch, events, inbox, outcomes, records, transaction, transcript, usage, work_diffs
+--- @requires attempts, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage, work_diffs
 return function(tx)
   local args = tx.args
   local address = args.address

@@ -86,6 +86,15 @@ from leadhand.models.views.shared import (
     ValueHead,
     ValueView,
 )
+from leadhand.models.views.statistics import (
+    Acceptance,
+    CheckCount,
+    DayCount,
+    LoopCount,
+    SessionCount,
+    StatisticsView,
+    UsageCount,
+)
 from leadhand.models.views.step import (
     DiffsPage,
     DiffView,
@@ -114,6 +123,7 @@ from leadhand.models.views.view import (
 
 __all__ = [
     "ENDED",
+    "Acceptance",
     "AgentHere",
     "AgentView",
     "AgentsFault",
@@ -123,8 +133,10 @@ __all__ = [
     "BulkRefusal",
     "BulkView",
     "Cause",
+    "CheckCount",
     "CleaningView",
     "Counters",
+    "DayCount",
     "DiffView",
     "DiffsPage",
     "Event",
@@ -148,6 +160,7 @@ __all__ = [
     "LockOwnerView",
     "LockRelease",
     "LockView",
+    "LoopCount",
     "MergeView",
     "Met",
     "Missing",
@@ -173,8 +186,10 @@ __all__ = [
     "ResultView",
     "Running",
     "RunningStep",
+    "SessionCount",
     "SessionView",
     "Spent",
+    "StatisticsView",
     "StepView",
     "StopDecision",
     "StopView",
@@ -192,6 +207,7 @@ __all__ = [
     "TreeCause",
     "TreeNode",
     "TreeView",
+    "UsageCount",
     "ValueHead",
     "ValueView",
     "View",

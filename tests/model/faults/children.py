@@ -7,7 +7,7 @@ from tests.model.faults.fault import Fault
 FAULTS = (
     Fault(
         "what a child uses brings its deleted parent back",
-        "lib/usage",
+        "lib/usage/usage",
         "    if not values[3] then return end",
         "",
         "test_what_a_child_uses_brings_nothing_of_a_deleted_parent_back",

@@ -7,19 +7,19 @@ from tests.model.faults.fault import Fault
 FAULTS = (
     Fault(
         "a cost told by a heartbeat counts again at the end",
-        "lib/usage",
+        "lib/usage/usage",
         "reported[name] - (step[field] or 0)",
         "reported[name] - (name == 'cost_micros' and 0 or step[field] or 0)",
     ),
     Fault(
         "tokens told by a heartbeat count again at the end",
-        "lib/usage",
+        "lib/usage/usage",
         "reported[name] - (step[field] or 0)",
         "reported[name] - (name == 'cost_micros' and step[field] or 0)",
     ),
     Fault(
         "a late heartbeat counts again",
-        "lib/usage",
+        "lib/usage/usage",
         "if goes_on then step[field] =",
         "if false then step[field] =",
     ),
@@ -53,7 +53,7 @@ FAULTS = (
     ),
     Fault(
         "what still ran when its loop ended is missing in the ledger",
-        "lib/usage",
+        "lib/usage/usage",
         "      if turn.entry then ledger.amend(tx, turn.entry, turn) end\n",
         "",
         seed=48,

@@ -1,6 +1,6 @@
 -- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
 --- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records, sessions
---- @requires tree/children, turns, usage
+--- @requires tree/children, turns, usage/statistics, usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -36,6 +36,8 @@ local function record(tx, address, step, word, verdict, reason, text)
   end
   budgets.note(tx, 'steps', records.count(tx, 'steps'))
   quotas.count_step(tx)
+  local r = programs.route_of(tx, address)
+  if r.action == 'check' then statistics.count_check(tx, step, r, word, verdict) end
   local used = tx.args.usage or {}
   events.emit(tx, 'step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
     fence = step.fence, cost_usd = used.cost_micros and used.cost_micros / 1000000,

@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
 --- @requires addresses, budgets, events, facts, labels, locks/calls, locks/locks, parts, quotas, records
---- @requires tree/children, tree/detachment, webhooks
+--- @requires tree/children, tree/detachment, usage/statistics, webhooks
 local sessions = {}
 
 -- Adds a new session to the indexes; it takes its label.
@@ -91,6 +91,7 @@ end
 function sessions.finish(tx, status, reason)
   sessions.set_status(tx, status, reason)
   redis.call('HSET', tx.keys.session, 'ended', tx.now)
+  statistics.count_session(tx, status, reason)
   budgets.stop_clock(tx)
   redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
   if status ~= 'failed' then redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips) end

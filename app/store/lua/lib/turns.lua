@@ -1,7 +1,7 @@
 -- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
 -- each other, so one outcome may cascade through many turns.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, loops, programs
---- @requires records, sessions, steps/skips, tree/children
+--- @requires records, sessions, steps/skips, tree/children, usage/statistics
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -176,7 +176,10 @@ function turns.close(tx, id, verdict, reason)
   if id == '' then return sessions.finish(tx, STATUS[verdict] or 'failed', reason) end
   redis.call('ZREMRANGEBYLEX', tx.keys.arrived, addresses.range_of(id .. (turn.each and '#' or '[')))
   events.emit(tx, 'loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})
-  if not turn.each then return follow_loop(tx, id, turn) end
+  if not turn.each then
+    statistics.count_loop(tx, id, turn)
+    return follow_loop(tx, id, turn)
+  end
   if verdict == 'accept' then return turns.arrive(tx, addresses.block_of(id), addresses.name_of(tx, id)) end
   turns.fail_block(tx, addresses.block_of(id), reason)
 end

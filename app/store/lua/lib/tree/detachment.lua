@@ -1,5 +1,5 @@
 -- The end of a session for its children: each is aborted, or goes on by itself if its policy is to let it go on.
---- @requires budgets, transaction, tree/children, usage
+--- @requires budgets, transaction, tree/children, usage/usage
 local detachment = {}
 
 -- Moves the rest of the budget that a child asked for from the sessions above it, which have it no more.

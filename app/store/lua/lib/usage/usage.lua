@@ -1,6 +1,6 @@
 -- What attempts and child sessions use: cost and tokens. Counted for the step, the turns around it, the session, all
 -- sessions, and the sessions above.
---- @requires addresses, budgets, ledger, records
+--- @requires addresses, budgets, ledger, records, usage/statistics
 local usage = {}
 
 -- Adds to a counter of the session and to the same counter of each turn around an address.
@@ -53,7 +53,8 @@ local function add(tx, address, step, more)
 end
 
 -- Adds usage to the counters of all sessions together.
-local function count_for_all(tx, more)
+local function count_for_all(tx, address, more)
+  statistics.count_usage(tx, address, more)
   for name, by in pairs(more) do
     if by > 0 then redis.call('HINCRBY', tx.shared.used, name, by) end
   end
@@ -72,7 +73,7 @@ function usage.add_attempt(tx, address, step, reported, goes_on)
     if goes_on then step[field] = math.max(reported[name], step[field] or 0) end
   end
   if not any then return false end
-  count_for_all(tx, more)
+  count_for_all(tx, address, more)
   add(tx, address, step, more)
   add_above(tx, more)
   return true

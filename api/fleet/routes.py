@@ -9,7 +9,7 @@ from flask import Blueprint, Response
 from pydantic import BaseModel, Field
 
 from api import requests
-from api.metrics import MEDIA_TYPE, families, render_metrics
+from api.fleet.metrics import MEDIA_TYPE, families, render_metrics
 from api.responses import answer
 from app.engine import Engine
 from leadhand.models.views import AgentView, Page, QueueView, ToolView, WorkerView

@@ -1,0 +1,1 @@
+"""The fleet over REST: its state, its metrics and its statistics."""
