@@ -16,6 +16,7 @@ from app.operations.fleet_secret import check_secret
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from leadhand.process_guard import hide
+from tasks.artifact_sweep import ArtifactSweeper
 from tasks.bootstrap import check_logins, make_engine
 from tasks.periodic import Sweeper
 from tasks.probing import Prober
@@ -60,6 +61,7 @@ def build(settings: Settings, engine: Engine) -> Api:
         Deliverer(engine).start()
     Prober(engine).start()
     SecretRenewal(engine).start()
+    ArtifactSweeper(engine).start()
     api = create_app(settings, engine, streams=settings.api_threads - SPARE_THREADS)
     tracing.begin(api, settings)
     return api

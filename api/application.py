@@ -24,6 +24,7 @@ from api import (
     tokens,
     worktrees,
 )
+from api.artifacts import routes as artifact_routes
 from api.fanout import Fanout
 from api.fleet import routes as fleet
 from api.fleet import statistics
@@ -84,6 +85,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(shared.locks_blueprint(engine))
     flask.register_blueprint(shared.values_blueprint(engine))
     flask.register_blueprint(stack_routes.blueprint(engine))
+    flask.register_blueprint(artifact_routes.blueprint(engine))
     flask.register_blueprint(guards.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, JsonValue
 
 from api import requests
+from api.artifacts.routes import BYTES, PartBody, PartQuery
 from api.fleet.routes import FsckBody
 from api.fleet.statistics import StatisticsQuery
 from api.guards import GuardsQuery, ResetBody
@@ -27,6 +28,7 @@ from leadhand.models.stacks import OutputsView, StackChange, StackHead, StackVie
 from leadhand.models.views import (
     AgentView,
     ApplyingView,
+    ArtifactView,
     BulkView,
     CleaningView,
     DiffsPage,
@@ -66,6 +68,7 @@ from leadhand.models.views import (
     ToolView,
     TranscriptEntry,
     TreeView,
+    UploadView,
     ValueHead,
     ValueView,
     WorkerView,
@@ -291,6 +294,15 @@ OPERATIONS: tuple[Operation, ...] = (
               refuses=(409, 412)),
     Operation("kv.delete", "DELETE", "Delete a value of a session's tree", (_GONE,),
               query=DeleteValueQuery, headers=("Idempotency-Key",), refuses=(409, 412)),
+    Operation("artifacts.listed", "GET", "List a session's artifacts: long results and outputs",
+              (as_json(Page[ArtifactView], "A page of artifacts, by step."),),
+              query=requests.PageQuery),
+    Operation("artifacts.read", "GET", "Read bytes of an artifact that the session refers to",
+              (ApiResponse(200, "Its bytes; `Content-Range` says which.", {BYTES: bytes},
+                   headers=("Content-Range", "Content-Disposition")),), query=PartQuery),
+    Operation("artifacts.put", "PUT", "Upload a part of an artifact, as the attempt's worker",
+              (as_json(UploadView, "Whether the artifact is complete."),),
+              body=PartBody, body_required=True, refuses=(409, 507)),
     Operation("guards.listed", "GET", "List the Stop guards that have not ended",
               (as_json(GuardsView, "The guards with their counters."),), query=GuardsQuery),
     Operation("guards.stop", "POST", "Report a stop of an agent: may it stop?",

@@ -21,6 +21,9 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.receipt": Scope.READ,
     "sessions.transcript": Scope.READ,
     "sessions.output": Scope.READ,
+    "artifacts.listed": Scope.READ,
+    "artifacts.read": Scope.READ,
+    "artifacts.put": Scope.ADMIN,  # workers upload with the token of their attempt
     "events.of_session": Scope.READ,
     "sessions.stop": Scope.CONTROL,
     "sessions.resume": Scope.CONTROL,
@@ -132,6 +135,9 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "sessions.receipt": _READS,
     "sessions.transcript": _READS,
     "sessions.output": _READS,
+    "artifacts.listed": _READS,
+    "artifacts.read": _READS,
+    "artifacts.put": BodyRight("artifacts", "own"),  # the worker's own token; bodies have none
     "sessions.diffs": _READS,
     "sessions.tree": _READS,
     "events.of_session": _READS,

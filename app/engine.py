@@ -6,10 +6,14 @@ use, such as `engine.attempts.settle` or `engine.queries.session`.
 
 from __future__ import annotations
 
+from app.artifacts.folder import ArtifactFolder
+from app.artifacts.folder import Limits as ArtifactLimits
+from app.artifacts.local import LocalArtifacts
 from app.catalog.catalog import Catalog
 from app.domain.ports import Carrier
 from app.fleet.troubles import Troubles
 from app.operations.answers import Answers
+from app.operations.artifacts.uploads import Uploads
 from app.operations.attempts import Attempts
 from app.operations.audit import Audit
 from app.operations.bulk import Bulk
@@ -39,6 +43,7 @@ from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
 from app.operations.values import SharedValues
 from app.operations.worktrees import Worktrees
+from app.queries.artifacts import ArtifactQueries
 from app.queries.control_receipts import Receipts
 from app.queries.explain import Explainer
 from app.queries.fleet import Fleet
@@ -69,6 +74,9 @@ class Engine:
         self.transitions = Transitions(store, carrier, self.registry)
         self.catalog = Catalog(settings.flows)
         self.tokens = Tokens(store.tokens(), secret=settings.secret, other=settings.secret_other)
+        limits = ArtifactLimits(settings.artifact_max, settings.artifacts_max)
+        self.artifact_folder = ArtifactFolder(settings.artifacts_root, limits)
+        self.local_artifacts = LocalArtifacts(self.artifact_folder)
         self._add_queries(store, carrier)
         self._add_session_operations(store, settings)
         self._add_follow_ups(store, settings, carrier)
@@ -77,8 +85,14 @@ class Engine:
         """Add the services that only read."""
         self.fleet = Fleet(store, depths=carrier.depths, troubles=self.troubles)
         self.queries = Queries(
-            store, self.registry.program, self.catalog, self.fleet, self.troubles
+            store,
+            self.registry.program,
+            self.catalog,
+            self.fleet,
+            self.troubles,
+            self.local_artifacts,
         )
+        self.artifacts = ArtifactQueries(store, self.queries.ref, self.artifact_folder)
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
         self.shared = SharedQueries(store, self.queries.ref)
@@ -121,7 +135,10 @@ class Engine:
         self.locks = NamedLocks(store, self.registry, self.transitions)
         self.values = SharedValues(self.registry, self.transitions)
         self.stacks = Stacks(store, self.guard, keep_s=settings.retention_s)
-        self.attempts = Attempts(store, settings, self.registry, self.transitions)
+        self.attempts = Attempts(
+            store, settings, self.registry, self.transitions, self.local_artifacts
+        )
+        self.uploads = Uploads(store, self.artifact_folder, self.guard)
         self.answers = Answers(store, self.registry, self.transitions, self.queries)
 
     def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:

@@ -67,6 +67,12 @@ class Settings(BaseModel):
     copy_max: int = Field(default=1_000_000_000, ge=0)
     #: Retention of a deleted session's spill files, in seconds since the last write.
     spill_keep_s: float = Field(default=7 * 24 * 3600, ge=60, le=RETENTION_MAX_S)
+    #: Folder of the artifacts; in the state folder of the API unless set. A worker without it
+    #: uploads them to the API.
+    artifacts: Path | None = None
+    #: The most bytes of one artifact, and of all together.
+    artifact_max: int = Field(default=64 * 1024 * 1024, ge=1024)
+    artifacts_max: int = Field(default=10 * 1024**3, ge=1024)
     default_agent: str | None = None
     #: Attempts of a flow's agent step, the first included.
     attempts: int = Field(default=5, ge=1, le=100)
@@ -122,6 +128,11 @@ class Settings(BaseModel):
     def worktrees_root(self) -> Path:
         """The folder of all worktrees and copies; steps may always work in their own there."""
         return self.worktrees or (self.state_dir or self.state_home / "leadhand") / "worktrees"
+
+    @property
+    def artifacts_root(self) -> Path:
+        """The folder of all artifacts."""
+        return self.artifacts or (self.state_dir or self.state_home / "leadhand") / "artifacts"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -220,6 +231,9 @@ _PLAIN = {
     "worktrees": "LEADHAND_WORKTREES",
     "copy_max": "LEADHAND_COPY_MAX",
     "spill_keep_s": "LEADHAND_SPILL_KEEP_S",
+    "artifacts": "LEADHAND_ARTIFACTS",
+    "artifact_max": "LEADHAND_ARTIFACT_MAX",
+    "artifacts_max": "LEADHAND_ARTIFACTS_MAX",
     "default_agent": "LEADHAND_DEFAULT_AGENT",
     "attempts": "LEADHAND_ATTEMPTS",
     "lease_s": "LEADHAND_LEASE_S",

@@ -27,6 +27,8 @@ LeadhandError
     ├── WorkflowUnknown     404: the stack has no workflow session of this id
     ├── WorkflowNotStacked  409: the workflow session is not on the stack
     ├── StackRefused        409: the stack is full, or another workflow session is on top
+    ├── ArtifactUnknown     404: the session refers to no artifact with this digest
+    ├── ArtifactRefused     409, 507: an upload has other bytes than announced, or there is no room
     ├── TokenUnknown        404: no token has this id
     ├── QuotaPassed         429: the token's quota is used up
     ├── LabelTaken          409: another active session has the label
@@ -205,6 +207,14 @@ class WorkflowNotStacked(Refused):
 
 class StackRefused(Refused):
     """The stack does not allow this: it is full, or another workflow session is on top of it."""
+
+
+class ArtifactUnknown(Refused):
+    """The session refers to no artifact with this digest."""
+
+
+class ArtifactRefused(Refused):
+    """The API does not store an artifact: it has other bytes than announced, or no room."""
 
 
 class TokenUnknown(Refused):

@@ -36,6 +36,7 @@ _REFUSALS = {
     415: "The Content-Type is not JSON.",
     422: "Fields or parameters are invalid; each is named, with a hint.",
     429: "The token's quota is used up.",
+    507: "There is no room for the artifact, or it is too large.",
     503: "Redis is unreachable, too many streams are open, or a newer API is needed; retry later.",
 }
 _HEADERS: Mapping[str, tuple[str, Schema]] = {
@@ -57,6 +58,7 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
     ),
     "ETag": ("The current version, for If-Match.", {"type": "string"}),
     "Location": ("The path of the session.", {"type": "string"}),
+    "Content-Range": ("The bytes of the response, and the size of the whole.", {"type": "string"}),
     "Content-Disposition": ("The suggested file name.", {"type": "string"}),
     "Retry-After": ("Seconds to wait before a retry.", {"type": "string"}),
 }
@@ -69,6 +71,7 @@ _PATH_SCHEMAS: Mapping[str, Schema] = {
     "task": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"},
     "proposal": {"type": "string", "pattern": "^[A-Za-z0-9]{1,40}$"},
     "lock": {"type": "string", "pattern": SHARED_NAME},
+    "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "agent": {"type": "string", "pattern": AGENT_SESSION},
     "key": {"type": "string", "pattern": SHARED_NAME},
     "stack": {"type": "string", "pattern": NAME},

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticSerializationError
 
+from app.domain.artifacts import Artifact
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import SessionStatus
 from leadhand.models.verdicts import VerdictWord
@@ -115,8 +116,11 @@ class Outcome(BaseModel):
     #: Of a failed attempt: it is retried later, in addition to the retry policy.
     busy: Busy | None = None
     exit_code: int | None = None
-    #: Path of the whole output on the worker's host, if it was too long to store.
+    #: Path of the whole output on the worker's host, until the worker has stored it as an artifact;
+    #: stored in outcomes of versions without artifacts.
     spill: str | None = None
+    #: What is stored as artifacts: the value, if it is too long for the outcome, and whole outputs.
+    artifacts: tuple[Artifact, ...] | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
     #: The rule that decided the verdict, for diagnosis.

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Step
 from app.domain.records import TurnRecord
+from app.history.artifact_values import load_value
 from app.store.store import Store
 from leadhand.graphs.references import Held
 
@@ -44,7 +46,11 @@ class _Place(NamedTuple):
 
 
 def read_values(
-    store: Store, ref: SessionRef, program: Program, nodes: Iterable[str]
+    store: Store,
+    ref: SessionRef,
+    program: Program,
+    nodes: Iterable[str],
+    artifacts: ArtifactSource,
 ) -> dict[str, StepValue]:
     """Reads the results of these nodes of the outermost block, each of its newest run.
 
@@ -57,6 +63,8 @@ def read_values(
     addresses = [address for place in places.values() for address in place.addresses]
     found = store.values(ref, "out", addresses) if addresses else {}
     outcomes = {address: json.loads(text) for address, text in found.items()}
+    for outcome in outcomes.values():
+        outcome["value"] = load_value(outcome, ref, artifacts)
     return {name: _value(places[name], outcomes) if name in places else NOT_RUN for name in names}
 
 

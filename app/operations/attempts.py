@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from app.compiler.workspaces import opening_inputs
 from app.domain.addresses import block_of, turn_of
+from app.domain.artifacts import VALUE, ArtifactSource, marker
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef, lock_name
@@ -83,9 +84,16 @@ class Attempts:
     """Runs the transitions of attempts. All methods raise StoreAway if Redis is unreachable."""
 
     def __init__(
-        self, store: Store, settings: Settings, registry: Registry, transitions: Transitions
+        self,
+        store: Store,
+        settings: Settings,
+        registry: Registry,
+        transitions: Transitions,
+        artifacts: ArtifactSource,
     ) -> None:
         self._store = store
+        #: Opens the artifacts that the references of an attempt may name.
+        self.open_artifacts: Callable[[SessionRef, Grant], ArtifactSource] = lambda *_: artifacts
         self._settings = settings
         self._registry = registry
         self._transitions = transitions
@@ -115,7 +123,9 @@ class Attempts:
         unsigned = command_from_outcome(step.inputs)
         if unsigned is not None:
             raise SpecForeign(ref.id, f"{unsigned} would come from an outcome, which is not signed")
-        inputs = resolve_inputs(self._store, ref, program, step, grant)
+        inputs = resolve_inputs(
+            self._store, ref, program, step, grant, self.open_artifacts(ref, grant)
+        )
         if step.action is Action.DRAFT:
             inputs["current"] = self._planned(ref)
         beneath = str(inputs.get("working_folder") or "")
@@ -218,11 +228,13 @@ class Attempts:
         program = self._registry.program(work.facts.program)
         stored, text = serialize(one.outcome)
         expand, outcome = expansion(program, grant.address, stored)
+        outcome = without_stored_value(outcome)
         arguments = self._holder(grant) | outcome_fields(outcome)
         arguments |= {
             "worker": worker,
             "take": list(one.take),
             "expand": expand or None,
+            "artifacts": _artifacts_argument(outcome),
             "patch": one.patch,
             "changed": one.changed or None,
             "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
@@ -319,6 +331,18 @@ class Attempts:
             "nonce": grant.nonce,
             "lease_ms": self._settings.lease_ms,
         }
+
+
+def without_stored_value(outcome: Outcome) -> Outcome:
+    """The outcome to store: a value that is an artifact is replaced by its digest and size."""
+    for one in outcome.artifacts or ():
+        if one.name == VALUE:
+            return outcome.model_copy(update={"value": marker(one.digest, one.size)})
+    return outcome
+
+
+def _artifacts_argument(outcome: Outcome) -> JsonValue:
+    return [one.model_dump(mode="json") for one in outcome.artifacts or ()] or None
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.domain.addresses import block_of, iteration_of, path_of, turn_of
+from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Loop, Program, Step
 from app.domain.records import Grant, TurnRecord
@@ -30,6 +31,7 @@ from app.domain.references import (
     substitute,
 )
 from app.errors import ReferenceUnresolved
+from app.history.artifact_values import load_value
 from app.history.flow_result import newest_text
 from app.history.lineage import home_of, result_of_turn
 from app.history.snapshot import Snapshot
@@ -55,13 +57,20 @@ class _Seen(NamedTuple):
 
 
 def resolve_inputs(
-    store: Store, ref: SessionRef, program: Program, step: Step, grant: Grant
+    store: Store,
+    ref: SessionRef,
+    program: Program,
+    step: Step,
+    grant: Grant,
+    artifacts: ArtifactSource,
 ) -> dict[str, JsonValue]:
     """Returns the step's resolved inputs. Raises ReferenceUnresolved for an unknown node."""
     inputs, address = dict(step.inputs), grant.address
     if step.template is not None:
         item = _item(store, ref, step, address) if "#" in address else None
-        filled = fill_template(store, ref, program, step.template, address=address, item=item)
+        filled = fill_template(
+            store, ref, program, step.template, artifacts, address=address, item=item
+        )
         return {**_plain(inputs), **filled}
     wanted = list(references_in(inputs))
     if step.when is not None:
@@ -70,6 +79,7 @@ def resolve_inputs(
     if not wanted:
         return _plain(inputs)
     seen = _read_records(store, ref, program, grant, wanted)
+    seen = seen._replace(outcomes=_with_values(seen.outcomes, ref, artifacts))
     item = _item(store, ref, step, address) if "#" in address else None
 
     def resolve(reference: Reference) -> JsonValue:
@@ -80,6 +90,14 @@ def resolve_inputs(
     found = substitute(inputs, resolve)
     assert isinstance(found, dict)
     return found
+
+
+def _with_values(outcomes: Outcomes, ref: SessionRef, artifacts: ArtifactSource) -> Outcomes:
+    """The outcomes with the values that are artifacts."""
+    return {
+        address: {**outcome, "value": load_value(outcome, ref, artifacts)}
+        for address, outcome in outcomes.items()
+    }
 
 
 def _plain(inputs: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Template
 from app.errors import ReferenceUnresolved
@@ -47,6 +48,7 @@ def fill_template(
     ref: SessionRef,
     program: Program,
     template: Template,
+    artifacts: ArtifactSource,
     *,
     address: str,
     item: JsonValue,
@@ -56,7 +58,7 @@ def fill_template(
     A step is skipped if its condition is false, or if a step whose result it refers to without a
     default was skipped.
     """
-    values = read_values(store, ref, program, template.names.values())
+    values = read_values(store, ref, program, template.names.values(), artifacts)
     scope = _Scope(template, values, address, item)
     try:
         if template.when is not None and not scope.is_met(template.when):

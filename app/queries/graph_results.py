@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
 from pydantic import JsonValue
 
+from app.artifacts.errors import ArtifactUnknown
+from app.domain.artifacts import ArtifactSource, marker
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Step
 from app.history.graph_values import NOT_RUN, read_values
 from app.redaction import without_keys
 from app.store.store import Store
 
+#: Bytes of artifacts that one result holds; further ones are shown by their digests.
+MOST_BYTES = 4 * 1024 * 1024
 
-def graph_results(store: Store, ref: SessionRef, program: Program) -> dict[str, JsonValue]:
+
+def graph_results(
+    store: Store, ref: SessionRef, program: Program, artifacts: ArtifactSource
+) -> dict[str, JsonValue]:
     """The results by the names of the steps; without those that did not run or were skipped.
 
-    That of a step that failed is `{"error": text}`.
+    That of a step that failed is `{"error": text}`, and that of one whose artifact is too long or
+    missing `{"artifact": digest, "bytes": size}`.
     """
     steps = [
         node
@@ -22,9 +33,25 @@ def graph_results(store: Store, ref: SessionRef, program: Program) -> dict[str, 
         # Other nodes with a template make the list of a for_each.
         if isinstance(node, Step) and not node.quick
     ]
-    values = read_values(store, ref, program, [step.id for step in steps])
+    values = read_values(store, ref, program, [step.id for step in steps], _Bounded(artifacts))
     return {
         without_keys(step.label or step.id): values[step.id].held.value
         for step in steps
         if values[step.id] is not NOT_RUN and values[step.id].skipped is None
     }
+
+
+class _Bounded:
+    """Reads artifacts up to a number of bytes together."""
+
+    def __init__(self, source: ArtifactSource) -> None:
+        self._source = source
+        self._left = MOST_BYTES
+
+    def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
+        """The artifact, or what is shown in its place."""
+        if size <= self._left:
+            with suppress(ArtifactUnknown):
+                self._left -= size
+                return self._source.read(ref, digest, size)
+        return json.dumps(marker(digest, size)).encode()

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog
 from app.catalog.drift import changes, outdated_children, pinned_children
+from app.domain.artifacts import ArtifactSource
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
@@ -48,6 +49,7 @@ from app.queries.results import EXECUTED, result_of
 from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status
 from app.queries.step_list import steps_page
+from app.queries.transcript_entries import dropped_note, transcript_entry
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.views import (
@@ -83,8 +85,10 @@ class Queries:
         catalog: Catalog,
         fleet: Fleet,
         troubles: Troubles,
+        artifacts: ArtifactSource,
     ) -> None:
         self._troubles = troubles
+        self._artifacts = artifacts
         self._store = store
         self._fleet = fleet
         self._catalog = catalog
@@ -125,7 +129,8 @@ class Queries:
         )
         if fields["kind"] != "graph":
             return result
-        return result.model_copy(update={"results": graph_results(self._store, ref, program)})
+        results = graph_results(self._store, ref, program, self._artifacts)
+        return result.model_copy(update={"results": results})
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
         """A page of all steps that ever became ready, sorted by address."""
@@ -152,9 +157,9 @@ class Queries:
         asked = number_of(cursor)
         dropped, lines = self._store.transcript(ref, asked, limit + 1)
         start = max(asked, dropped)
-        items = [_transcript_entry(line, start + n) for n, line in enumerate(lines[:limit], 1)]
+        items = [transcript_entry(line, start + n) for n, line in enumerate(lines[:limit], 1)]
         if asked < dropped and items:
-            items = [_dropped_note(dropped, items[0].at), *items[: limit - 1]]
+            items = [dropped_note(dropped, items[0].at), *items[: limit - 1]]
         # A client that follows the transcript continues at its end.
         end = max((entry.seq for entry in items), default=start)
         return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
@@ -382,8 +387,8 @@ class Queries:
         runs = self._runs(ref, program)
         ids = {f"{node.id}~{runs[node.id]}": node.id for node in program.body}
         turns = self._store.turns(ref, ["", *ids])
-        return {ids.get(id_, ""): turn.model_copy(update={"run": int(id_.rpartition("~")[2] or 1)})
-                for id_, turn in turns.items()}  # fmt: skip
+        return {ids.get(i, ""): turn.model_copy(update={"run": int(i.rpartition("~")[2] or 1)})
+                for i, turn in turns.items()}  # fmt: skip
 
     def _texts_of_loops(
         self, ref: SessionRef, program: Program, turns: Mapping[str, TurnRecord]
@@ -427,20 +432,6 @@ class Queries:
 def _redact_all(kept: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Redacts credentials, which programs and outcomes may contain, for an export."""
     return {name: without_secrets(value) for name, value in kept.items()}
-
-
-def _transcript_entry(line: str, seq: int) -> TranscriptEntry:
-    """Parses a transcript record; its position is its number."""
-    fields = json.loads(line)
-    return TranscriptEntry(seq=seq, at=iso(fields.pop("at_ms")), **fields)
-
-
-def _dropped_note(dropped: int, at: str) -> TranscriptEntry:
-    """The note that replaces the dropped start of a transcript."""
-    text = f"the first {dropped} records were dropped"
-    return TranscriptEntry(
-        seq=dropped, at=at, address="", label="transcript", role="note", text=text
-    )
 
 
 def _place_notes(ref: SessionRef, place: str, workers: Sequence[WorkerView]) -> list[str]:

@@ -37,6 +37,7 @@ plan       hash    head: its state and settings; ``task:ID``, ``proposal:ID`` (J
 startable  zset    tasks of the plan that may start, by priority and order
 outputs    zset    ``address#fence`` of attempts with stored output -> the time of the last part
 output:X   stream  the output of attempt X: a ring of redacted parts (TTL 24 h after the last)
+artifacts  hash    ``address|name`` -> an artifact of a step (JSON); digest -> its size and type
 hooks      hash    delivery of a webhook -> event, tries, the session's status then (JSON)
 inbox      hash    id of a message -> the message (JSON); ``key:X`` -> the message of an
                    Idempotency-Key, and a digest; ``taken``: the last calls that took some
@@ -65,6 +66,7 @@ tickets      zset    ``lock<order<session|root|address``: the waiters, ordered b
 called       hash    ``lock<member`` of a waiter -> when its turn came, or for a rate will come;
                      below zero: when it was passed over
 waits        hash    ``session|root|address`` -> the locks that it waits for (JSON)
+artifacts    zset    ``digest|session|root``: each session that refers to a digest
 limits       hash    key -> concurrency, per_minute (JSON); kept until removed
 rates        hash    key -> when the next attempt with it may start (deleted with the limit)
 errands      zset    ``verb|session|root``: the outbox of messages between sessions
@@ -119,13 +121,13 @@ SESSION_PARTS = (
     "session", "steps", "turns", "runs", "skips", "widths", "items", "live", "running", "parked",
     "open", "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
     "born", "holding", "hooks", "threads", "transcript", "diffs", "plan",
-    "startable", "outputs", "inbox", "unread", "kv", "guard",
+    "startable", "outputs", "artifacts", "inbox", "unread", "kv", "guard",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.
 GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "facts", "workers", "swept", "epoch",
     "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed", "named",
-    "stacks",
+    "stacks", "artifacts",
 )  # fmt: skip
 
 #: Prefixes of keys with a name: a status, a session, a program, a token ...

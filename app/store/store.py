@@ -15,6 +15,7 @@ from redis.retry import Retry
 from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
+from app.store.artifacts import ArtifactReads
 from app.store.errors import translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
@@ -385,6 +386,10 @@ class Store:
     def statistics(self) -> StatisticsReads:
         """Reads of the counters of statistics."""
         return StatisticsReads(self._redis, self.keys, self._translate_errors)
+
+    def artifacts(self) -> ArtifactReads:
+        """The reads of references to artifacts."""
+        return ArtifactReads(self._redis, self.keys, self._translate_errors)
 
     def stacks(self) -> StackReads:
         """The reads of stacks of workflow sessions."""

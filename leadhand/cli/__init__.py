@@ -46,6 +46,7 @@ _COMMANDS = {
     "skip": "leadhand.cli.commands.steps.skip",
     "abort": "leadhand.cli.commands.control",
     "rehome": "leadhand.cli.commands.rehome",
+    "artifacts": "leadhand.cli.artifacts.command",
     "export": "leadhand.cli.commands.export",
     "rm": "leadhand.cli.commands.rm",
     "limit": "leadhand.cli.commands.administration.limit",

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from leadhand.client import requests
+from leadhand.client.artifacts.async_artifact_calls import AsyncArtifactCalls
 from leadhand.client.async_administration import AsyncAdministration
 from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.async_event_stream import follow
@@ -54,6 +55,7 @@ class AsyncClient(
     AsyncStackCalls,
     AsyncGuardCalls,
     AsyncStepCalls,
+    AsyncArtifactCalls,
     AsyncAdministration,
 ):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from leadhand.client import requests
 from leadhand.client.administration import Administration
+from leadhand.client.artifacts.artifact_calls import ArtifactCalls
 from leadhand.client.connection import Connection
 from leadhand.client.event_stream import follow
 from leadhand.client.event_trail import BEGINNING
@@ -54,6 +55,7 @@ class Client(
     StackCalls,
     GuardCalls,
     StepCalls,
+    ArtifactCalls,
     Administration,
 ):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.

@@ -122,6 +122,17 @@ class Kind(Enum):
     )
     #: The stack is full, or another workflow session is on top of it.
     STACK_REFUSED = "stack-refused", 409, "The stack does not allow this", "StackRefused"
+    #: The session refers to no artifact with this digest.
+    ARTIFACT_UNKNOWN = "artifact-unknown", 404, "No such artifact", "ArtifactUnknown"
+    #: The uploaded bytes do not have the announced digest, or a part is missing.
+    ARTIFACT_CHANGED = (
+        "artifact-changed",
+        409,
+        "The upload is not the announced artifact",
+        "ArtifactRefused",
+    )
+    #: The store of artifacts has no room, or the artifact is too large.
+    ARTIFACTS_FULL = "artifacts-full", 507, "No room for the artifact", "ArtifactRefused"
     #: No token has this id.
     TOKEN_UNKNOWN = "token-unknown", 404, "No such token", "TokenUnknown"
     #: The token's quota is used up.

@@ -23,6 +23,7 @@ SERVER = frozenset({
     "INVENTORY_S", "DRAIN_S", "WORKER_NAME", "LOG", "TRACES", "SUPERVISOR_PID", "OWN_REDIS",
     "IMPORTING", "WEBHOOK_HOSTS", "ROOTS", "AGENTS", "FLOWS", "TOOLS",
     "TREE_DEPTH", "TREE_CHILDREN", "TREE_SESSIONS", "WORKTREES", "COPY_MAX",
+    "ARTIFACTS", "ARTIFACT_MAX", "ARTIFACTS_MAX",
 })  # fmt: skip
 #: How alike two names must be, from 0 to 1.
 _LIKENESS = 0.8

@@ -13,6 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarg
 from api import problem_types
 from api.problems import refusal_of
 from app import errors
+from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
@@ -67,6 +68,9 @@ ERRORS: dict[str, Exception] = {
     "spec foreign": errors.SpecForeign("0000000a", "it is not signed"),
     "export owed": errors.ExportOwed("0000000a", "the disk is full"),
     "program newer": errors.ProgramNewer("p"),
+    "artifact unknown": artifact_errors.ArtifactUnknown("0000000a", "00"),
+    "artifact changed": artifact_errors.ArtifactChanged("00", "bytes 0 to 7 are missing"),
+    "artifacts full": artifact_errors.ArtifactsFull("its disk is full; make room there"),
     "token unknown": errors.TokenUnknown("0123456789ab"),
     "label taken": errors.LabelTaken("nightly", "0000000a"),
     "tree limit": TreeLimitReached("children", 100, "0000000a"),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import iteration_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
@@ -33,6 +34,7 @@ from app.operations.attempts import Work
 from app.security import step_tokens
 from tasks import tracing
 from workers.attempt.actions import BodyTask, run_body
+from workers.attempt.artifacts import open_artifacts, store_artifacts
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
@@ -106,6 +108,7 @@ class Attempts:
         self._warm = Warm()
         self._inherited = dict(environment.inherited())
         self._shelf = ToolCatalogue(engine.settings.tools)
+        engine.attempts.open_artifacts = partial(open_artifacts, engine)
         self._settler = Settler(engine, worker=worker, secrets=self._secrets, on_no_room=on_no_room)
 
     def __call__(self, ref: SessionRef, address: str) -> Sequence[Hint] | None:
@@ -261,7 +264,7 @@ class Attempts:
         asked = abreast.get(lease.grant.address) if abreast is not None else None
         try:
             work = asked.work if asked is not None else self._work(ref, lease)
-        except ReferenceUnresolved as error:
+        except (ReferenceUnresolved, ArtifactUnknown) as error:
             return self._settler.fail_unresolved(lease, str(error))
         except SpecForeign as error:
             return self._settler.refuse(lease, str(error))
@@ -319,7 +322,16 @@ class Attempts:
         )
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
-            return failure or run_body(task, lease.ended, body and body.outcome)
+            outcome = failure or run_body(task, lease.ended, body and body.outcome)
+            return retry_while_away(
+                lambda: store_artifacts(
+                    outcome,
+                    task,
+                    work.ref,
+                    partial(open_artifacts, self._engine, work.ref, work.grant),
+                ),
+                lease,
+            )
         finally:
             if task.live is not None:
                 task.live.end()

@@ -4,7 +4,7 @@
 --   attempt changed, and whether it had changed before), busy? and jitter? (of a retry), ending? (of a failed attempt,
 --   for the next one), warning? (of the session), take (nonces for further
 --   grants), lease_ms, thread? (where its conversation continues), signature? and refused_by? (of a judge: a digest
---   of the iteration's result)
+--   of the iteration's result), artifacts? (of the outcome: name, digest, size, media_type)
 -- Document: the outcome. Entry: of the ledger. Records: of the transcript.
 -- Returns: settled | again (it is retried) | repeated | superseded; with grants and hints
 --- @requires attempts, dispatch, events, inbox, outcomes, records, transaction, transcript, usage/usage, work_diffs

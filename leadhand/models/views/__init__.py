@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leadhand.models.views.artifact import ArtifactView, UploadView
 from leadhand.models.views.audit import (
     Finding,
     FsckView,
@@ -128,6 +129,7 @@ __all__ = [
     "AgentView",
     "AgentsFault",
     "ApplyingView",
+    "ArtifactView",
     "BestIteration",
     "BudgetLine",
     "BulkRefusal",
@@ -207,6 +209,7 @@ __all__ = [
     "TreeCause",
     "TreeNode",
     "TreeView",
+    "UploadView",
     "UsageCount",
     "ValueHead",
     "ValueView",

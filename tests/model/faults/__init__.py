@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.model.faults import (
     adoption,
+    artifacts,
     children,
     claims,
     control,
@@ -52,6 +53,7 @@ FAULTS: tuple[Fault, ...] = (
     *control.FAULTS,
     *resume_points.FAULTS,
     *adoption.FAULTS,
+    *artifacts.FAULTS,
     *folders.FAULTS,
     *limits.FAULTS,
     *named_locks.FAULTS,

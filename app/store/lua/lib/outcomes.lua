@@ -1,6 +1,6 @@
 -- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
---- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records, sessions
---- @requires tree/children, turns, usage/statistics, usage/usage
+--- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records
+--- @requires results/artifacts, sessions, tree/children, turns, usage/statistics, usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -31,6 +31,7 @@ local function record(tx, address, step, word, verdict, reason, text)
   records.save(tx, 'steps', address)
   leave(tx, address, before)
   if tx.document ~= '' then redis.call('HSET', tx.keys.out, address, tx.document) end
+  artifacts.refer(tx, address)
   if tx.document == '' and reason then
     redis.call('HSET', tx.keys.out, address, cjson.encode({word = word, reason = reason, text = reason.text}))
   end

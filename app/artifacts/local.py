@@ -1,0 +1,28 @@
+"""Stores and reads artifacts in a folder that this process shares with the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.artifacts.errors import ArtifactUnknown
+from app.artifacts.folder import ArtifactFolder
+from app.domain.ids import SessionRef
+
+
+class LocalArtifacts:
+    """The artifacts of all sessions, in a folder."""
+
+    def __init__(self, folder: ArtifactFolder) -> None:
+        self._folder = folder
+
+    def put(self, ref: SessionRef, digest: str, file: Path) -> None:
+        """Store a file under its digest. Raises ArtifactsFull."""
+        del ref  # the settle records the reference
+        self._folder.put_file(digest, file)
+
+    def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
+        """All bytes of an artifact. Raises ArtifactUnknown."""
+        found = self._folder.read(digest)
+        if found is None or len(found) != size:
+            raise ArtifactUnknown(ref.id, digest)
+        return found

@@ -1,0 +1,63 @@
+"""Artifacts: results and outputs of a step that are stored by their digest instead of in Redis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from app.domain.ids import SessionRef
+
+#: A result of more bytes of JSON is stored as an artifact.
+INLINE_BYTES = 64 * 1024
+#: An artifact without a reference is kept at least so long: its attempt may not have settled yet.
+YOUNG_S = 24 * 3600.0
+#: Bytes in one part of an upload or download.
+PART_BYTES = 2 * 1024 * 1024
+#: The artifact that is the result of a step; its other artifacts are outputs of programs.
+VALUE = "value"
+_DIGEST = re.compile(r"^[0-9a-f]{64}$")
+
+
+class Artifact(BaseModel):
+    """A reference to an artifact in the outcome of a step."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["value", "stdout", "stderr"]
+    #: SHA-256 of its bytes, in hexadecimal.
+    digest: Annotated[str, Field(pattern=_DIGEST.pattern)]
+    size: Annotated[int, Field(ge=0)]
+    media_type: str
+
+
+class ArtifactSource(Protocol):
+    """Reads artifacts of a session."""
+
+    def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
+        """All bytes of an artifact of this size. Raises ArtifactUnknown, StoreAway."""
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text has the form of a digest."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def value_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
+    """The digest and size of a stored outcome's value; None if the value is in the outcome.
+
+    >>> value_artifact({"word": "succeeded", "value": 7}) is None
+    True
+    """
+    listed = outcome.get("artifacts")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and one.get("name") == VALUE:
+            return str(one["digest"]), int(str(one["size"]))
+    return None
+
+
+def marker(digest: str, size: int) -> dict[str, JsonValue]:
+    """What is shown in place of a value that is an artifact."""
+    return {"artifact": digest, "bytes": size}

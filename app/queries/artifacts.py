@@ -1,0 +1,64 @@
+"""Lists and reads the artifacts of a session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.artifacts.errors import ArtifactUnknown
+from app.artifacts.folder import ArtifactFolder
+from app.domain.addresses import by_number
+from app.domain.artifacts import is_digest
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.queries.cursors import encode_cursor, number_of
+from app.store.store import Store
+from leadhand.models.views import ArtifactView, Page
+
+
+class Piece(NamedTuple):
+    """Some bytes of an artifact, with the size and media type of the whole."""
+
+    data: bytes
+    size: int
+    media_type: str
+
+
+class ArtifactQueries:
+    """Raises SessionUnknown for ids that are not there, StoreAway while Redis does not answer."""
+
+    def __init__(
+        self, store: Store, ref_of: Callable[[str], SessionRef], folder: ArtifactFolder
+    ) -> None:
+        self._store = store
+        self._ref = ref_of
+        self._folder = folder
+
+    def listed(
+        self, session: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[ArtifactView]:
+        """A page of the artifacts of a session, sorted by the addresses of their steps."""
+        found = self._store.artifacts().listed(self._ref(session))
+        start = number_of(cursor)
+        names = sorted(found, key=by_number)[start : start + limit + 1]
+        items = [_view(name, found[name]) for name in names[:limit]]
+        return Page(items=items, next=encode_cursor(start + limit) if len(names) > limit else None)
+
+    def read(self, session: str, digest: str, *, at: int, limit: int) -> Piece:
+        """Some bytes of an artifact that the session refers to. Raises ArtifactUnknown."""
+        ref = self._ref(session)
+        known = self._store.artifacts().about(ref, digest) if is_digest(digest) else None
+        data = self._folder.read(digest, at=at, limit=limit) if known is not None else None
+        if known is None or data is None:
+            raise ArtifactUnknown(session, digest[:80])
+        return Piece(data, *known)
+
+
+def _view(name: str, text: str) -> ArtifactView:
+    address, _, kind = name.rpartition("|")
+    one = json.loads(text)
+    return ArtifactView.model_validate({
+        "name": f"{address}/{kind}", "step": address, "kind": kind, "digest": one["digest"],
+        "size": one["size"], "media_type": one["media_type"], "at": iso(one["at"]),
+    })  # fmt: skip

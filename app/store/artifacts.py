@@ -1,0 +1,72 @@
+"""Reads the references to artifacts: those of a session, and those to a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from typing import cast
+
+from redis import Redis
+
+from app.domain.ids import SessionRef
+from app.store.keys import Keys
+
+
+class ArtifactReads:
+    """The hash `artifacts` of a session has ``address|name`` -> artifact (JSON), and its digests.
+
+    The sorted set `artifacts` has ``digest|session|root``. It may name deleted sessions: the sweep
+    of artifacts removes those lines.
+    """
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._away = away
+
+    def listed(self, ref: SessionRef) -> dict[str, str]:
+        """The artifacts of a session (JSON), by ``address|name``."""
+        with self._away():
+            found = self._redis.hgetall(self._keys.part(ref, "artifacts"))
+        fields = cast("dict[str, str]", found)
+        return {name: text for name, text in fields.items() if "|" in name}
+
+    def about(self, ref: SessionRef, digest: str) -> tuple[int, str] | None:
+        """Size and media type of an artifact; None if the session does not refer to it."""
+        with self._away():
+            found = self._redis.hget(self._keys.part(ref, "artifacts"), digest)
+        if found is None:
+            return None
+        size, _, media_type = str(found).partition("|")
+        return int(size), media_type
+
+    def referenced(self, digests: Collection[str]) -> set[str]:
+        """Those of these digests that a session refers to; removes lines of deleted sessions."""
+        found = self._lines(digests)
+        lines = [line for each in found.values() for line in each]
+        living = self._living(lines)
+        dead = [line for line in lines if line not in living]
+        if dead:
+            with self._away():
+                self._redis.zrem(self._keys.everywhere("artifacts"), *dead)
+        return {digest for digest, each in found.items() if not living.isdisjoint(each)}
+
+    def _lines(self, digests: Collection[str]) -> dict[str, list[str]]:
+        key = self._keys.everywhere("artifacts")
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for digest in digests:
+                pipe.zrangebylex(key, f"[{digest}|", f"({digest}}}")
+            answers = cast("list[list[str]]", pipe.execute())
+        return dict(zip(digests, answers, strict=True))
+
+    def _living(self, lines: Iterable[str]) -> set[str]:
+        """The lines whose session exists and still has the reference."""
+        lines = list(lines)
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for line in lines:
+                digest, session, root = line.split("|")
+                pipe.hexists(self._keys.part(SessionRef(session, root), "artifacts"), digest)
+            answers = cast("list[bool]", pipe.execute())
+        return {line for line, is_there in zip(lines, answers, strict=True) if is_there}

@@ -1,0 +1,3 @@
+"""The operations of the clients on artifacts."""
+
+from __future__ import annotations
