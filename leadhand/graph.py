@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
 from leadhand.graphs.documents import TOOL_TIMEOUT_S, GraphDocument
+from leadhand.graphs.input_schema import declare_inputs
 from leadhand.graphs.references import step_reference
 from leadhand.models.documents import Budget
 from leadhand.models.suggestions import suggest_keywords
@@ -84,6 +85,7 @@ class Graph:
         name: str,
         *,
         inputs: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
         description: str | None = None,
         label: str | None = None,
         cwd: str | Path | None = None,
@@ -95,6 +97,7 @@ class Graph:
         self._fields = {
             "name": name,
             "description": description,
+            "input_schema": None if input_schema is None else dict(input_schema),
             "label": label,
             "cwd": working_folder(cwd),
             "budget": budget if isinstance(budget, Budget) else dict(budget or {}),
@@ -110,10 +113,16 @@ class Graph:
         depends_on: Sequence[str | GraphStep] = (),
         when: str | GraphStep | None = None,
         for_each: str | GraphStep | Sequence[Any] | None = None,
+        at_once: int | None = None,
+        join: Literal["ended", "all", "any"] = "ended",
         critical: bool = True,
         timeout_s: float = TOOL_TIMEOUT_S,
         retries: int = 0,
         backoff_s: float = 1.0,
+        max_backoff_s: float = 60.0,
+        jitter: float = 0.5,
+        retry_on: Sequence[str] = (),
+        expect: Literal["success"] | None = None,
         description: str | None = None,
     ) -> GraphStep:
         """Add a step; it is checked together with the others when the graph is run."""
@@ -125,10 +134,16 @@ class Graph:
                 "depends_on": [getattr(one, "name", one) for one in depends_on],
                 "when": _written(when),
                 "for_each": _written(for_each),
+                "at_once": at_once,
+                "join": join,
                 "critical": critical,
                 "timeout_s": timeout_s,
                 "retries": retries,
                 "backoff_s": backoff_s,
+                "max_backoff_s": max_backoff_s,
+                "jitter": jitter,
+                "retry_on": list(retry_on),
+                "expect": expect,
                 "description": description,
             }
         )
@@ -139,11 +154,12 @@ class Graph:
 
         Raises ValueError that names all errors.
         """
-        unknown = sorted(set(inputs or {}) - self._inputs.keys())
+        declared = declare_inputs({**self._fields, "inputs": self._inputs})["inputs"]
+        unknown = sorted(set(inputs or {}) - declared.keys())
         if unknown:
-            known = ", ".join(self._inputs) or "none"
+            known = ", ".join(declared) or "none"
             raise ValueError(f"graph {self.name!r} has no input {unknown[0]!r}; it has: {known}")
-        given = {**self._inputs, **(inputs or {})}
+        given = {**declared, **(inputs or {})}
         try:
             return GraphDocument.model_validate(
                 {**self._fields, "inputs": given, "steps": self._steps}

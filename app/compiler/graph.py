@@ -9,12 +9,22 @@ from pydantic import JsonValue
 
 from app.compiler.node_ids import node_id
 from app.domain.graphs import ITEMS
-from app.domain.program import WITH_TEMPLATES, Action, Program, RetryPolicy, Step, Template
+from app.domain.program import (
+    JITTER,
+    WITH_LIMITS,
+    WITH_TEMPLATES,
+    Action,
+    Program,
+    RetryPolicy,
+    Step,
+    Template,
+)
 from app.domain.references import literal
 from app.domain.routing import MAX_WIDTH
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.graphs.faults import needs_of
+from leadhand.graphs.input_schema import accepts_null
 from leadhand.graphs.references import (
     Held,
     Reference,
@@ -30,6 +40,17 @@ from leadhand.models.tool_names import BUILT_IN_TOOLS
 _ITEMS_TIMEOUT_S = 60.0
 
 
+def _retry_policy(step: GraphStep) -> RetryPolicy:
+    longest = max(step.backoff_s, step.max_backoff_s)
+    return RetryPolicy(
+        retries=step.retries,
+        backoff_s=step.backoff_s,
+        max_backoff_s=longest,
+        jitter=step.jitter,
+        on=step.retry_on,
+    )
+
+
 class KnownArgument(NamedTuple):
     """An argument whose value is known before its step runs."""
 
@@ -40,13 +61,20 @@ class KnownArgument(NamedTuple):
 def compile_graph(document: GraphDocument) -> Program:
     """Compiles a graph. Raises InvalidDocument if an input has no value, or a for_each no list."""
     for name, value in document.inputs.items():
-        if value is None:
+        if value is None and not accepts_null(document.input_schema, name):
             raise InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
     compiler = _Compiler(document)
     body = tuple(
         node for number, step in enumerate(document.steps) for node in compiler.nodes(number, step)
     )
-    return Program(schema_version=WITH_TEMPLATES, name=document.name, body=body)
+    version = WITH_LIMITS if any(map(_has_limits, document.steps)) else WITH_TEMPLATES
+    return Program(schema_version=version, name=document.name, body=body)
+
+
+def _has_limits(step: GraphStep) -> bool:
+    """Whether a step needs workers that know limits, joins, expectations and rules of retries."""
+    new = (step.at_once, step.expect, step.retry_on, step.join != "ended", step.jitter != JITTER)
+    return any(new)
 
 
 def known_arguments(document: GraphDocument, step: GraphStep) -> list[KnownArgument]:
@@ -68,6 +96,9 @@ class _Scope:
     def __init__(self, document: GraphDocument) -> None:
         self.inputs = document.inputs
         self.names = frozenset(step.name for step in document.steps)
+        self.nullable = {
+            name for name in document.inputs if accepts_null(document.input_schema, name)
+        }
 
     def targets(self, value: JsonValue) -> list[Target]:
         """What the references in a value are about."""
@@ -76,7 +107,8 @@ class _Scope:
     def is_known(self, value: JsonValue) -> bool:
         """Whether the value can be evaluated before any step runs."""
         return all(
-            target.kind == "input" and self.inputs[target.name] is not None
+            target.kind == "input"
+            and (self.inputs[target.name] is not None or target.name in self.nullable)
             for target in self.targets(value)
         )
 
@@ -112,13 +144,14 @@ class _Compiler:
             needs=needs,
             when=step.when,
             timeout_s=step.timeout_s,
-            retry=RetryPolicy(retries=step.retries, backoff_s=step.backoff_s),
+            retry=_retry_policy(step),
             critical=step.critical,
             label=step.name,
             # A function may work in the folder; built-in tools do not.
             folder=step.tool not in BUILT_IN_TOOLS,
-            inputs={"tool": literal(step.tool)},
-            template=self._template(step.arguments, step.when),
+            inputs={"tool": literal(step.tool), **({"expect": step.expect} if step.expect else {})},
+            template=self._template(step, step.arguments, step.when),
+            at_once=step.at_once,
         )
         if step.for_each is None:
             return [node]
@@ -168,13 +201,16 @@ class _Compiler:
             quick=True,
             label=f"{step.name} (list)",
             inputs={"tool": ITEMS},
-            template=self._template({"items": step.for_each}, when),
+            template=self._template(step, {"items": step.for_each}, when),
         )
 
     def _is_of_items(self, when: str | None) -> bool:
         return any(target.kind in ("item", "index") for target in self._scope.targets(when))
 
-    def _template(self, arguments: Mapping[str, JsonValue], when: str | None) -> Template:
+    def _template(
+        self, step: GraphStep, arguments: Mapping[str, JsonValue], when: str | None
+    ) -> Template:
+        waits = needs_of(step, self._scope.names) if step.join != "ended" else ()
         targets = self._scope.targets([dict(arguments), when])
         inputs = {target.name for target in targets if target.kind == "input"}
         steps = {target.name for target in targets if target.kind == "step"}
@@ -183,6 +219,8 @@ class _Compiler:
             when=when,
             names={name: self._ids[name] for name in sorted(steps)},
             inputs={name: self._scope.inputs[name] for name in sorted(inputs)},
+            join=None if step.join == "ended" else step.join,
+            waits=tuple(self._ids[name] for name in waits),
         )
 
     def _free_id(self, id_: str) -> str:

@@ -8,7 +8,7 @@ it, and `needs: []` starts at once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 8
+#: The form of programs with a limit, a join, an expectation or a rule of retries (decision 61).
+WITH_LIMITS = 8
 #: The form of plans whose tasks are merged, of the sessions that merge them, and of programs whose
 #: steps have templates.
 WITH_MERGES = WITH_TEMPLATES = 6
@@ -87,12 +89,31 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _without(fields: dict[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+    """The serialized fields without those that have their default, so that hashes stay the same."""
+    same = {name for name, default in defaults.items() if fields.get(name) in (default, [])}
+    return {name: value for name, value in fields.items() if name not in same}
+
+
+#: The share of a retry's wait that is random.
+JITTER = 0.5
+
+
 class RetryPolicy(Frozen):
     """How often a failed attempt is retried, and with which back-off."""
 
     retries: Annotated[int, Field(ge=0, le=100)] = 0
     backoff_s: Annotated[float, Field(ge=0, le=3600)] = 1.0
     max_backoff_s: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
+    #: The share of each wait that is random.
+    jitter: Annotated[float, Field(ge=0, le=1)] = JITTER
+    #: The errors that are retried (`app/domain/retry_rules.py`); without any, all of them.
+    on: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leaves out the fields that older workers do not know, unless they are set."""
+        return _without(serialize(self), {"jitter": JITTER, "on": ()})
 
 
 class Given(Frozen):
@@ -128,6 +149,15 @@ class Template(Frozen):
     names: dict[str, NodeId] = {}
     #: The graph's inputs that it refers to.
     inputs: dict[str, JsonValue] = {}
+    #: Which of `waits` must have succeeded, so that the step is not skipped.
+    join: Literal["all", "any"] | None = None
+    #: The nodes of the steps that it waits for, if it has a join.
+    waits: tuple[NodeId, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Leaves out the fields that older workers do not know, unless they are set."""
+        return _without(serialize(self), {"join": None, "waits": ()})
 
 
 class Step(Frozen):
@@ -164,14 +194,13 @@ class Step(Frozen):
     origin: Origin | None = None
     #: Resolved when the step is claimed; its arguments become the input `arguments`.
     template: Template | None = None
+    #: How many items of the for_each are ready or running at once; None for all.
+    at_once: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
     @model_serializer(mode="wrap")
     def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leaves out an absent template: older workers do not know the field."""
-        found: dict[str, object] = serialize(self)
-        if found.get("template") is None:
-            found.pop("template", None)
-        return found
+        """Leaves out the fields that older workers do not know, unless they are set."""
+        return _without(serialize(self), {"template": None, "at_once": None})
 
 
 class Loop(Frozen):

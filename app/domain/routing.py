@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from app.domain.program import Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
 from app.redaction import without_keys
+from leadhand.graphs.retry_errors import TIMEOUT
 
 #: Actions without a message of their own: the worker that released them continues with them.
 QUICK = frozenset({Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
@@ -192,13 +193,14 @@ def _step(step: Step) -> Route:
         route["talk"] = step.conversation
     if step.origin is not None:
         route["step"] = [step.origin.index, step.origin.total]
+    if step.retry.on and TIMEOUT not in step.retry.on:
+        route["late_is_final"] = True
     if step.ends == "iteration":
         route["ends"] = "iteration"
     if not route["quick"]:
         route["limits"] = [*step.limits, f"queue:{queue_of(step)}"]
     if step.for_each is not None:
-        route["each"] = True
-        route["width"] = -1 if isinstance(step.for_each, str) else len(step.for_each)
+        route |= _items(step, step.for_each)
     return route
 
 
@@ -213,6 +215,12 @@ def _performer(step: Step) -> str:
         if who.get(name):
             return name
     return "default" if step.action in _BY_AGENTS else step.action.value
+
+
+def _items(step: Step, for_each: str | tuple[JsonValue, ...]) -> Route:
+    width = -1 if isinstance(for_each, str) else len(for_each)
+    limit: Route = {} if step.at_once is None else {"at_once": step.at_once}
+    return {"each": True, "width": width, **limit}
 
 
 def is_critical(step: Step) -> bool:

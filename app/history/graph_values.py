@@ -26,6 +26,8 @@ class StepValue(NamedTuple):
     held: Held
     #: Why it was skipped; None if it was not.
     skipped: str | None = None
+    #: Whether it succeeded; one answer for each item of a for_each.
+    succeeded: tuple[bool, ...] = ()
 
 
 NOT_RUN = StepValue(Held(missing="the step has not run"))
@@ -93,18 +95,19 @@ def _value(place: _Place, outcomes: Mapping[str, Mapping[str, JsonValue]]) -> St
         return _skipped("its condition was not met")
     items = [outcomes.get(address) for address in place.addresses]
     values = [None if one is None else _of_outcome(one).held.value for one in items]
-    return StepValue(Held(values))
+    succeeded = tuple(one is not None and one.get("word") == "succeeded" for one in items)
+    return StepValue(Held(values), succeeded=succeeded)
 
 
 def _of_outcome(outcome: Mapping[str, JsonValue]) -> StepValue:
     match outcome.get("word"):
         case "succeeded":
-            return StepValue(Held(outcome.get("value")))
+            return StepValue(Held(outcome.get("value")), succeeded=(True,))
         case "skipped":
             return _skipped(_reason(outcome) or "its condition was not met")
         case _:
             error = _reason(outcome) or "it failed"
-            return StepValue(Held({"error": error}, failed=True))
+            return StepValue(Held({"error": error}, failed=True), succeeded=(False,))
 
 
 def _skipped(why: str) -> StepValue:

@@ -21,6 +21,7 @@ from app.domain.plans import parse_plan
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
+from app.domain.retry_rules import apply_policy
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of
@@ -226,7 +227,8 @@ class Attempts:
         work = one.work
         ref, grant = work.ref, work.grant
         program = self._registry.program(work.facts.program)
-        stored, text = serialize(one.outcome)
+        policy = work.step.retry
+        stored, text = serialize(apply_policy(policy, one.outcome))
         expand, outcome = expansion(program, grant.address, stored)
         outcome = without_stored_value(outcome)
         arguments = self._holder(grant) | outcome_fields(outcome)
@@ -237,7 +239,7 @@ class Attempts:
             "artifacts": _artifacts_argument(outcome),
             "patch": one.patch,
             "changed": one.changed or None,
-            "jitter": 0.5 + random.random() / 2,  # noqa: S311  # spreads retries, guards nothing
+            "jitter": 1 - policy.jitter * random.random(),  # noqa: S311  # spreads retries only
         }
         if work.step.action is Action.AGENT and work.step.origin is None:
             arguments["ending"] = ending_of(outcome)

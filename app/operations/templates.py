@@ -10,7 +10,7 @@ from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Template
 from app.errors import ReferenceUnresolved
-from app.history.graph_values import StepValue, read_values
+from app.history.graph_values import NOT_RUN, StepValue, read_values
 from app.store.store import Store
 from leadhand.graphs.faults import condition_of
 from leadhand.graphs.references import (
@@ -58,7 +58,11 @@ def fill_template(
     A step is skipped if its condition is false, or if a step whose result it refers to without a
     default was skipped.
     """
-    values = read_values(store, ref, program, template.names.values(), artifacts)
+    wanted = (*template.names.values(), *template.waits)
+    values = read_values(store, ref, program, wanted, artifacts)
+    unmet = _unmet_join(program, template, values)
+    if unmet is not None:
+        return {WHEN: False, SKIPPED: unmet}
     scope = _Scope(template, values, address, item)
     try:
         if template.when is not None and not scope.is_met(template.when):
@@ -68,6 +72,26 @@ def fill_template(
         return {WHEN: False, SKIPPED: str(need)}
     except ReferenceFault as fault:
         raise ValueMissing(fault.text, address, fault.why) from None
+
+
+def _unmet_join(
+    program: Program, template: Template, values: Mapping[str, StepValue]
+) -> str | None:
+    """Why a step is skipped by its join; None if it is met."""
+    succeeded = [_has_succeeded(values[node], template.join) for node in template.waits]
+    if template.join is None or (all if template.join == "all" else any)(succeeded):
+        return None
+    if template.join == "any":
+        return "none of the steps that it waits for succeeded"
+    name = program.node(template.waits[succeeded.index(False)]).label
+    return f"{name!r}, for which it waits, did not succeed"
+
+
+def _has_succeeded(value: StepValue, join: str | None) -> bool:
+    """Whether a step succeeded; a for_each for `all` with all of its items, else with one."""
+    if value.skipped is not None or value is NOT_RUN:
+        return False
+    return (all if join == "all" or not value.succeeded else any)(value.succeeded)
 
 
 class _Scope:

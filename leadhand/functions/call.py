@@ -4,8 +4,8 @@
 standard input. The working folder is first on `sys.path`, and Leadhand's own folder is removed, so
 that a user's `app.py` or `tasks.py` is imported. With TOOLS (folders joined by `:`) the function is
 a tool in one of them: the context is its arguments, and the working folder is not searched. FILE
-receives a JSON pair: `["returned", value]`,
-`["raised", traceback]`, `["missing", why]`, or for a tool `["refused", why]`.
+receives a JSON pair: `["returned", value]`, `["raised", {"story": traceback, "errors": names}]`,
+`["missing", why]`, or for a tool `["refused", why]`.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def call_function(name: str, context: Mapping[str, Any], tools: str) -> tuple[st
     except ArgumentsRefused as error:
         return "refused", str(error)
     except Exception as error:  # noqa: BLE001 - annotations are the user's code too
-        return "raised", _story(error)
+        return "raised", {"story": _story(error), "errors": _error_names(error)}
     try:
         value = function(*args, **kwargs)
         return "returned", asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        return "raised", _story(error)
+        return "raised", {"story": _story(error), "errors": _error_names(error)}
 
 
 def _story(error: Exception) -> str:
@@ -71,6 +71,15 @@ def _story(error: Exception) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THEIRS:
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace, limit=-10)).strip()
+
+
+def _error_names(error: Exception) -> list[str]:
+    """The classes of an exception, and the status of the response if it is about one."""
+    names = [one.__name__ for one in type(error).__mro__ if issubclass(one, BaseException)]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is None and any("HTTPError" in name for name in names):
+        status = getattr(error, "code", None)
+    return [*names, f"http {status}"] if isinstance(status, int) else names
 
 
 _NOT_THEIRS = {
@@ -125,7 +134,7 @@ def as_json(word: str, value: object) -> str:
     try:
         return json.dumps([word, value])
     except (TypeError, ValueError, RecursionError) as error:
-        return json.dumps(["raised", f"it returned what JSON cannot hold: {error}"])
+        return json.dumps(["raised", {"story": f"it returned what JSON cannot hold: {error}"}])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from pydantic import (
 )
 
 from leadhand.graphs.faults import GraphMalformed, faults_of
+from leadhand.graphs.input_schema import declare_inputs, input_faults
 from leadhand.graphs.references import NAME_CHARACTERS
+from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
 from leadhand.models.documents import (
     Budget,
@@ -44,6 +46,7 @@ Expression = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)
 ]
 ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_tool_name)]
+ErrorName = Annotated[str, AfterValidator(check_error_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
 
 
@@ -65,6 +68,11 @@ class GraphStep(Document):
     when: Expression | None = None
     #: A list, or a reference to one; the tool is called once for each `${item}`.
     for_each: Expression | list[JsonValue] | None = None
+    #: The most items of the for_each that run at once; all of them if it is left out.
+    at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = None
+    #: The step runs once all steps that it waits for have ended: in whatever way (`ended`), if all
+    #: of them succeeded (`all`), or if one did (`any`); otherwise it is skipped.
+    join: Literal["ended", "all", "any"] = "ended"
     #: Whether its failure ends the session.
     critical: bool = True
     timeout_s: Seconds = TOOL_TIMEOUT_S
@@ -72,6 +80,15 @@ class GraphStep(Document):
     retries: Annotated[int, Field(strict=True, ge=0, le=100)] = 0
     #: Seconds before the first repetition; each further one waits twice as long.
     backoff_s: Annotated[float, Field(strict=True, ge=0, le=3600)] = 1.0
+    #: The most seconds before a repetition.
+    max_backoff_s: Annotated[float, Field(strict=True, ge=0, le=24 * 3600)] = 60.0
+    #: The share of each wait that is random, so that many calls do not come at once.
+    jitter: Annotated[float, Field(strict=True, ge=0, le=1)] = 0.5
+    #: The errors that are repeated; all of them if the list is empty. The name of an exception's
+    #: class or of a class above it, `exit 75`, `http 503`, `http 5xx`, `timeout` or `busy`.
+    retry_on: Annotated[tuple[ErrorName, ...], Field(max_length=50)] = ()
+    #: The call fails unless its result is an object whose `success` is true.
+    expect: Literal["success"] | None = None
     description: Annotated[str, Field(max_length=2_000)] | None = None
 
 
@@ -85,6 +102,8 @@ class GraphDocument(Document):
     description: Annotated[str, Field(max_length=20_000)] | None = None
     #: The values of `${inputs.NAME}`; null for one that each run must give.
     inputs: dict[InputName, JsonValue] = Field(default_factory=dict)
+    #: A JSON Schema of type `object` that the inputs must fit; its defaults are those of inputs.
+    input_schema: dict[str, JsonValue] | None = None
     steps: Annotated[tuple[GraphStep, ...], Field(min_length=1, max_length=MAX_STEPS)]
     label: StepName | None = None
     priority: Priority = "normal"
@@ -98,9 +117,15 @@ class GraphDocument(Document):
     def _absolute(cls, value: str | None) -> str | None:
         return absolute(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_defaults(cls, given: object) -> object:
+        return declare_inputs(given)
+
     @model_validator(mode="after")
     def _fits_together(self) -> GraphDocument:
-        faults = tuple(faults_of(self.steps, self.inputs))
+        of_inputs = input_faults(self.input_schema, self.inputs)
+        faults = (*of_inputs, *faults_of(self.steps, self.inputs))
         if faults:
             raise GraphMalformed(faults)
         return self

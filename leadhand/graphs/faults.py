@@ -108,6 +108,7 @@ def _faults_of_step(
     if isinstance(step.for_each, str) and _is_malformed(step.for_each):
         hint = "give a list, or one reference to a list"
         yield GraphFault(f"{path}.for_each", "it is not a list", hint, step.for_each)
+    yield from _faults_of_limits(path, step, names)
     scope = _Scope(step, names, inputs)
     places: list[tuple[str, JsonValue, bool]] = [
         ("when", step.when, step.for_each is not None),
@@ -117,6 +118,25 @@ def _faults_of_step(
     for name, value, has_item in places:
         for where, text in texts_in(value, name):
             yield from scope.faults_of(f"{path}.{where}", text, has_item=has_item)
+
+
+def _faults_of_limits(path: str, step: GraphStep, names: Collection[str]) -> Iterator[GraphFault]:
+    if step.at_once is not None and step.for_each is None:
+        hint = "add for_each, or leave it out"
+        yield GraphFault(f"{path}.at_once", "the step has no for_each", hint, str(step.at_once))
+    if step.join != "ended" and not _waits(step, names):
+        hint = "name steps in depends_on, or leave it out"
+        yield GraphFault(f"{path}.join", "the step waits for no other", hint, step.join)
+    if step.retry_on and not step.retries and "busy" not in step.retry_on:
+        hint = "give `retries`, or leave it out"
+        yield GraphFault(f"{path}.retry_on", "the step has no retries", hint)
+
+
+def _waits(step: GraphStep, names: Collection[str]) -> bool:
+    try:
+        return bool(needs_of(step, names))
+    except ReferenceFault:
+        return True  # it is reported as a fault of the reference
 
 
 def _faults_of_when(path: str, step: GraphStep) -> Iterator[GraphFault]:

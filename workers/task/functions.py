@@ -33,6 +33,8 @@ class CallResult:
     value: JsonValue = None
     #: The traceback of what it raised.
     raised: str | None = None
+    #: The names of the classes of what it raised, and of an HTTP status.
+    errors: tuple[str, ...] = ()
     #: Why the function was not found.
     missing: str | None = None
     #: Why a tool does not accept the arguments.
@@ -111,7 +113,10 @@ def _call_result(result: ProcessResult, word: str, value: JsonValue) -> CallResu
     if word == "refused":
         return CallResult(result, refused=str(value))
     if word == "raised":
-        return CallResult(result, raised=str(value))
+        told = value if isinstance(value, dict) else {"story": value}
+        names = told.get("errors")
+        errors = tuple(map(str, names)) if isinstance(names, list) else ()
+        return CallResult(result, raised=str(told.get("story")), errors=errors)
     return CallResult(result, value=value)
 
 

@@ -86,3 +86,5 @@ class ToolInputs(Inputs):
     #: Whether the function takes milliseconds and may share a process with other calls.
     quick: bool = False
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    #: What the result must say, so that the call counts as successful.
+    expect: Literal["success"] | None = None

@@ -66,7 +66,8 @@ def _call_failure(who: str, called: CallResult) -> Outcome | None:
         return outcome.model_copy(update={"value": value})
     else:
         return None
-    return failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
+    bad = failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
+    return bad.model_copy(update={"errors": called.errors})
 
 
 def _exception_first(traceback: str) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
-from app.domain.reasons import ReasonCode
+from app.domain.reasons import Reason, ReasonCode
+from app.truncate import cut
 from leadhand.models.views import ToolHere
+from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
@@ -22,6 +24,32 @@ Tool = Callable[[dict[str, JsonValue]], JsonValue]
 def use(task: BodyTask, cancel: threading.Event) -> Outcome:
     """Run the step's tool on its arguments and return the outcome."""
     given = ToolInputs.model_validate(task.inputs)
+    outcome = _call(task, given, cancel)
+    return outcome if given.expect is None else expect_success(given.tool, outcome)
+
+
+def expect_success(tool: str, outcome: Outcome) -> Outcome:
+    """The outcome, failed unless its result is an object whose `success` is true.
+
+    >>> expect_success("a", Outcome(word="succeeded", value={"success": True})).word
+    'succeeded'
+    >>> expect_success("a", Outcome(word="succeeded", value=[])).reason.text
+    "tool 'a' did not report success: its result is not an object with `success`"
+    """
+    value = outcome.value
+    if outcome.word != "succeeded" or (isinstance(value, dict) and value.get("success") is True):
+        return outcome
+    why = "its result is not an object with `success`"
+    if isinstance(value, dict) and "success" in value:
+        message = value.get("error") or value.get("message") or "`success` is not true"
+        why = cut(str(message), TEXT_LIMIT)
+    reason = Reason(
+        code=ReasonCode.FAILED_STEP, text=f"tool {tool!r} did not report success: {why}"
+    )
+    return outcome.model_copy(update={"word": "failed", "reason": reason, "retryable": True})
+
+
+def _call(task: BodyTask, given: ToolInputs, cancel: threading.Event) -> Outcome:
     step = builtin.STEPS.get(given.tool)
     if step is not None:
         return step(given.arguments)

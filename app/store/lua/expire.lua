@@ -27,8 +27,9 @@ local function expire_running(tx, address, step)
   -- Without a heartbeat after its deadline an attempt was lost, and did not take too long, however late this is.
   if (step.heard or 0) >= step.deadline then
     events.emit(tx, 'step.expired', address, {why = 'timeout', fence = step.fence})
+    local r = programs.route_of(tx, address)
     outcomes.fail_attempt(tx, address, step, {code = 'timeout', at = address,
-      text = 'took longer than ' .. programs.route_of(tx, address).timeout_ms / 1000 .. ' s'}, true)
+      text = 'took longer than ' .. r.timeout_ms / 1000 .. ' s'}, not r.late_is_final)
     return 'timeout'
   end
   step.lost = (step.lost or 0) + 1

@@ -13,6 +13,7 @@ from leadhand.flows.faults import faults_of
 from leadhand.flows.files import FlowInvalid, json_in
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import GraphMalformed
+from leadhand.graphs.input_schema import declare_inputs, schema_of, typed_value
 
 
 class GraphFile(NamedTuple):
@@ -31,6 +32,7 @@ def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str,
     if not isinstance(given, dict):
         return GraphFile(None, [("", "it is not an object; write {...} with the field `steps`")])
     given = {"name": file.stem, **given, **fields}
+    given = declare_inputs(given)
     known = given.get("inputs")
     declared = known if isinstance(known, dict) else {}
     unknown = [name for name in inputs if name not in declared]
@@ -39,7 +41,12 @@ def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str,
         return GraphFile(
             None, [(f"inputs.{unknown[0]}", f"there is no such input; there: {names}")]
         )
-    values = {name: _value(text, declared[name]) for name, text in inputs.items()}
+    schema = given.get("input_schema")
+    values = {
+        name: typed_value(text, one) if (one := schema_of(schema, name)) else _value(text, default)
+        for name, text in inputs.items()
+        for default in (declared[name],)
+    }
     given["inputs"] = {**declared, **values} if isinstance(known, dict) or not known else known
     return _document(given)
 

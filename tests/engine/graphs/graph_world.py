@@ -16,6 +16,7 @@ from leadhand.models.views import ResultView
 from tests.engine.world import World
 from workers.attempt.attempt import is_skipped, skipped_outcome
 from workers.tools.builtin import STEPS
+from workers.tools.tool import expect_success
 
 Tool = Callable[..., JsonValue]
 
@@ -79,8 +80,10 @@ class GraphWorld:
         try:
             value = tools[name](**arguments) if name in tools else arguments
         except Exception as error:  # noqa: BLE001 - a tool may raise anything
-            return failed(str(error))
-        return Outcome(word="succeeded", value=value)
+            names = tuple(one.__name__ for one in type(error).__mro__)
+            return failed(str(error)).model_copy(update={"errors": names})
+        outcome = Outcome(word="succeeded", value=value)
+        return expect_success(name, outcome) if inputs.get("expect") else outcome
 
     @property
     def called(self) -> list[str]:

@@ -7,17 +7,7 @@ from typing import Any
 import pytest
 
 from app.errors import ControlRefused, PositionRefused
-from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
-from tests.engine.world import World
-
-
-@pytest.fixture
-def make(bench: Bench) -> Any:
-    def graph(*steps: dict[str, object], **more: object) -> GraphWorld:
-        return GraphWorld(World.of(bench), steps, **more)
-
-    return graph
 
 
 def broken(**_: object) -> None:

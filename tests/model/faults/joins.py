@@ -44,7 +44,28 @@ FAULTS = (
     Fault(
         "a for_each ends with its first item",
         "lib/turns",
-        "joins.arrive(tx, id .. '#', item, records.load(tx, 'turns', id).width)",
+        "joins.arrive(tx, id .. '#', item, turn.width)",
         "joins.arrive(tx, id .. '#', item, 1)",
+    ),
+    Fault(
+        "a for_each with a limit starts all of its items",
+        "lib/turns",
+        "math.min(width, r.at_once or width)",
+        "width",
+        "test_a_for_each_with_a_limit_starts_an_item_when_another_ends",
+    ),
+    Fault(
+        "a for_each with a limit loses an item",
+        "lib/loops",
+        "  if not turn.begun or turn.begun >= turn.width then return nil end\n",
+        "  if not turn.begun or turn.begun >= turn.width - 1 then return nil end\n",
+        "test_a_for_each_with_a_limit_starts_an_item_when_another_ends",
+    ),
+    Fault(
+        "a for_each with a limit starts an item twice",
+        "lib/loops",
+        "  turn.begun = turn.begun + 1\n",
+        "  turn.begun = turn.begun\n",
+        "test_a_for_each_with_a_limit_starts_an_item_when_another_ends",
     ),
 )

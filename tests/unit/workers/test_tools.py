@@ -55,6 +55,9 @@ def where(): return [os.getcwd(), os.environ["LEADHAND_KEY"], "LEADHAND_SECRET" 
 def says(): print("only said")
 def declines(): return {"success": False, "error": "the shop is closed"}
 def breaks(): raise ValueError("no ink")
+def is_away():
+    from urllib.error import HTTPError
+    raise HTTPError("http://127.0.0.1", 503, "away", {}, None)
 def hangs(): time.sleep(60)
 def leaves(): os._exit(0)
 def pid(): return os.getpid()
@@ -111,7 +114,7 @@ def test_tools_are_found_in_their_files_without_running_them(folder, monkeypatch
     assert set(found) == {
         f"text:{name}"
         for name in ("slug", "later", "anything", "where", "says", "declines", "breaks", "hangs",
-                     "leaves", "pid", "helped")
+                     "leaves", "pid", "helped", "is_away")
     }  # fmt: skip
     slug = found["text:slug"]
     assert slug.about == "Makes a title fit for a path."
@@ -265,7 +268,11 @@ def test_what_a_tool_returns_as_failed_has_failed(use) -> None:
 
 
 def test_a_tool_that_raises_tells_its_own_line(use) -> None:
-    told = why(use("text:breaks"))
+    broken = use("text:breaks")
+    assert broken.errors[:2] == ("ValueError", "Exception")
+    assert use("text:breaks", quick=True).errors == broken.errors
+    assert {"HTTPError", "OSError", "http 503"} < set(use("text:is_away").errors)
+    told = why(broken)
     assert told.startswith("tool 'text:breaks' raised: ")
     assert "text.py" in told
     assert "no ink" in told

@@ -9,6 +9,14 @@ function loops.open(tx, id, turn)
   redis.call('ZADD', tx.keys.open, 0, id)
 end
 
+-- The number of the next item of a for_each that limits how many run at once; nil if there is none.
+function loops.take_item(tx, id, turn)
+  if not turn.begun or turn.begun >= turn.width then return nil end
+  turn.begun = turn.begun + 1
+  records.save(tx, 'turns', id)
+  return turn.begun
+end
+
 -- Whether each turn around a block lets steps start.
 function loops.all_open(tx, block)
   for _, around in ipairs(addresses.turns_around(block)) do

@@ -32,8 +32,9 @@ local function open_items(tx, block, name, r, run)
   if records.load(tx, 'turns', id) then return end
   local width = r.width
   if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, addresses.within(block, name)) or 0) end
-  loops.open(tx, id, {each = true, width = width})
-  for item = 1, width do hints.make_ready(tx, id .. '#' .. item, {}) end
+  local first = math.min(width, r.at_once or width)
+  loops.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
+  for item = 1, first do hints.make_ready(tx, id .. '#' .. item, {}) end
   if width == 0 then turns.close(tx, id, 'accept', {code = 'done'}) end
 end
 
@@ -94,11 +95,12 @@ function turns.arrive(tx, block, name)
   end
 end
 
--- An item of a for_each is done.
+-- An item of a for_each is done; the next one starts if there is a limit of how many run at once.
 function turns.arrive_item(tx, id, item)
-  if joins.arrive(tx, id .. '#', item, records.load(tx, 'turns', id).width) then
-    turns.close(tx, id, 'accept', {code = 'done'})
-  end
+  local turn = records.load(tx, 'turns', id)
+  if joins.arrive(tx, id .. '#', item, turn.width) then return turns.close(tx, id, 'accept', {code = 'done'}) end
+  local following = loops.take_item(tx, id, turn)
+  if following then hints.make_ready(tx, id .. '#' .. following, {}) end
 end
 
 -- Closes a turn that is ending, once no child and no step runs below it.

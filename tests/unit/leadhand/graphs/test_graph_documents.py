@@ -44,6 +44,71 @@ def test_all_errors_are_found_at_once() -> None:
     assert found[2].endswith("did you mean 'topic'?")
 
 
+def test_limits_that_a_step_cannot_have_are_errors() -> None:
+    found = faults(
+        {"name": "a", "at_once": 2, "join": "all", "retry_on": ["OSError"]},
+        {"name": "b", "join": "any", "depends_on": ["a"], "for_each": [1], "at_once": 1},
+    )
+    assert found == [
+        "steps[0].at_once: it is '2': the step has no for_each; add for_each, or leave it out",
+        "steps[0].join: it is 'all': the step waits for no other; name steps in depends_on, or "
+        "leave it out",
+        "steps[0].retry_on: the step has no retries; give `retries`, or leave it out",
+    ]
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "topic": {"type": "string", "minLength": 2},
+        "limit": {"type": "integer", "minimum": 1, "default": 3},
+        "since": {"type": ["integer", "null"]},
+    },
+    "additionalProperties": False,
+}
+
+
+def test_inputs_that_do_not_fit_their_schema_are_errors_with_their_places() -> None:
+    found = faults(
+        {"name": "a", "arguments": {"x": "${b}"}},
+        inputs={"topic": "x", "limit": 0, "other": 1},
+        input_schema=SCHEMA,
+    )
+    assert [one.partition("; ")[0] for one in found] == [
+        "inputs.topic: 'x' is too short",
+        "inputs.limit: 0 is less than the minimum of 1",
+        "inputs.other: the schema has no such input",
+        "steps[0].arguments.x: it is '${b}': there is no step 'b'",
+    ]
+
+
+@pytest.mark.parametrize(("schema", "path"), [
+    ({"type": "array"}, "input_schema.type"),
+    ({"properties": {"a": {"type": "int"}}}, "input_schema.properties.a.type"),
+    ({"properties": {"a": {"pattern": "(a+)+"}}}, "input_schema.properties.a.pattern"),
+    ({"properties": {"a": {"$ref": "http://x"}}}, "input_schema.properties.a.$ref"),
+    ({"properties": {"a": {"items": {"minimum": "1"}}}}, "input_schema.properties.a.items.minimum"),
+    ({"properties": {"a": 1}}, "input_schema.properties.a"),
+])  # fmt: skip
+def test_a_schema_with_an_error_is_refused_at_its_place(schema, path) -> None:
+    (first, *_) = faults({"name": "a"}, input_schema=schema)
+    assert first.startswith(f"{path}: ")
+
+
+def test_a_schema_declares_inputs_with_their_defaults() -> None:
+    steps = [{"name": "a", "tool": "echo", "arguments": {"x": "${inputs.limit} ${inputs.since}"}}]
+    given = {"steps": steps, "inputs": {"topic": "agents"}, "input_schema": SCHEMA}
+    document = GraphDocument.model_validate(given)
+    assert document.inputs == {"topic": "agents", "limit": 3, "since": None}
+
+
+@pytest.mark.parametrize("name", ["exit 0", "exit 256", "http 600", "time out", "value-error", ""])
+def test_a_name_that_is_no_error_is_refused(name: str) -> None:
+    step = {"name": "a", "tool": "echo", "retries": 1, "retry_on": [name]}
+    with pytest.raises(ValidationError, match="it is not an error"):
+        GraphDocument.model_validate({"steps": [step]})
+
+
 def test_each_circle_is_named_once_with_its_steps_in_order() -> None:
     found = faults(
         {"name": "a", "arguments": {"x": "${b}"}},

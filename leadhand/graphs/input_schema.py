@@ -1,0 +1,154 @@
+"""Inputs with a JSON Schema: defaults, and all values that do not fit (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from leadhand.graphs.faults import GraphFault
+from leadhand.models.suggestions import nearest
+
+_Schema = dict[str, JsonValue]
+
+#: Keywords by the kind of value that they hold. Patterns are left out: a text could make one run
+#: for hours. References are left out: they could be circular or name other machines.
+_SCHEMAS = ("items", "additionalProperties", "not")
+_LISTS = ("anyOf", "allOf", "oneOf", "prefixItems")
+_PLAIN = (
+    "type", "enum", "const", "title", "description", "default", "examples", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+    "maxItems", "minProperties", "maxProperties", "required", "$schema", "$comment",
+)  # fmt: skip
+_KEYWORDS = (*_PLAIN, *_SCHEMAS, *_LISTS, "properties")
+_SHOWN = 80
+#: The most levels of a schema.
+_DEEPEST = 20
+
+
+def declare_inputs(given: Any) -> Any:
+    """Adds the inputs that the schema declares to a document, each with its default or null."""
+    if not isinstance(given, dict):
+        return given
+    inputs, schema = given.get("inputs", {}), given.get("input_schema")
+    if not isinstance(inputs, dict) or not isinstance(schema, dict):
+        return given
+    declared = {name: _default_of(one) for name, one in _properties(schema).items()}
+    return {**given, "inputs": {**declared, **inputs}}
+
+
+def schema_of(schema: JsonValue, name: str) -> _Schema:
+    """The schema of one input; the empty one if there is none."""
+    found = _properties(schema).get(name) if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def accepts_null(schema: JsonValue, name: str) -> bool:
+    """Whether null is a value of the input, and not a sign that each run must give one."""
+    found = schema_of(schema, name)
+    return bool(found) and not list(_errors(found, None))
+
+
+def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
+    """Yields the errors of a schema; if it has none, those of the inputs that have a value."""
+    if schema is None:
+        return
+    found = list(_schema_faults(schema, "input_schema", 0))
+    if schema.get("type", "object") != "object":
+        hint = 'write {"type": "object", "properties": {...}}'
+        found.append(GraphFault("input_schema.type", "inputs are an object", hint))
+    yield from found
+    if found:
+        return
+    for name, value in inputs.items():
+        one = schema_of(schema, name)
+        if not one and schema.get("additionalProperties") is False:
+            hint = f"there are: {', '.join(_properties(schema)) or 'none'}"
+            yield GraphFault(f"inputs.{name}", "the schema has no such input", hint)
+        if one and value is not None:
+            for where, why in _errors(one, value):
+                hint = "give a value that fits the schema"
+                yield GraphFault(f"inputs.{name}{where}", why, hint)
+
+
+def typed_value(text: str, schema: _Schema) -> JsonValue:
+    """The value that a text has by its schema: text if it may be one, otherwise JSON.
+
+    >>> typed_value("7", {"type": "integer"}), typed_value("7", {"type": "string"})
+    (7, '7')
+    """
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return text
+    return text if not list(_errors(schema, text)) else value
+
+
+def _properties(schema: _Schema) -> Mapping[str, JsonValue]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _default_of(schema: JsonValue) -> JsonValue:
+    return schema.get("default") if isinstance(schema, dict) else None
+
+
+def _schema_faults(schema: JsonValue, path: str, depth: int) -> Iterator[GraphFault]:
+    """Yields the keywords that are unknown, and what JSON Schema itself refuses."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        yield GraphFault(path, "it is not a schema", "give an object with `type`")
+        return
+    for name in schema:
+        if name not in _KEYWORDS:
+            near = nearest(name, _KEYWORDS)
+            hint = f"did you mean {near!r}?" if near else "leave it out"
+            yield GraphFault(f"{path}.{name}", "this keyword is not supported", hint)
+    yield from _own_faults(schema, path)
+    for where, one in _members(schema):
+        yield from _schema_faults(one, path + where, depth + 1)
+
+
+def _members(schema: _Schema) -> Iterator[tuple[str, JsonValue]]:
+    """Yields the schemas in a schema, each with its path."""
+    for name in _SCHEMAS:
+        if name in schema:
+            yield f".{name}", schema[name]
+    for name in _LISTS:
+        members = schema.get(name)
+        for number, one in enumerate(members if isinstance(members, list) else []):
+            yield f".{name}[{number}]", one
+    for name, one in _properties(schema).items():
+        yield f".properties.{name}", one
+
+
+def _own_faults(schema: _Schema, path: str) -> Iterator[GraphFault]:
+    """Yields what is wrong with the keywords of one level."""
+    from jsonschema import Draft202012Validator
+
+    level = {name: value for name, value in schema.items() if name in _PLAIN}
+    level |= {"properties": schema["properties"]} if "properties" in schema else {}
+    for error in Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(level):
+        if len(error.absolute_path) > 1 and error.absolute_path[0] == "properties":
+            continue  # it is reported with its own path
+        where = "".join(f".{part}" for part in error.absolute_path)
+        yield GraphFault(f"{path}{where}", _cut(error.message), "see json-schema.org")
+
+
+def _errors(schema: _Schema, value: JsonValue) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with a value: the path in it, and the message."""
+    from jsonschema import Draft202012Validator
+
+    for error in Draft202012Validator(dict(schema)).iter_errors(value):
+        parts = error.absolute_path
+        yield (
+            "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in parts),
+            _cut(error.message),
+        )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

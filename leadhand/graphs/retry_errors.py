@@ -1,0 +1,37 @@
+"""The names of errors in a step's `retry_on` (pure)."""
+
+from __future__ import annotations
+
+import re
+
+#: The step took longer than its timeout; the service that it asked was busy.
+TIMEOUT, BUSY = "timeout", "busy"
+
+_NAMED = re.compile(
+    r"timeout|busy|exit ([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])|http ([1-5]\d\d|[1-5]xx)"
+    r"|[A-Z_]\w*"
+)
+
+
+def exit_error(code: int) -> str:
+    """The name of the error of a command that exited with this code."""
+    return f"exit {code}"
+
+
+def http_error(status: int) -> str:
+    """The name of the error of a request with this status."""
+    return f"http {status}"
+
+
+def check_error_name(name: str) -> str:
+    """Returns the name of an error. Raises ValueError for one that no step can have.
+
+    >>> [check_error_name(name) for name in ("ConnectionError", "http 5xx", "exit 75")]
+    ['ConnectionError', 'http 5xx', 'exit 75']
+    """
+    if _NAMED.fullmatch(name) is None:
+        raise ValueError(
+            "it is not an error; give the name of an exception's class, 'exit 75', 'http 503', "
+            "'http 5xx', 'timeout' or 'busy'"
+        )
+    return name

@@ -1,0 +1,63 @@
+"""Which errors of a step are retried."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.outcomes import Busy, Outcome
+from app.domain.program import JITTER, Action, RetryPolicy, Step, Template
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.retry_rules import apply_policy, errors_of
+
+LATE = Outcome(word="failed", reason=Reason(code=ReasonCode.TIMEOUT), retryable=True)
+STOPPED = Outcome(word="failed", exit_code=75, retryable=True)
+RAISED = Outcome(word="failed", errors=("ConnectionResetError", "OSError", "http 503"))
+BUSY = Outcome(word="failed", busy=Busy(tries=3))
+
+
+@pytest.mark.parametrize(
+    ("on", "outcome", "is_retried"),
+    [
+        ((), LATE, True),
+        (("timeout",), LATE, True),
+        (("exit 75",), LATE, False),
+        (("exit 75",), STOPPED, True),
+        (("exit 7",), STOPPED, False),
+        (("OSError",), RAISED, True),
+        (("ValueError",), RAISED, False),
+        (("http 503",), RAISED, True),
+        (("http 5xx",), RAISED, True),
+        (("http 4xx", "http 500"), RAISED, False),
+    ],
+)
+def test_a_failed_attempt_is_retried_if_its_error_is_named(on, outcome, is_retried) -> None:
+    found = apply_policy(RetryPolicy(retries=1, on=on), outcome)
+    assert found.retryable is is_retried
+
+
+def test_a_busy_service_is_asked_again_only_if_busy_is_named() -> None:
+    assert apply_policy(RetryPolicy(), BUSY).busy is not None
+    assert apply_policy(RetryPolicy(on=("busy",)), BUSY).busy is not None
+    assert apply_policy(RetryPolicy(on=("timeout",)), BUSY).busy is None
+
+
+def test_a_failure_that_is_final_stays_final() -> None:
+    final = RAISED.model_copy(update={"retryable": False})
+    assert not apply_policy(RetryPolicy(on=("OSError",)), final).retryable
+
+
+def test_the_names_of_errors_are_not_stored() -> None:
+    assert "OSError" not in RAISED.model_dump_json()
+    assert errors_of(RAISED) == {"ConnectionResetError", "OSError", "http 503"}
+
+
+def test_a_step_without_the_new_fields_is_stored_as_before() -> None:
+    step = Step(id="a", action=Action.TOOL, template=Template(), for_each=("x",))
+    text = step.model_dump_json()
+    assert not any(f'"{name}"' in text for name in ("jitter", "on", "at_once", "join", "waits"))
+    new = step.model_copy(update={
+        "at_once": 2, "retry": RetryPolicy(jitter=0.0, on=("OSError",)),
+        "template": Template(join="all", waits=("b",)),
+    })  # fmt: skip
+    assert Step.model_validate_json(new.model_dump_json()) == new
+    assert new.retry.jitter != JITTER
