@@ -49,7 +49,7 @@ FAULTS = (
     ),
     Fault(
         "a for_each with a limit starts all of its items",
-        "lib/turns",
+        "lib/loops",
         "math.min(width, r.at_once or width)",
         "width",
         "test_a_for_each_with_a_limit_starts_an_item_when_another_ends",

@@ -9,6 +9,15 @@ function loops.open(tx, id, turn)
   redis.call('ZADD', tx.keys.open, 0, id)
 end
 
+-- Opens the turn of a for_each. Returns the number of its items, and how many of them start at once.
+function loops.open_each(tx, id, path, r)
+  local width = r.width
+  if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, path) or 0) end
+  local first = math.min(width, r.at_once or width)
+  loops.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
+  return width, first
+end
+
 -- The number of the next item of a for_each that limits how many run at once; nil if there is none.
 function loops.take_item(tx, id, turn)
   if not turn.begun or turn.begun >= turn.width then return nil end

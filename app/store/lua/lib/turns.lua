@@ -30,10 +30,7 @@ end
 local function open_items(tx, block, name, r, run)
   local id = addresses.turn_address(block, name, run)
   if records.load(tx, 'turns', id) then return end
-  local width = r.width
-  if width < 0 then width = tonumber(redis.call('HGET', tx.keys.widths, addresses.within(block, name)) or 0) end
-  local first = math.min(width, r.at_once or width)
-  loops.open(tx, id, {each = true, width = width, begun = r.at_once and first or nil})
+  local width, first = loops.open_each(tx, id, addresses.within(block, name), r)
   for item = 1, first do hints.make_ready(tx, id .. '#' .. item, {}) end
   if width == 0 then turns.close(tx, id, 'accept', {code = 'done'}) end
 end
