@@ -1,8 +1,13 @@
-"""The nodes that a graph is compiled to (pure)."""
+"""The nodes that a graph is compiled to, and which errors of its steps are retried (pure)."""
 
 from __future__ import annotations
 
-from app.domain.program import Program, Step
+from collections.abc import Collection
+
+from app.domain.outcomes import Outcome
+from app.domain.program import Program, RetryPolicy, Step
+from app.domain.reasons import ReasonCode
+from leadhand.graphs.retry_errors import BUSY, TIMEOUT, exit_error
 
 #: The built-in tool of the nodes that make the list of a for_each.
 ITEMS = "graph.items"
@@ -12,3 +17,31 @@ def graph_steps(program: Program) -> list[Step]:
     """The nodes of a graph's own steps, in the order of the document; none for other programs."""
     made = (node for node in program.body if isinstance(node, Step) and node.template is not None)
     return [node for node in made if node.inputs.get("tool") != ITEMS]
+
+
+def errors_of(outcome: Outcome) -> frozenset[str]:
+    """The names of a failed outcome's errors, as a step's `retry_on` writes them.
+
+    >>> sorted(errors_of(Outcome(word="failed", exit_code=75, errors=("OSError",))))
+    ['OSError', 'exit 75']
+    """
+    found = set(outcome.errors)
+    if outcome.exit_code:
+        found.add(exit_error(outcome.exit_code))
+    if outcome.reason is not None and outcome.reason.code is ReasonCode.TIMEOUT:
+        found.add(TIMEOUT)
+    if outcome.busy is not None:
+        found.add(BUSY)
+    return frozenset(found)
+
+
+def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
+    """The outcome, not to be retried if the policy names errors and this is none of them."""
+    if outcome.word != "failed" or not policy.on or _matches(policy.on, errors_of(outcome)):
+        return outcome
+    return outcome.model_copy(update={"retryable": False, "busy": None})
+
+
+def _matches(on: Collection[str], errors: frozenset[str]) -> bool:
+    classes = {f"http {error[5]}xx" for error in errors if error.startswith("http ")}
+    return not (errors | classes).isdisjoint(on)

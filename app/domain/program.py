@@ -107,7 +107,7 @@ class RetryPolicy(Frozen):
     max_backoff_s: Annotated[float, Field(ge=0, le=24 * 3600)] = 60.0
     #: The share of each wait that is random.
     jitter: Annotated[float, Field(ge=0, le=1)] = JITTER
-    #: The errors that are retried (`app/domain/retry_rules.py`); without any, all of them.
+    #: The errors that are retried (`app/domain/graphs.py`); without any, all of them.
     on: tuple[str, ...] = ()
 
     @model_serializer(mode="wrap")

@@ -15,13 +15,13 @@ from app.domain.addresses import block_of, turn_of
 from app.domain.artifacts import VALUE, ArtifactSource, marker
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
+from app.domain.graphs import apply_policy
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
 from app.domain.plans import parse_plan
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
-from app.domain.retry_rules import apply_policy
 from app.errors import SpecForeign, StoreAway
 from app.history.conversations import Message, messages_until
 from app.history.ledger import entry_of

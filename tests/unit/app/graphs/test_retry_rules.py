@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.graphs import apply_policy, errors_of
 from app.domain.outcomes import Busy, Outcome
 from app.domain.program import JITTER, Action, RetryPolicy, Step, Template
 from app.domain.reasons import Reason, ReasonCode
-from app.domain.retry_rules import apply_policy, errors_of
 
 LATE = Outcome(word="failed", reason=Reason(code=ReasonCode.TIMEOUT), retryable=True)
 STOPPED = Outcome(word="failed", exit_code=75, retryable=True)
