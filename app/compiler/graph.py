@@ -157,7 +157,8 @@ class _Compiler:
             return [node]
         if self._scope.is_known(step.for_each):
             items = self._items(f"steps[{number}].for_each", step.for_each)
-            return [node.model_copy(update={"for_each": items})]
+            if not self._is_decided_once(step):
+                return [node.model_copy(update={"for_each": items})]
         maker = self._maker(step, needs)
         changed = {"for_each": f"${{{maker.id}}}", "needs": (*needs, maker.id)}
         return [maker, node.model_copy(update=changed)]
@@ -203,6 +204,10 @@ class _Compiler:
             inputs={"tool": ITEMS},
             template=self._template(step, {"items": step.for_each}, when),
         )
+
+    def _is_decided_once(self, step: GraphStep) -> bool:
+        """Whether a join or a condition decides about the whole list, which is then empty."""
+        return step.join != "ended" or (step.when is not None and not self._is_of_items(step.when))
 
     def _is_of_items(self, when: str | None) -> bool:
         return any(target.kind in ("item", "index") for target in self._scope.targets(when))

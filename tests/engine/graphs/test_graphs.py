@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import ControlRefused, PositionRefused
 from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.world import World
 
 
 def broken(**_: object) -> None:
@@ -69,6 +70,21 @@ def test_a_failed_non_critical_step_resolves_to_its_error_and_is_a_warning(make)
     (warning,) = graph.result.warnings
     assert "fetch failed and was passed over" in warning
     assert error in warning
+
+
+def test_a_step_that_fails_while_the_session_ends_is_a_warning_of_the_resumed_one(bench) -> None:
+    steps: list[dict[str, object]] = [{"name": "soft", "critical": False}, {"name": "bad"}]
+    graph = GraphWorld(World.of(bench), steps)
+    soft, bad = graph.grant("soft"), graph.grant("bad")
+    graph.carry_out(bad, {"bad": broken})
+    graph.carry_out(soft, {"soft": broken})
+    assert graph.status == "failed"
+    graph.world.hints.clear()
+    graph.engine.control.apply(graph.id, "resume")
+    graph.run()
+    assert graph.status == "completed"
+    (warning,) = graph.result.warnings
+    assert warning.startswith("soft failed and was passed over")
 
 
 def test_a_failed_critical_step_ends_the_session_and_keeps_partial_results(make) -> None:

@@ -15,6 +15,7 @@ from tests.model.faults import (
     decisions,
     events,
     folders,
+    graphs,
     guards,
     inbox,
     indexes,
@@ -67,4 +68,5 @@ FAULTS: tuple[Fault, ...] = (
     *plans.FAULTS,
     *stacks.FAULTS,
     *indexes.FAULTS,
+    *graphs.FAULTS,
 )

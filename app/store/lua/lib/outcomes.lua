@@ -51,6 +51,15 @@ local ENDING = {workspace = {accept = 'accepted', terminate = 'terminated'},
   ['break'] = {accept = 'break', terminate = 'terminated'}, agent = {terminate = 'terminated'},
   human = {accept = 'accepted'}}
 
+-- Warns of a failed step that does not end its block.
+local function warn_of_failure(tx, address, r, word, reason)
+  if word ~= 'failed' or r.critical or r.action == 'check' then return end
+  local ended = r.action == 'child' and reason and reason.text   -- an aborted child has not failed
+  local how = ended and ' was passed over' or ' failed and was passed over'
+  local failure = address == tx.args.address and tx.args.failure
+  events.warn_about(tx, address, r, how, ended or failure or reason and reason.text)
+end
+
 -- Releases what an outcome allows: the next nodes, the next iteration, or the end of the turn.
 local function release_after(tx, address, step, r, word, verdict, reason)
   local block = addresses.block_of(address)
@@ -60,12 +69,7 @@ local function release_after(tx, address, step, r, word, verdict, reason)
       text = reason and reason.text or '', beneath = reason and reason.beneath}
     return turns.fail_block(tx, block, cause)
   end
-  if word == 'failed' and r.action ~= 'check' then
-    local ended = r.action == 'child' and reason and reason.text   -- an aborted child has not failed
-    local how = ended and ' was passed over' or ' failed and was passed over'
-    local failure = address == tx.args.address and tx.args.failure
-    events.warn_about(tx, address, r, how, ended or failure or reason and reason.text)
-  end
+  warn_of_failure(tx, address, r, word, reason)
   if r.ends == 'iteration' and verdict == 'accept' then   -- no other step of the block runs
     return turns.finish_iteration(tx, addresses.turn_of(block), addresses.iteration_of(block),
       {code = 'condition', at = address, text = 'the rest of the iteration was passed over'})
@@ -92,9 +96,11 @@ function outcomes.finish(tx, address, step, word, verdict, reason, text)
   record(tx, address, step, word, verdict, reason, text)
   if word == 'failed' then children.abort_of_attempt(tx, address) end
   for name, items in pairs(tx.args.expand or {}) do expand(tx, addresses.within(block, name), items) end
+  local r = programs.route_of(tx, address)
   if open then
-    release_after(tx, address, step, programs.route_of(tx, address), word, verdict, reason)
+    release_after(tx, address, step, r, word, verdict, reason)
   else
+    warn_of_failure(tx, address, r, word, reason)   -- a resume counts the step as done
     outcomes.close_around(tx, block)
   end
   sessions.stop_if_idle(tx)

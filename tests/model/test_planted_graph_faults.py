@@ -1,0 +1,156 @@
+"""Faults planted in the Python code of graphs, each of which the random graphs must notice."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from tests.engine.driving import Bench
+from tests.engine.graphs.test_random_graphs import FEW, run_graphs
+from tests.model.faults import noticed
+
+
+class PythonFault(NamedTuple):
+    """One text of a module, and what it becomes."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+
+    def text(self) -> str:
+        """The file without the fault."""
+        return Path(str(import_module(self.module).__file__)).read_text(encoding="utf-8")
+
+
+FAULTS = (
+    PythonFault(
+        "a condition is ignored", "app.operations.templates",
+        "if template.when is not None and not scope.is_met(template.when):", "if False:",
+    ),
+    PythonFault(
+        "a condition is turned round", "app.operations.templates",
+        "is not condition.is_negated", "is condition.is_negated",
+    ),
+    PythonFault(
+        "a dependency by name is skipped", "leadhand.graphs.faults",
+        "[*step.depends_on, *referred]", "[*step.depends_on[1:], *referred]",
+    ),
+    PythonFault(
+        "a dependency by reference is skipped", "leadhand.graphs.faults",
+        "[*step.depends_on, *referred]", "[*step.depends_on]",
+    ),
+    PythonFault(
+        "steps run one after the other", "app.compiler.graph",
+        "return Program(schema_version=version, name=document.name, body=body)",
+        "body = tuple(n if n.needs else n.model_copy(update={'needs': (body[i - 1].id,)}) if i "
+        "else n for i, n in enumerate(body))\n    "
+        "return Program(schema_version=version, name=document.name, body=body)",
+    ),
+    PythonFault(
+        "all errors are retried", "app.domain.graphs",
+        'if outcome.word != "failed" or not policy.on or', "if True or",
+    ),
+    PythonFault(
+        "a busy error is not told from others", "app.domain.graphs",
+        "return not (errors | classes).isdisjoint(on)", "return False",
+    ),
+    PythonFault(
+        "an item is lost from the results", "app.history.graph_values",
+        "for item in range(1, self.turn.width + 1)", "for item in range(1, self.turn.width)",
+    ),
+    PythonFault(
+        "the order of the results is mixed", "app.history.graph_values",
+        "items = [outcomes.get(address) for address in place.addresses]",
+        "items = [outcomes.get(address) for address in sorted(place.addresses, reverse=True)]",
+    ),
+    PythonFault(
+        "the result of an older run is read", "app.history.graph_values",
+        'f"{name}~{run}" if run > 1 else name', "name",
+    ),
+    PythonFault(
+        "a default replaces a present value", "leadhand.graphs.references",
+        "return default.value if found is None and default is not None else found",
+        "return default.value if default is not None else found",
+    ),
+    PythonFault(
+        "a default does not replace the value of a failed step", "leadhand.graphs.references",
+        "(why or (held.failed and not asks_for_error))", "why",
+    ),
+    PythonFault(
+        "a step runs though it refers to a skipped one", "app.operations.templates",
+        "if found.skipped is not None and reference.default is None:", "if False:",
+    ),
+    PythonFault(
+        "a join of all asks for any", "app.operations.templates",
+        '(all if template.join == "all" else any)(succeeded)', "any(succeeded)",
+    ),
+    PythonFault(
+        "a failed step counts as succeeded for a join", "app.history.graph_values",
+        'Held({"error": error}, failed=True), succeeded=(False,)',
+        'Held({"error": error}, failed=True), succeeded=(True,)',
+    ),
+    PythonFault(
+        "each item is the first one", "app.operations.inputs",
+        "step.for_each[int(number) - 1]", "step.for_each[0]",
+    ),
+    PythonFault(
+        "an expected success is not looked at", "app.compiler.graph",
+        '({"expect": step.expect} if step.expect else {})', "{}",
+    ),
+)  # fmt: skip
+
+
+@contextmanager
+def planted(fault: PythonFault) -> Iterator[None]:
+    """The fault's module with the fault, for all modules that import names from it."""
+    module = import_module(fault.module)
+    faulty = ModuleType(fault.module)
+    faulty.__file__ = module.__file__
+    sys.modules[fault.module] = faulty
+    try:
+        code = compile(fault.text().replace(fault.old, fault.new), str(module.__file__), "exec")
+        exec(code, faulty.__dict__)
+    finally:
+        sys.modules[fault.module] = module
+    new = {
+        id(value): faulty.__dict__[name]
+        for name, value in vars(module).items()
+        if not name.startswith("__") and faulty.__dict__.get(name) is not value
+    }
+    changed = [
+        (user, name, value)
+        for user in list(sys.modules.values())
+        if getattr(user, "__name__", "").startswith(("app.", "leadhand.", "workers.", "tests."))
+        for name, value in list(vars(user).items())
+        if id(value) in new
+    ]
+    for user, name, value in changed:
+        setattr(user, name, new[id(value)])
+    try:
+        yield
+    finally:
+        for user, name, value in changed:
+            setattr(user, name, value)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+def test_a_fault_in_the_code_of_graphs_is_noticed(fault: PythonFault, bench: Bench) -> None:
+    with planted(fault):
+        tries = (partial(run_graphs, bench, [seed]) for seed in range(3 * FEW))
+        assert noticed(tries), f"it survived: {fault.name}"
+
+
+def test_the_anchor_of_each_fault_is_in_its_file_once() -> None:
+    counts = {(one.module, one.old): one.text().count(one.old) for one in FAULTS}
+    assert {anchor: count for anchor, count in counts.items() if count != 1} == {}
