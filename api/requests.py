@@ -237,6 +237,15 @@ class Exit(Body):
     reason: Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
+class Annotation(Body):
+    """What a person notes on a session; absent fields stay as they are."""
+
+    #: The title that lists show; empty: none.
+    title: Annotated[str, Field(max_length=120)] | None = None
+    #: Whether lists hide it.
+    archived: bool | None = None
+
+
 class Rehome(Body):
     place: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 

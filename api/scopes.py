@@ -32,6 +32,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.exit": Scope.CONTROL,
     "sessions.abort": Scope.CONTROL,
     "sessions.rehome": Scope.CONTROL,
+    "sessions.annotate": Scope.CONTROL,
     "sessions.answers": Scope.CONTROL,
     "inbox.listed": Scope.READ,
     "inbox.take": Scope.CONTROL,

@@ -176,6 +176,15 @@ class Sessions:
         view = self._engine.answers.give(session, given, address=asked.address, by=current_author())
         return session_answer(view, 202)
 
+    def annotate(self, session: str) -> Response:
+        """PATCH /v1/sessions/ID: set its title, and whether lists hide it."""
+        asked = requests.body(requests.Annotation)
+        requests.query(NoQuery)
+        view = self._engine.annotations.annotate(
+            session, title=asked.title, archived=asked.archived
+        )
+        return session_answer(view)
+
     def rehome(self, session: str) -> Response:
         """POST .../rehome: move a session to another place."""
         asked = requests.body(requests.Rehome)
@@ -238,6 +247,7 @@ def blueprint(engine: Engine) -> Blueprint:
     routes.add_url_rule("", "listed", sessions.list_all)
     routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
     routes.add_url_rule("/<session:session>", "one", sessions.one)
+    routes.add_url_rule("/<session:session>", "annotate", sessions.annotate, methods=["PATCH"])
     routes.add_url_rule("/<session:session>", "delete", sessions.delete, methods=["DELETE"])
     for read in (
         sessions.result,

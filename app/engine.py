@@ -34,6 +34,7 @@ from app.operations.planning.facts import PlanFacts
 from app.operations.planning.plans import Plans
 from app.operations.planning.progress import PlanProgress
 from app.operations.registry import Registry
+from app.operations.retention.annotations import Annotations
 from app.operations.spawn import Spawner
 from app.operations.stacks.changes import Stacks
 from app.operations.step_verbs.retry import Retry
@@ -130,6 +131,7 @@ class Engine:
         self.migration = Migration(store, self.registry, self.control, self.catalog, self.submit)
         self.step_verbs = Retry(store, self.registry, self.control)
         self.skips = Skip(store, self.registry, self.transitions, self.control, self.queries)
+        self.annotations = Annotations(self.registry, self.transitions, self.queries)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)

@@ -18,12 +18,12 @@ from app.errors import (
     SessionStillRuns,
     SessionUnknown,
 )
-from app.operations.archive import keep
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.named_locks import NamedLocks
 from app.operations.planning.progress import PlanProgress
+from app.operations.retention.exports import keep
 from app.queries.sessions import Queries
 from app.settings import Settings
 from app.store.store import Store

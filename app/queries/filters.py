@@ -54,6 +54,8 @@ class SessionFilter(BaseModel):
     reason: ReasonCode | None = None
     #: The session whose step started it.
     parent: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
+    #: Archived sessions: without them, with them, or only them.
+    archived: Literal["no", "any", "only"] = "no"
     #: At this time or later.
     created_after: Instant | None = None
     #: Before this time.
@@ -76,6 +78,7 @@ class SessionFilter(BaseModel):
             self.kind in (None, fields.get("kind"))
             and self.name in (None, fields.get("name"))
             and self.label in (None, fields.get("label"))
+            and (self.archived == "any" or (self.archived == "only") == ("archived" in fields))
             and (self.reason is None or self.reason == _within(fields.get("reason"), "code"))
             and (self.parent is None or self.parent == _within(fields.get("parent"), "session"))
         )

@@ -119,9 +119,12 @@ class Queries:
             raise SessionStillRuns(session, fields["status"])
         program = self._program(fields["program"])
         turns = self._newest_turns(ref, program)
-        ledger = [LedgerEntry.model_validate_json(line) for line in self._lines(ref, "ledger")]
+        ledger = [
+            LedgerEntry.model_validate_json(line)
+            for line in self._store.lines(ref, "ledger", 0, -1)
+        ]
         texts = self._texts_of_loops(ref, program, turns)
-        warnings = self._lines(ref, "warnings")
+        warnings = self._store.lines(ref, "warnings", 0, -1)
         reason = reason_of(fields)
         nearest = partial(nearest_of, known=Snapshot(self._store, ref))
         result = result_of(
@@ -236,7 +239,10 @@ class Queries:
             result=self.result(session) if fields["status"] in ENDED else None,
             steps=self._all_steps(session),
             outcomes=_redact_all({address: json.loads(text) for address, text in found}),
-            ledger=[LedgerEntry.model_validate_json(text) for text in self._lines(ref, "ledger")],
+            ledger=[
+                LedgerEntry.model_validate_json(text)
+                for text in self._store.lines(ref, "ledger", 0, -1)
+            ],
             events=self._all_events(ref),
             transcript=list(self._whole_transcript(session)),
             differences=self._all_differences(session),
@@ -290,6 +296,8 @@ class Queries:
             kind=fields["kind"],
             name=fields["name"],
             label=fields.get("label") or None,
+            renamed=fields.get("title"),
+            archived=fields.get("archived") == "1",
             status=self._status(ref, fields),
             reason=reason_view(reason_of(fields)),
             parent=parent,
@@ -411,9 +419,6 @@ class Queries:
         names = [node.id for node in program.body]
         found = self._store.values(ref, "runs", names)
         return {name: int(found.get(name, 1)) for name in names}
-
-    def _lines(self, ref: SessionRef, part: str) -> list[str]:
-        return self._store.lines(ref, part, 0, -1)
 
     def ref(self, session: str) -> SessionRef:
         """The session and its root. Raises SessionUnknown."""

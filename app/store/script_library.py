@@ -21,7 +21,7 @@ Verb = Literal[
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace", "own_folder", "skip",
+    "plan_workspace", "own_folder", "skip", "annotate",
     "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
     "stack_look",
     "guard_begin", "guard_write",
@@ -91,9 +91,14 @@ def script(verb: Verb, read: Reader = text_of) -> str:
     return f"{_modules([source], read)}return {call}\n"
 
 
+def file_of(verb: Verb) -> str:
+    """The path of a verb's file in `lua/`, without the ending."""
+    folders = ("audit_", "tree_", "plan_", "stack_", "guard_")
+    return verb.replace("_", "/", 1) if verb.startswith(folders) else verb
+
+
 def _load(verb: Verb, read: Reader) -> Source:
-    folders = ("audit_", "tree_", "stack_", "guard_")
-    return load(verb.replace("_", "/", 1) if verb.startswith(folders) else verb, read)
+    return load(file_of(verb), read)
 
 
 def _modules(verbs: list[Source], read: Reader) -> str:

@@ -47,6 +47,8 @@ _COMMANDS = {
     "abort": "leadhand.cli.commands.control",
     "rehome": "leadhand.cli.commands.rehome",
     "artifacts": "leadhand.cli.artifacts.command",
+    "rename": "leadhand.cli.commands.administration.annotations",
+    "archive": "leadhand.cli.commands.administration.annotations",
     "export": "leadhand.cli.commands.export",
     "rm": "leadhand.cli.commands.rm",
     "limit": "leadhand.cli.commands.administration.limit",

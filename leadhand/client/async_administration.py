@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, TypeVar
 
-from leadhand.client import requests, statistics
+from leadhand.client import requests
 from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.operator import statistics
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
 from leadhand.models.views import (

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from leadhand.client import requests
+from leadhand.client.annotation import annotation
 from leadhand.client.artifacts.async_artifact_calls import AsyncArtifactCalls
 from leadhand.client.async_administration import AsyncAdministration
 from leadhand.client.async_connection import AsyncConnection
@@ -114,18 +115,19 @@ class AsyncClient(
         label: str | None = None,
         reason: str | None = None,
         parent: str | None = None,
+        archived: Literal["no", "any", "only"] | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """List the sessions that match all filters, the newest first.
+        """List the sessions that match all filters, the newest first; without archived ones.
 
         A page may have fewer than `limit`; there are more while it has a `next`.
         """
         wanted = SessionsWanted(
             status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
-            created_after=created_after, created_before=created_before,
+            archived=archived, created_after=created_after, created_before=created_before,
         )  # fmt: skip
         return await self._ask(requests.sessions(wanted, limit, cursor))
 
@@ -342,6 +344,15 @@ class AsyncClient(
     ) -> InboxMessage:
         """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
         return await self._ask(requests.hint(session, text, idempotency_key))
+
+    async def annotate(
+        self, session: str, *, title: str | None = None, archived: bool | None = None
+    ) -> SessionView:
+        """Set the title that lists show, and whether they hide the session; None: as it is.
+
+        Raises ControlRefused for hiding one that is at work.
+        """
+        return await self._ask(annotation(session, title, archived))
 
     async def rehome(
         self, session: str, place: str, *, seen: SessionView | None = None

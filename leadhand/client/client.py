@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from leadhand.client import requests
 from leadhand.client.administration import Administration
+from leadhand.client.annotation import annotation
 from leadhand.client.artifacts.artifact_calls import ArtifactCalls
 from leadhand.client.connection import Connection
 from leadhand.client.event_stream import follow
@@ -114,18 +115,19 @@ class Client(
         label: str | None = None,
         reason: str | None = None,
         parent: str | None = None,
+        archived: Literal["no", "any", "only"] | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """List the sessions that match all filters, the newest first.
+        """List the sessions that match all filters, the newest first; without archived ones.
 
         A page may have fewer than `limit`; there are more while it has a `next`.
         """
         wanted = SessionsWanted(
             status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
-            created_after=created_after, created_before=created_before,
+            archived=archived, created_after=created_after, created_before=created_before,
         )  # fmt: skip
         return self._ask(requests.sessions(wanted, limit, cursor))
 
@@ -336,6 +338,15 @@ class Client(
     def hint(self, session: str, text: str, *, idempotency_key: str | None = None) -> InboxMessage:
         """Send a hint to a session; its next turn begins with it. Raises MessageRefused."""
         return self._ask(requests.hint(session, text, idempotency_key))
+
+    def annotate(
+        self, session: str, *, title: str | None = None, archived: bool | None = None
+    ) -> SessionView:
+        """Set the title that lists show, and whether they hide the session; None: as it is.
+
+        Raises ControlRefused for hiding one that is at work.
+        """
+        return self._ask(annotation(session, title, archived))
 
     def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
         """Move a session and its waiting steps to another place."""

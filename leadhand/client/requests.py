@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import httpx2
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from leadhand.client import limits, tokens
 from leadhand.client.calls import Answer, Call, Param
+from leadhand.client.operator import limits, tokens
 from leadhand.client.origin import Origin
 from leadhand.client.paths import flow_path, session_path
 from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
@@ -91,6 +91,7 @@ class SessionsWanted(BaseModel):
     label: str | None = None
     reason: str | None = None
     parent: str | None = None
+    archived: str | None = None
     created_after: str | None = None
     created_before: str | None = None
 

@@ -17,9 +17,9 @@ from app.artifacts import errors as artifact_errors
 from app.domain import plan_errors, shared_errors, stack_errors
 from app.domain.messages import MessageRefused
 from app.domain.tree_limits import TreeLimitReached
-from leadhand.client.limits import path_of
+from leadhand.client.operator.limits import path_of
+from leadhand.client.operator.tokens import revocation
 from leadhand.client.paths import flow_path, session_path
-from leadhand.client.tokens import revocation
 from leadhand.errors import Refused, error_for
 from leadhand.models.problems import FieldProblem, Kind, Problem
 from leadhand.models.views import PlanView

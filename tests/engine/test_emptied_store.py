@@ -88,6 +88,10 @@ def prepare_notify(drive: Drive) -> Prepared:
     return Prepared({"address": "a", "depth": 0}, "hinted", "gone")
 
 
+def prepare_annotate(drive: Drive) -> Prepared:
+    return Prepared({"title": "t"}, "done", "unknown")
+
+
 def prepare_outbox_done(drive: Drive) -> Prepared:
     drive.bench.redis.zadd("lh:errands", {"delete|x": 5})
     return Prepared({"errand": "delete|x", "seen": 5}, "done", "anew", has_session=False)
@@ -246,6 +250,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "answer": prepare_answer,
     "control": prepare_control,
     "skip": prepare_skip,
+    "annotate": prepare_annotate,
     "expire": prepare_expire,
     "notify": prepare_notify,
     "outbox_done": prepare_outbox_done,

@@ -50,13 +50,18 @@ _COLUMNS = (
     help="Only those created at this time or later, such as 2026-11-22T06:00:00Z.",
 )
 @click.option("--created-before", metavar="TIME", help="Only those created before this time.")
+@click.option("--archived", is_flag=True, help="Only archived ones, which are hidden otherwise.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
-def ls_command(*, status: tuple[str, ...], limit: int, as_json: bool, **wanted: str | None) -> int:
+def ls_command(
+    *, status: tuple[str, ...], archived: bool, limit: int, as_json: bool, **wanted: str | None
+) -> int:
     """List sessions, the newest first."""
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.reason_line import reason_line
 
+    if archived:
+        wanted["archived"] = "only"
     with open_client() as client:
         page = _found(client, limit=limit, status=status or None, **wanted)
     if as_json:

@@ -71,6 +71,10 @@ class SessionView(View):
     kind: str
     name: str
     label: str | None = None
+    #: The title that a person gave it.
+    renamed: str | None = None
+    #: Whether lists hide it.
+    archived: bool = False
     status: str
     reason: Reason | None = None
     parent: str | None = None
@@ -113,8 +117,8 @@ class SessionView(View):
 
     @property
     def title(self) -> str:
-        """What the session is called in lists: its label, its loop's task, or its name."""
-        return self.label or self.task or self.name
+        """What lists call it: the title a person gave it, its label, its loop's task or name."""
+        return self.renamed or self.label or self.task or self.name
 
 
 class BulkRefusal(View):

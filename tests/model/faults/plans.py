@@ -31,7 +31,7 @@ FAULTS = (
     ),
     Fault(
         "an older run ends the newer one",
-        "plan_fact",
+        "plan/fact",
         "if task.run == args.run then",
         "if task.run >= args.run then",
         "test_the_end_of_an_older_run_changes_nothing",
@@ -115,21 +115,21 @@ FAULTS = (
     ),
     Fault(
         "an edit of an older version is carried out",
-        "plan_edit",
+        "plan/edit",
         "args.version ~= tx.reply.version",
         "false",
         "test_an_edit_of_an_older_version_is_refused_with_the_newer_one",
     ),
     Fault(
         "a report of an older run counts",
-        "plan_report",
+        "plan/report",
         "if not works or task.run ~= args.run or",
         "if not works or",
         "test_a_report_of_a_run_that_was_replaced_is_refused",
     ),
     Fault(
         "a report that arrives twice counts twice",
-        "plan_report",
+        "plan/report",
         "  if digest then return",
         "  if false then return",
         "test_a_report_that_arrives_twice_counts_once_whatever_came_between",
@@ -157,7 +157,7 @@ FAULTS = (
     ),
     Fault(
         "a repeated report is an event of its own",
-        "plan_report",
+        "plan/report",
         "  if task.word == args.status and task.said == args.digest then",
         "  webhooks.enqueue_about_task(tx, 'reported', task)\n"
         "  if task.word == args.status and task.said == args.digest then",

@@ -17,7 +17,7 @@ from app.store.lua_modules import (
     load,
     modules_of,
 )
-from app.store.script_library import VERBS, Verb, library, script, text_of
+from app.store.script_library import VERBS, Verb, file_of, library, script, text_of
 from tests.lua_code import compile_lua
 
 #: What Lua and Redis offer to a script.
@@ -157,9 +157,7 @@ def test_a_script_has_nothing_but_what_its_verb_requires(verb: Verb) -> None:
     code = compile_lua(text)
     assert code.globals <= GIVEN
     assert len(code.locals) < NAMES_MOST
-    folders = ("audit_", "tree_", "stack_", "guard_")
-    file = verb.replace("_", "/", 1) if verb.startswith(folders) else verb
-    needed = {"lib/parts", *required(file, lambda file: load(file, text_of).requires)}
+    needed = {"lib/parts", *required(file_of(verb), lambda file: load(file, text_of).requires)}
     assert {file for file in SHARED if f"-- {file}.lua\n" in text} == needed - {"lib/parts"}
 
 

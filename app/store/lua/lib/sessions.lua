@@ -59,6 +59,7 @@ function sessions.keep(tx)
   for part in pairs(parts.session) do redis.call('PERSIST', tx.keys[part]) end
   redis.call('PERSIST', tx.prefix .. 'id:' .. tx.args.session)
   redis.call('ZREM', tx.shared.errands, 'forget|' .. tx.args.member)
+  redis.call('HDEL', tx.keys.session, 'archived')
 end
 
 -- Takes back the hints, tickets and places of all ready steps.

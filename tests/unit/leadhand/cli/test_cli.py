@@ -20,7 +20,12 @@ COMMANDS = (
     "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit",
     "report", "ls", "show", "tree", "explain", "watch", "wait", "poll", "logs", "transcript",
     "stop", "resume", "retry", "skip",
-    "abort", "rehome", "artifacts", "export", "rm", "limit", "top", "queues", "workers", "stats",
+    "abort", "rehome",
+    "artifacts",
+    "rename", "archive",
+    "export", "rm",
+    "limit", "top", "queues", "workers",
+    "stats",
     "agents", "tools",
     "mcp", "import", "up", "worker", "api", "doctor",
 )  # fmt: skip

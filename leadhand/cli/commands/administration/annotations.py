@@ -1,0 +1,38 @@
+"""`leadhand rename` and `leadhand archive`: a session's title, and whether lists hide it."""
+
+from __future__ import annotations
+
+import click
+
+from leadhand.models.text import plain
+
+
+@click.command("rename")
+@click.argument("session")
+@click.argument("title")
+def rename_command(*, session: str, title: str) -> int:
+    """Give SESSION a TITLE for lists; an empty one removes it."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        view = client.annotate(session, title=title)
+    click.echo(f"session {session} is called {plain(view.title)!r}")
+    return 0
+
+
+@click.command("archive")
+@click.argument("sessions", nargs=-1, required=True)
+@click.option("--undo", is_flag=True, help="Show them again.")
+def archive_command(*, sessions: tuple[str, ...], undo: bool) -> int:
+    """Hide SESSIONS from lists; nothing is deleted.
+
+    `leadhand ls --archived` shows them. A session at work is refused, and one that is resumed is
+    shown again. Retention deletes archived sessions as all others.
+    """
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        for session in sessions:
+            client.annotate(session, archived=not undo)
+            click.echo(f"session {session} is {'shown again' if undo else 'archived'}")
+    return 0

@@ -1,0 +1,18 @@
+"""The call that notes something on a session (pure)."""
+
+from __future__ import annotations
+
+import json
+
+from leadhand.client.calls import Call
+from leadhand.client.paths import session_path
+from leadhand.client.requests import Ask, read_session
+from leadhand.models.views import SessionView
+
+
+def annotation(session: str, title: str | None, archived: bool | None) -> Ask[SessionView]:
+    """The call that sets the title and whether lists hide the session; None: as it is."""
+    given = {"title": title, "archived": archived}
+    body = {name: value for name, value in given.items() if value is not None}
+    call = Call("PATCH", session_path(session), content=json.dumps(body).encode())
+    return Ask(call, read_session)

@@ -1,0 +1,1 @@
+"""The calls that operators make: limits, tokens and statistics (pure)."""
