@@ -20,7 +20,14 @@ from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue,
 from api.stacks import bodies as stacks
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
-from api.worktrees import ApplyBody, ApplyPlanBody, CleanBody, DiffBody
+from api.worktrees import (
+    ApplyBody,
+    ApplyPlanBody,
+    CleanBody,
+    DiffBody,
+    FolderAuditBody,
+    FoldersQuery,
+)
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.guards import AgentEvent, StopReport
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
@@ -38,6 +45,7 @@ from leadhand.models.views import (
     FleetView,
     FlowCheckView,
     FlowView,
+    FolderAuditView,
     FsckView,
     GuardReset,
     GuardsView,
@@ -349,6 +357,13 @@ OPERATIONS: tuple[Operation, ...] = (
               (as_json(ReportView, "The task's status with the report."),),
               body=TaskReport, body_required=True, headers=("Idempotency-Key",),
               refuses=(409,)),
+    Operation("worktrees.all", "GET", "List the folders of all sessions, page by page",
+              (as_json(Page[WorktreeView], "The folders of the next sessions, newest first."),),
+              query=FoldersQuery),
+    Operation("worktrees.audit", "POST", "Compare the folders at each place with the store",
+              (as_json(FolderAuditView, "A session per place with a worker; its result text has the"
+                       " findings.", 202),),
+              body=FolderAuditBody, refuses=(409,)),
     Operation("worktrees.listed", "GET", "List the folders of a plan's tasks, or of a session",
               (as_json(Page[WorktreeView], "All folders, in the order of the plan."),),
               refuses=(409,)),

@@ -60,6 +60,8 @@ NEEDED: Mapping[str, Scope] = {
     "plans.changes": Scope.CONTROL,
     "plans.decide": Scope.CONTROL,
     "plans.report": Scope.CONTROL,
+    "worktrees.all": Scope.READ,
+    "worktrees.audit": Scope.ADMIN,
     "worktrees.listed": Scope.READ,
     "worktrees.clean": Scope.CONTROL,
     "worktrees.merges": Scope.READ,

@@ -44,11 +44,33 @@ class DiffBody(requests.Body):
     task: TaskId | None = None
 
 
+class FolderAuditBody(requests.Body):
+    """Whether findings are repaired."""
+
+    repair: bool = False
+
+
+class FoldersQuery(requests.Query):
+    """Which page of the list."""
+
+    cursor: Annotated[str, Field(max_length=200)] | None = None
+
+
 class Worktrees:
     """One method per route."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def list_every(self) -> Response:
+        """GET /v1/worktrees: list the folders of all sessions, newest first."""
+        return answer(self._engine.folder_index.page(requests.query(FoldersQuery).cursor))
+
+    def audit(self) -> Response:
+        """POST /v1/worktrees/audit: compare the folders at each place with the store."""
+        requests.query(requests.NoQuery)
+        asked = requests.body(FolderAuditBody)
+        return answer(self._engine.folder_audits.start(repair=asked.repair), 202)
 
     def list_all(self, session: str) -> Response:
         """GET .../worktrees: list the folders of a plan's tasks, or that of a session."""
@@ -94,11 +116,14 @@ class Worktrees:
 
 def blueprint(engine: Engine) -> Blueprint:
     worktrees = Worktrees(engine)
-    routes = Blueprint("worktrees", __name__, url_prefix="/v1/sessions/<session:session>")
-    routes.add_url_rule("/worktrees", "listed", worktrees.list_all)
-    routes.add_url_rule("/worktrees/clean", "clean", worktrees.clean, methods=["POST"])
-    routes.add_url_rule("/merges", "merges", worktrees.merges)
-    routes.add_url_rule("/apply", "apply", worktrees.apply, methods=["POST"])
-    routes.add_url_rule("/plan/apply", "apply_plan", worktrees.apply_plan, methods=["POST"])
-    routes.add_url_rule("/plan/diff", "diff", worktrees.diff, methods=["POST"])
+    routes = Blueprint("worktrees", __name__, url_prefix="/v1")
+    routes.add_url_rule("/worktrees", "all", worktrees.list_every)
+    routes.add_url_rule("/worktrees/audit", "audit", worktrees.audit, methods=["POST"])
+    one = "/sessions/<session:session>"
+    routes.add_url_rule(f"{one}/worktrees", "listed", worktrees.list_all)
+    routes.add_url_rule(f"{one}/worktrees/clean", "clean", worktrees.clean, methods=["POST"])
+    routes.add_url_rule(f"{one}/merges", "merges", worktrees.merges)
+    routes.add_url_rule(f"{one}/apply", "apply", worktrees.apply, methods=["POST"])
+    routes.add_url_rule(f"{one}/plan/apply", "apply_plan", worktrees.apply_plan, methods=["POST"])
+    routes.add_url_rule(f"{one}/plan/diff", "diff", worktrees.diff, methods=["POST"])
     return routes

@@ -22,6 +22,8 @@ from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
 from app.operations.expiry import Expiry
+from app.operations.folders.audits import FolderAudits
+from app.operations.folders.known import FolderIndex
 from app.operations.folders.own_folders import OwnFolders
 from app.operations.guards.guards import Guards
 from app.operations.inbox import Inbox
@@ -153,10 +155,12 @@ class Engine:
             store, self.registry, self.transitions, self.submit, self.reports, self.plan_facts
         )
         self.worktrees = Worktrees(store, self.registry, self.transitions, self.submit)
+        self.folder_index = FolderIndex(store, self.registry)
+        self.folder_audits = FolderAudits(settings, self.fleet, self.submit)
         self.coming_home = ComingHome(store, self.registry, self.submit)
         self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
-        self.deletion = Deletion(self.registry, self.control, self.reports, self.own_folders)
+        self.deletion = Deletion(self.registry, self.control, self.reports, self.folder_index)
         self.bulk = Bulk(self.queries, self.control, self.deletion)
         self.outbox = Outbox(
             store,

@@ -52,6 +52,7 @@ from workers.processes.own_folders import claim_folder
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.reload import AgentFiles
 from workers.registry.tools import ToolCatalogue
+from workers.workspaces.orphans import OrphanCleanup
 from workers.workspaces.rescue import WorktreeRescue
 
 #: The queues of every place, as QUEUE@PLACE; a step without a folder goes to the bare name.
@@ -172,7 +173,7 @@ def _run_host_threads(
     intake: Intake,
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
-    threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, SecretRenewal)
+    threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from app.domain.merges import REBASE
-from app.domain.program import WITH_WORKSPACES, Action, Loop, Program, Step, sinks_of
+from app.domain.program import WITH_MERGES, WITH_WORKSPACES, Action, Loop, Program, Step, sinks_of
 from app.domain.references import literal, substitute
 from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, Workspace
 
@@ -37,6 +37,13 @@ def clean_program(
     return Program(
         schema_version=WITH_WORKSPACES, name="clean worktrees", body=(_step(WORKSPACE, inputs),)
     )
+
+
+def audit_program(place: str, *, repair: bool) -> Program:
+    """The program that compares the folders at a place with the store; its text is the findings."""
+    step = _step("audit", {"do": "audit", "repair": repair})
+    loop = Loop(id="once", label="audit", body=(step,), max_iterations=1, result="audit")
+    return Program(schema_version=WITH_MERGES, name=f"audit folders at {place}", body=(loop,))
 
 
 def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:

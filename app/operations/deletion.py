@@ -6,7 +6,7 @@ from app.domain.control import Seen
 from app.errors import StoreFull
 from app.operations.child_reports import ChildReports
 from app.operations.control import SessionControl
-from app.operations.folders.own_folders import OwnFolders
+from app.operations.folders.known import FolderIndex
 from app.operations.registry import Registry
 from leadhand.models.views import SessionView
 
@@ -19,7 +19,7 @@ class Deletion:
         registry: Registry,
         control: SessionControl,
         reports: ChildReports,
-        folders: OwnFolders,
+        folders: FolderIndex,
     ) -> None:
         self._registry = registry
         self._control = control
@@ -36,7 +36,7 @@ class Deletion:
     ) -> SessionView | None:
         """Delete an ended session, as SessionControl.delete does; report its end to its parent.
 
-        Raises ControlRefused, unless its retention is over, if its own folder may have work.
+        Raises ControlRefused, unless its retention is over, if one of its folders may have work.
         If the process dies in between, the next check of the parked parent step notices it. While
         Redis is full, a session is deleted only if its end has been reported.
         """

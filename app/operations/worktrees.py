@@ -13,6 +13,7 @@ from app.domain.plan_errors import NoPlan, PlanRefused
 from app.domain.plans import parse_plan
 from app.domain.states import FINAL, SessionStatus
 from app.domain.workspaces import Kind
+from app.operations.folders.known import plan_views
 from app.operations.registry import Registry
 from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
@@ -57,24 +58,7 @@ class Worktrees:
         if facts.kind != "plan":
             raise NoPlan(session, f"it is a {facts.kind}; plans are of kind plan")
         plan = parse_plan(self._store.plan(ref))
-        runs = [(task, run) for task in plan.tasks for run in task.runs] if plan else []
-        statuses = self._store.fields_of([run.session for _, run in runs])
-        return [
-            WorktreeView(
-                task=task.id,
-                run=run.run,
-                session=run.session,
-                status=statuses[run.session][1].get("status") if run.session in statuses else None,
-                folder=run.folder,
-                branch=run.branch,
-                base=run.base,
-                place=facts.place,
-                cleaned=run.cleaned,
-                kept=run.kept or "",
-            )
-            for task, run in runs
-            if run.folder is not None
-        ]
+        return list(plan_views(self._store, ref, plan, facts.place)) if plan else []
 
     def clean(self, session: str, tasks: Sequence[str], *, force: bool) -> CleaningView:
         """Start a session that removes folders of ended tasks: those of all, or of some.

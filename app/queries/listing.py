@@ -22,6 +22,8 @@ LOOKED_AT = 2000
 #: Sessions per read.
 BATCH = 100
 _FAR = 9e15
+#: Where a list of the newest sessions starts.
+END = Place(_FAR, "")
 _DERIVED = frozenset({"active", "waiting"})
 
 
@@ -140,10 +142,11 @@ class Listing:
 def _start(wanted: SessionFilter, cursor: str | None) -> Place:
     """The position before which the list starts."""
     end = Place(_FAR if wanted.end_ms is None else float(wanted.end_ms), "")
-    return end if cursor is None else min(end, _decode(cursor))
+    return end if cursor is None else min(end, decode_place(cursor))
 
 
-def _decode(cursor: str) -> Place:
+def decode_place(cursor: str) -> Place:
+    """Decodes a cursor. Raises InvalidDocument for one that no list returned."""
     match decode_cursor(cursor):
         case [int() | float() as at, str() as session] if 0 <= at <= _FAR:
             return Place(float(at), session)

@@ -98,7 +98,7 @@ class Store:
             "fields": dict(new.fields),
             "routes": {path: json.dumps(route) for path, route in new.routes.items()},
             "body": new.body_hash,
-            "store": self._expected_id(),
+            "store": self.expected_id(),
         }
         if new.idempotency_key is not None:
             arguments["key"] = new.idempotency_key
@@ -180,7 +180,7 @@ class Store:
 
         `seen` lists the accepted current values (JSON); `any` accepts any existing limit.
         """
-        arguments: dict[str, JsonValue] = {"key": key, "limit": limit, "store": self._expected_id()}
+        arguments: dict[str, JsonValue] = {"key": key, "limit": limit, "store": self.expected_id()}
         if seen is not None:
             arguments["seen"] = "any" if seen == "any" else list(seen)
         return self.run("limit", SessionRef("", ""), "", arguments)
@@ -411,7 +411,8 @@ class Store:
             seconds, micros = self._redis.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def _expected_id(self) -> str | None:
+    def expected_id(self) -> str | None:
+        """The id of the store that this process expects; None before it is known."""
         expected = self.expected_identity()
         return None if expected is None else expected.id
 

@@ -15,6 +15,7 @@ from leadhand.models.plans import Proposal
 from leadhand.models.views import (
     ApplyingView,
     CleaningView,
+    FolderAuditView,
     HomeView,
     MergeView,
     Page,
@@ -92,6 +93,25 @@ class AsyncPlanCalls:
         Raises NoPlan for a session that has neither.
         """
         return (await self._read(Page[WorktreeView], plans.worktree_list(session))).items
+
+    async def all_worktrees(self) -> list[WorktreeView]:
+        """List the folders of all sessions, newest first."""
+        found: list[WorktreeView] = []
+        cursor: str | None = None
+        while True:
+            page = await self._read(Page[WorktreeView], plans.every_worktree(cursor))
+            found += page.items
+            cursor = page.next
+            if cursor is None:
+                return found
+
+    async def audit_worktrees(self, *, repair: bool = False) -> FolderAuditView:
+        """Start a session at each place that compares its folders with the store.
+
+        Wait for each session's end: its result text is a `FolderFindings` as JSON. With `repair`
+        what can be repaired is; what holds work that is nowhere else stays. Needs the scope admin.
+        """
+        return await self._read(FolderAuditView, plans.folder_audit(repair=repair))
 
     async def clean_worktrees(
         self, session: str, tasks: Sequence[str] = (), *, force: bool = False

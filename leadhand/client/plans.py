@@ -144,6 +144,17 @@ def merge_list(session: str) -> Call:
     return Call("GET", session_path(session, "merges"))
 
 
+def every_worktree(cursor: str | None) -> Call:
+    """The call that lists a page of the folders of all sessions."""
+    params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
+    return Call("GET", "/v1/worktrees", params=params)
+
+
+def folder_audit(*, repair: bool) -> Call:
+    """The call that starts an audit of the folders; a repeated one starts another, no harm done."""
+    return Call("POST", "/v1/worktrees/audit", content=_JSON.dump_json({"repair": repair}))
+
+
 def plan_applying(session: str, branch: str | None) -> Call:
     """The call that fast-forwards a branch of the user; a repeated one finds it done."""
     content = _JSON.dump_json({"branch": branch})

@@ -59,6 +59,8 @@ METHODS = {
     "plans.tasks": "plan_tasks",
     "plans.task": "plan_task",
     "plans.decide": "decide_proposal",
+    "worktrees.all": "all_worktrees",
+    "worktrees.audit": "audit_worktrees",
     "worktrees.listed": "worktrees",
     "worktrees.clean": "clean_worktrees",
     "worktrees.merges": "merges",

@@ -31,6 +31,7 @@ from app.errors import (
 )
 from app.logs import about
 from app.operations.attempts import Work
+from app.operations.folders.known import StoreFolders
 from app.security import step_tokens
 from tasks import tracing
 from workers.attempt.actions import BodyTask, run_body
@@ -375,6 +376,8 @@ class Attempts:
             on_workspace=partial(self._record_workspace, lease),
             reserve=partial(self._reserve_folder, lease),
             release=partial(self._release_folder, lease),
+            store=self._engine.store.expected_id() or "",
+            stored_folders=partial(self._stored_folders, lease),
             live=live,
         )
         if live is not None:
@@ -392,6 +395,10 @@ class Attempts:
     ) -> str | None:
         folders = self._engine.own_folders
         return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), lease)
+
+    def _stored_folders(self, lease: Lease, sessions: Sequence[str]) -> StoreFolders | None:
+        folders, place = self._engine.folder_index, self._engine.settings.place
+        return retry_while_away(lambda: folders.at_place(place, sessions), lease)
 
     def _release_folder(self, lease: Lease, session: str) -> None:
         retry_while_away(lambda: self._engine.own_folders.release(session), lease)

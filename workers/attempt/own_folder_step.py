@@ -108,7 +108,7 @@ def require_same(what: str, recorded: str, here: Path) -> None:
 
 
 def _open(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
-    record = open_folder(git, home, most=task.copy_max)
+    record = open_folder(git, home, most=task.copy_max, store=task.store)
     task.on_workspace(_facts(home, kind=record.kind, **_of_worktree(record)))
     warnings = _warnings(git, home, record)
     if record.kind == "worktree" and asked.copy_files:

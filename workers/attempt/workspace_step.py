@@ -16,6 +16,7 @@ from app.domain.reasons import ReasonCode
 from app.domain.workspaces import Kind, Survey
 from app.operations.attempts import Work
 from workers.attempt import merge_step
+from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
@@ -76,6 +77,8 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
                 return _clean(task, cancel, deadline)
             case "keep":
                 return _keep(task, cancel, deadline)
+            case "audit":
+                return carry_out_audit(task, cancel)
             case _:
                 merged = merge_step.carry_out(task, cancel, deadline)
                 return merged or _make(task, cancel, deadline)
@@ -161,7 +164,7 @@ def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     git = Git(Path(made.origin), cancel, deadline)
     place = _place(task, made, git)
     facts = made.model_dump(exclude={"plan", "prefix", "message"})
-    wanted = Record(**facts, session=task.session)
+    wanted = Record(**facts, session=task.session, store=task.store)
     if made.kind == "copy":
         record = make_copy(
             place.path, wanted, most=task.copy_max, cancel=cancel, deadline=deadline,

@@ -14,6 +14,7 @@ from app.domain.messages import Message
 from app.domain.outcomes import Thread, Usage
 from app.domain.program import Action
 from app.domain.states import SessionStatus
+from app.operations.folders.known import StoreFolders
 from workers.processes import environment
 from workers.processes.own_folders import claim_session_folder
 from workers.processes.process import Command, unlimited
@@ -72,6 +73,12 @@ class BodyTask:
         default=lambda *_: ""
     )
     release: Callable[[str], None] = field(default=lambda _: None)
+    #: The id of the store; and what it has on record of folders here and of these sessions, None if
+    #: the attempt is lost.
+    store: str = ""
+    stored_folders: Callable[[Sequence[str]], StoreFolders | None] = field(
+        default=lambda _: StoreFolders("", {}, ())
+    )
     #: Collects the body's output for live display.
     live: LiveOutput | None = None
     #: Returns when the attempt's lease expires, on the monotonic clock.

@@ -45,6 +45,19 @@ def clean(git: Git, place: Place, *, force: bool) -> Removed:
         return Removed(kept=str(error))
 
 
+def clean_gone(git: Git, place: Place) -> None:
+    """Remove the record of a folder that is gone; its branch stays if it has unmerged commits."""
+    record = read_record(place.path)
+    if record is not None and record.kind == "worktree":
+        worktrees.forget(git, place.path)
+        tip = worktrees.tip(git, record.branch)
+        is_free = tip is not None and not worktrees.holder_of(git, record.branch)
+        if is_free and _is_merged(git, place, record):
+            git("update-ref", "-d", f"refs/heads/{record.branch}", str(tip))
+    digests_file(place.path).unlink(missing_ok=True)
+    remove_record(place.path)
+
+
 def clean_merges(git: Git, folder: Path) -> None:
     """Remove the worktree in which a plan merges, once none of its tasks has a folder."""
     path = folder / MERGE_FOLDER

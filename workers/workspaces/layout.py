@@ -51,6 +51,8 @@ class Record(BaseModel):
     #: The session that works in it, and whether that had ended when a worker looked.
     session: str = ""
     over: bool = False
+    #: The id of the store that has the session; empty in records of older versions.
+    store: str = ""
 
 
 class Shelf(NamedTuple):

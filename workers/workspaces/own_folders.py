@@ -73,7 +73,7 @@ class Home(NamedTuple):
             yield git.holding(lock)
 
 
-def open_folder(git: Git, home: Home, *, most: int) -> Record:
+def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
     """Make the folder of a session, unless that is done. Raises WorkspaceRefused, Cancelled.
 
     It is a worktree where the folder is in a git repository, otherwise a copy.
@@ -87,7 +87,12 @@ def open_folder(git: Git, home: Home, *, most: int) -> Record:
             " LEADHAND_WORKTREES to one outside"
         )
     wanted = Record(
-        kind="worktree", origin=str(home.origin), task=TREE, run=1, session=home.session
+        kind="worktree",
+        origin=str(home.origin),
+        task=TREE,
+        run=1,
+        session=home.session,
+        store=store,
     )
     if found is None:
         return _copy(git, home, wanted, most)

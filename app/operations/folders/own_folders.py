@@ -15,6 +15,7 @@ from app.domain.program import Program
 from app.domain.states import ENDED, FINAL, SessionStatus
 from app.domain.workspaces import OwnFolder
 from app.errors import ControlRefused, SessionUnknown
+from app.operations.folders.known import own_view
 from app.operations.registry import Registry
 from app.operations.submit import About, Submissions
 from app.operations.transitions import Transitions
@@ -77,18 +78,7 @@ class OwnFolders:
         known = json.loads(fields.get("own_folder") or "null")
         if known is None:
             return None
-        return WorktreeView(
-            task="",
-            run=1,
-            session=session,
-            status=fields["status"],
-            folder=known["folder"],
-            branch=known.get("branch"),
-            base=known.get("base"),
-            place=fields.get("place", ""),
-            cleaned=known.get("cleaned", False),
-            kept=known.get("kept", ""),
-        )
+        return own_view(session, fields, known)
 
     def apply(self, session: str, *, force: bool) -> ApplyingView:
         """Start a session that brings the work of an ended one into the folder it came from.
@@ -122,22 +112,6 @@ class OwnFolders:
         program = discard_program(ref.id, self._own(ref), found.folder, force=force)
         started = self._start(ref, program, folder, "Remove the folder")
         return CleaningView(session=started, cleaning=[found])
-
-    def check_deletion(self, session: str) -> None:
-        """Check that a deletion leaves no folder behind. Raises ControlRefused, SessionUnknown.
-
-        Nothing could apply or remove the folder without its session.
-        """
-        fields = self._store.fields(self._registry.ref(session))
-        known = json.loads(fields.get("own_folder") or "{}")
-        if "kind" not in known or fields["status"] not in ENDED:  # no worker has made one
-            return
-        if not (known.get("cleaned") or known.get("applied")):
-            hint = (
-                f"its folder {known['folder']} is left; apply its work or clean the folder first,"
-                " or delete the session with force, which leaves the folder"
-            )
-            raise ControlRefused(session, "delete", fields["status"], hint)
 
     def _own(self, ref: SessionRef) -> OwnFolder:
         program = self._registry.program(self._registry.facts(ref).program)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leadhand.client.client import Client
     from leadhand.models.views import CleaningView, WorktreeView
 
+_NO_FOLDERS = "no folders: the tasks share the plan's, or none has started"
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
 
@@ -22,18 +23,25 @@ def worktree_command() -> None:
 
 
 @worktree_command.command("list")
-@click.argument("session")
+@click.argument("session", required=False)
 @_JSON
-def worktree_list_command(*, session: str, as_json: bool) -> int:
-    """List the folders of the tasks of the plan of SESSION, or that of SESSION itself."""
+def worktree_list_command(*, session: str | None, as_json: bool) -> int:
+    """List the folders of the tasks of the plan of SESSION, or that of SESSION itself.
+
+    Without SESSION: those of all sessions that were not removed.
+    """
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
-        found = client.worktrees(session)
+        if session is not None:
+            found = client.worktrees(session)
+        else:
+            found = [one for one in client.all_worktrees() if not one.cleaned]
     if as_json:
         echo_json({"items": [one.model_dump(mode="json") for one in found]})
         return 0
-    for line in worktree_lines(found):
+    nothing = "no folders" if session is None else _NO_FOLDERS
+    for line in worktree_lines(found, nothing):
         click.echo(line)
     return 0
 
@@ -87,7 +95,7 @@ def worktree_clean_command(
     from leadhand.cli.connect import open_client
 
     with open_client() as client:
-        done = _clean(client, session, tasks, force=force)
+        done = clean_folders(client, session, tasks, force=force)
     if as_json:
         echo_json(
             {
@@ -101,7 +109,9 @@ def worktree_clean_command(
     return 3 if done.failed else 0
 
 
-def _clean(client: Client, session: str, tasks: tuple[str, ...], *, force: bool) -> CleaningView:
+def clean_folders(
+    client: Client, session: str, tasks: tuple[str, ...], *, force: bool
+) -> CleaningView:
     """Start the removal, wait for it, and return what became of each folder."""
     started = client.clean_worktrees(session, tasks, force=force)
     if started.session is None:
@@ -120,10 +130,10 @@ def _clean(client: Client, session: str, tasks: tuple[str, ...], *, force: bool)
     return started.model_copy(update={"cleaning": cleaned, "failed": [*started.failed, *failed]})
 
 
-def worktree_lines(found: list[WorktreeView]) -> Iterator[str]:
-    """A table of folders."""
+def worktree_lines(found: list[WorktreeView], nothing: str = _NO_FOLDERS) -> Iterator[str]:
+    """A table of folders, or that there is nothing."""
     if not found:
-        yield "no folders: the tasks share the plan's, or none has started"
+        yield nothing
         return
     rows = [
         [one.task or "-", str(one.run), one.session,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from leadhand.models.views.artifact import ArtifactView, UploadView
 from leadhand.models.views.audit import (
     Finding,
+    FolderAuditStarted,
+    FolderAuditView,
+    FolderFindings,
     FsckView,
 )
 from leadhand.models.views.explain import (
@@ -150,6 +153,9 @@ __all__ = [
     "FlowFaultView",
     "FlowInput",
     "FlowView",
+    "FolderAuditStarted",
+    "FolderAuditView",
+    "FolderFindings",
     "FsckView",
     "GuardReset",
     "GuardView",

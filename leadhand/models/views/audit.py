@@ -25,5 +25,32 @@ class FsckView(View):
     left: int = 0
     keys: int = 0
     sessions: int = 0
+    #: How many folders and records of folders were compared; only the command asks for that.
+    folders: int = 0
     #: The cursor of the next call; null if the audit is complete.
     next: str | None = None
+
+
+class FolderAuditStarted(View):
+    """A session that audits the folders of tasks and sessions at one place."""
+
+    place: str
+    #: Its result text is a FolderFindings as JSON.
+    session: str
+
+
+class FolderAuditView(View):
+    """The sessions that audit the folders, one per place with a worker."""
+
+    items: list[FolderAuditStarted] = []
+
+
+class FolderFindings(View):
+    """What an audit of the folders at a place found."""
+
+    #: The first thousand.
+    items: list[Finding] = []
+    found: int = 0
+    left: int = 0
+    #: How many folders and records were compared.
+    folders: int = 0

@@ -18,8 +18,10 @@ class TaskRun(View):
 
 
 class WorktreeView(View):
-    """The folder of one run of a task: a git worktree with its branch, or a copy."""
+    """The folder of a run of a task, or of a session: a git worktree with its branch, or a copy."""
 
+    #: The session of the plan; empty for the folder that a session has to itself.
+    plan: str = ""
     task: str
     run: int
     #: The child session that works or worked there, and its status; None if it was deleted.

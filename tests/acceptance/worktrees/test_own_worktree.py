@@ -100,3 +100,29 @@ def test_workflow_in_a_prepared_worktree(project: Project, tmp_path: Path) -> No
     (repo / "leadhand.toml").write_text('[worktree]\ncopy = ["../elsewhere"]\n')
     refused = project.leadhand(*arguments)
     assert (refused.code, "is not within the repository" in refused.err) == (1, True), refused
+
+
+def test_folder_of_a_deleted_session_is_named_until_its_work_is_merged(
+    project: Project, tmp_path: Path
+) -> None:
+    repo = make_repository(tmp_path / "repo")
+    git(repo, "reset", "-q", "--hard")
+    session, other = spawn(project, repo), spawn(project, repo)
+    listed = project.leadhand("worktree", "list", "--json").json()["items"]
+    assert {one["session"] for one in listed} == {session, other}
+    refused = project.leadhand("rm", session)
+    assert (refused.code, "commits that 'main' has not" in refused.out) == (3, True), refused
+    assert project.leadhand("show", session).code == 0
+    forced = project.leadhand("rm", session, "--force")
+    assert (forced.code, f"session {session} is deleted" in forced.out) == (0, True), forced
+    found = project.leadhand("fsck", "--repair", timeout=90)
+    assert (found.code, "worktree_orphan" in found.out) == (3, True), found
+    assert git(repo, "show", f"leadhand/{session}:b.txt") == "b"
+    git(repo, "merge", "-q", f"leadhand/{session}")
+    git(repo, "merge", "-q", f"leadhand/{other}")
+    mended = project.leadhand("fsck", "--repair", timeout=90)
+    assert (mended.code, "fixed   worktree_orphan" in mended.out) == (0, True), mended
+    assert project.leadhand("rm", other).code == 0
+    assert project.leadhand("worktree", "list").out.strip() == "no folders"
+    assert len(git(repo, "worktree", "list").splitlines()) == 1
+    assert git(repo, "branch", "--list", "leadhand/*") == ""

@@ -23,7 +23,8 @@ from workers.attempt.workspace_step import carry_out, turn_failure
 from workers.registry.agents import AgentBook
 from workers.task.task import BodyTask
 from workers.workspaces.git import Git
-from workers.workspaces.layout import open_worktrees
+from workers.workspaces.layout import open_worktrees, record_file, write_record
+from workers.workspaces.orphans import OrphanCleanup
 from workers.workspaces.own_folders import Home, open_folder
 from workers.workspaces.rescue import WorktreeRescue
 
@@ -206,7 +207,7 @@ def test_session_that_fails_again_is_rescued_again(failed: Failed) -> None:
 def test_session_is_not_deleted_while_its_folder_has_work(failed: Failed) -> None:
     """The folder would be left behind, and nothing could remove or apply it any more."""
     delete, id_ = failed.engine.deletion.delete, failed.ref.id
-    with pytest.raises(ControlRefused, match=f"its folder {failed.home.path} is left"):
+    with pytest.raises(ControlRefused, match=f"its folder {failed.home.path} may have work"):
         delete(id_)
     assert failed.status == "failed"
     failed.step(failed.clean(), "discard")
@@ -225,3 +226,33 @@ def test_session_with_a_folder_is_deleted_by_force_or_after_apply(
 def test_session_whose_retention_is_over_is_deleted_with_a_folder(failed: Failed) -> None:
     failed.engine.outbox.run(f"forget|{failed.ref.member}")
     assert failed.engine.store.ref(failed.ref.id) is None
+
+
+def test_folder_of_a_deleted_session_is_removed_once_it_holds_no_work(failed: Failed) -> None:
+    cleanup, tree = OrphanCleanup(failed.engine), failed.home.path
+    failed.engine.guard.require()
+    record = failed.home.require_record()
+    write_record(tree, record.model_copy(update={"store": failed.engine.store.expected_id()}))
+    assert cleanup.look() == 0
+    failed.engine.deletion.delete(failed.ref.id, force=True)
+    assert cleanup.look() == 0
+    assert failed.left()
+    for one in tree.glob("left by*"):
+        one.unlink()
+    assert cleanup.look() == 1
+    assert not tree.exists()
+    assert not record_file(tree).exists()
+
+
+def test_folders_are_listed_page_by_page(failed: Failed, tmp_path: Path) -> None:
+    other = Failed(failed.world, tmp_path / "other")
+    index = failed.engine.folder_index
+    own = {"folder": str(other.home.path), "origin": str(other.repo)}
+    other.engine.own_folders.record({"session": other.ref.id, "cleaned": True, **own})
+    found = {one.session: one.cleaned for one in index.page(None).items}
+    assert found == {failed.ref.id: False, other.ref.id: True}
+    place = index.page(None).items[0].place
+    here = index.at_place(place, [failed.ref.id, "0123abcd"])
+    assert [one.view.session for one in here.folders] == [failed.ref.id]
+    assert here.statuses == {failed.ref.id: "failed"}
+    assert here.store == failed.engine.store.expected_id()

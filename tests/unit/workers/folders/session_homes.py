@@ -32,8 +32,8 @@ class OneHome:
         git(repo, "clean", "-q", "-f")
         return cls(repo, folder / "state" / "worktrees")
 
-    def open(self) -> Record:
-        return open_folder(self.git, self.home, most=self.most)
+    def open(self, store: str = "") -> Record:
+        return open_folder(self.git, self.home, most=self.most, store=store)
 
     def close(self, message: str = "Do it") -> str:
         return close_folder(self.git, self.home, message)
