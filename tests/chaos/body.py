@@ -18,6 +18,10 @@ has its duration (`0.3 s`), whether it stumbles at first, and its decision.
 is the doer of a plan's task. It reports its beginning and its end, with notes that no other report
 has. Its prompt has its duration, whether it fails or gives up, and what it proposes. The API's
 addresses are in the file `apis` beside the account.
+
+    python -I -S body.py ACCOUNT merge
+
+is the doer of a task that is merged, and its resolver.
 """
 
 from __future__ import annotations
@@ -54,6 +58,8 @@ def main(argv: list[str]) -> int:
         return talk(account, me, fence, rest)
     if kind == "task":
         return task(account, me)
+    if kind == "merge":
+        return merge(account, me)
     seconds, *habits = rest
     if "deaf" in habits:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -126,6 +132,29 @@ def task(account: str, me: dict[str, object]) -> int:
         call("exit", {"reason": "it gives up"})
     sys.stdout.write(said + "\n")
     return 1 if fails else 0
+
+
+def merge(account: str, me: dict[str, object]) -> int:
+    """A doer in a worktree; as the resolver of a conflict it keeps the lines of both sides."""
+    write(account, me | {"event": "begin", "at": time.time()})
+    prompt, shared = Path(os.environ["LEADHAND_PROMPT_FILE"]).read_text(), Path("shared.txt")
+    if "# Merge the task" in prompt:
+        lines = shared.read_text().splitlines()
+        kept = [one for one in lines if one[:3] not in ("<<<", "===", ">>>")]
+        shared.write_text("".join(f"{one}\n" for one in kept))
+    else:
+        found = re.search(r"# Task (\w+)", prompt)
+        name = found.group(1) if found else "unknown"
+        Path(f"{name}.txt").write_text("work\n")
+        lasts = re.search(r"([0-9.]+) s\b", prompt)
+        time.sleep(float(lasts.group(1)) if lasts else 0.1)
+        lines = shared.read_text().splitlines()
+        if "Change the shared file." in prompt and name not in lines:
+            shared.write_text("".join(f"{one}\n" for one in (*lines, name)))
+    said = f"merge of {me['key']} under fence {me['fence']}"
+    write(account, me | {"event": "end", "at": time.time(), "good": True, "said": said})
+    sys.stdout.write(said + "\n")
+    return 0
 
 
 def report(

@@ -22,7 +22,9 @@ from leadhand.client.client import Client
 from leadhand.errors import ApiAway, ControlRefused, LeadhandError, RequestInvalid
 from leadhand.models.documents import Budget, LoopDocument
 from tests.chaos.load import Wanted
+from tests.chaos.merge_load import MERGED, make_user_repository
 from tests.chaos.stack import Stack
+from tests.unit.workers.folders.repositories import user_state
 
 #: A session that is one of these has ended, or is at rest.
 AT_REST = ("completed", "failed", "exited", "aborted", "stopped")
@@ -63,6 +65,8 @@ class Driver:
         self._began = time.monotonic()
         self._over_s = over_s
         self._folders = threading.Lock()
+        #: The state of each user's repository before its session, by the session's number.
+        self.before: dict[int, dict[str, str]] = {}
         self.driven = [Driven(one) for one in wanted]
         self._threads = [
             threading.Thread(target=self._drive, args=(one,), daemon=True) for one in self.driven
@@ -122,6 +126,10 @@ class Driver:
     def _make_folder(self, wanted: Wanted) -> None:
         with self._folders:
             wanted.cwd.mkdir(parents=True, exist_ok=True)
+            if wanted.kind == MERGED:
+                make_user_repository(wanted.cwd)
+                self.before[wanted.number] = user_state(wanted.cwd)
+                return
             if wanted.git and not (wanted.cwd / ".git").exists():
                 subprocess.run(["git", "init", "--quiet"], cwd=wanted.cwd, check=True)
 

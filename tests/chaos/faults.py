@@ -15,6 +15,7 @@ import psutil
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.chaos.killing_git import TIMES, ask
 from tests.chaos.load import BRIEF_S
 from tests.chaos.stack import Member, Stack
 from tests.wire import Wire
@@ -24,6 +25,7 @@ KINDS = {
     "kill a pool process": 5,
     "kill a worker": 3,
     "kill all workers": 1,
+    "kill in git": 4,
     "kill an API": 2,
     "kill all APIs": 1,
     "turn everything off": 1,
@@ -136,6 +138,10 @@ class Breaker:
     def _carry_out(self, fault: Fault) -> str:
         verb, _, rest = fault.kind.partition(" ")
         match verb:
+            case "kill" if rest == "in git":
+                when = TIMES[fault.pick % len(TIMES)]
+                ask(self._stack.tools, when)
+                return f"{when} its next call"
             case "kill" | "freeze" | "drain" if rest == "Redis":
                 return self._hurt_redis(verb, fault)
             case "kill" | "drain" if rest != "a pool process":

@@ -12,6 +12,7 @@ from app.domain.program import Action, Given, Loop, Node, Program, RetryPolicy, 
 from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows
+from tests.chaos.merge_load import Merges
 from tests.chaos.plan_load import Plans
 
 Steer = Literal["stop", "stop twice", "back", "raise", "abort", "exit", "race"]
@@ -61,10 +62,11 @@ class Load:
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
             self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
             self._flow, self._flow, self._flow, self._flow, self._brief, self._paced,
-            self._spawning, self._plan, self._plan,
+            self._spawning, self._plan, self._plan, self._merged,
         ]  # fmt: skip
         self._flows = Flows(rng, command, longest_s=longest_s)
         self._plans = Plans(rng, command, longest_s=longest_s)
+        self._merges = Merges(rng, command, longest_s=longest_s)
         #: The kinds of flows that are still to come.
         self._flow_kinds: list[Callable[[], tuple[End, dict[str, Any]]]] = []
 
@@ -78,6 +80,7 @@ class Load:
     def _one(self, number: int, make: Callable[[], tuple[End, dict[str, Any] | Program]]) -> Wanted:
         rng = self._rng
         self._place = rng.choice(self._places)
+        self._number = number
         own = f"session {number}" if rng.random() < 0.8 else f"shared {rng.randrange(2)}"
         self._cwd = self._folder / self._place / own
         self._kind = ""
@@ -85,6 +88,8 @@ class Load:
         end, made = make()
         is_flow = isinstance(made, dict) and made["kind"] == "flow"
         fields = {"document": made} if isinstance(made, dict) else {"program": made}
+        if make == self._merged:  # nobody else works in a user's repository
+            self._cwd = Path(made["cwd"])
         return Wanted(
             number, self._kind or make.__name__.strip("_"), self._cwd, self._place, end,
             steer=self._steer(is_flow=is_flow), steer_after_s=rng.uniform(0, 8),
@@ -293,6 +298,12 @@ class Load:
         end, document = self._plans.plan()
         folder = {"cwd": str(self._cwd)} if self._rng.random() < 0.3 else {}
         return end, document | {"place": self._place} | folder
+
+    def _merged(self) -> tuple[End, dict[str, Any]]:
+        """A plan whose tasks work in worktrees of a repository, and are merged."""
+        end, document = self._merges.plan()
+        cwd = self._folder / self._place / f"repository {self._number}"
+        return end, document | {"place": self._place, "cwd": str(cwd)}
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}

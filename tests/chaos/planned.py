@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from app.domain.merges import MERGE
 from app.domain.plans import PlanRecord, TaskRecord
 from tests.chaos.plan_load import Task, accepted_of, tasks_of
 from tests.chaos.records import Body, Record, Reported
 
 _WORKS = ("starting", "running")
 #: The order of a task's states within one run.
-_ORDER = ("waiting", "starting", "running", "done")
+_ORDER = ("waiting", "starting", "running", "merging", "done")
 REPORTED = "reported"
 
 
@@ -105,7 +106,7 @@ def _once(record: Record, plan: PlanRecord, below: Mapping[str, Record]) -> Iter
     carried = Counter(
         (json.loads(below[child].fields["parent"])["task"], child)
         for child in record.children
-        if child in below
+        if child in below and not _is_merge(below[child])
     )
     for run, times in Counter(run for run, _ in carried).items():
         if times > 1:
@@ -122,6 +123,10 @@ def _once(record: Record, plan: PlanRecord, below: Mapping[str, Record]) -> Iter
         runs = [run.run for run in task.runs]
         if runs != sorted(set(runs)) or (is_over and len(runs) != task.run):
             yield f"{task.id} is in run {task.run}, its runs are {runs}"
+
+
+def _is_merge(child: Record) -> bool:
+    return str(json.loads(child.fields["parent"])["task"]).startswith(MERGE)
 
 
 def _summarized(record: Record, plan: PlanRecord, below: Mapping[str, Record]) -> Iterator[str]:

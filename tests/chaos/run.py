@@ -18,6 +18,8 @@ from tests.chaos.driving import Driver
 from tests.chaos.faults import Breaker, Done, Fault, schedule
 from tests.chaos.flow_load import AGENT
 from tests.chaos.load import PACED, PER_MINUTE, Load, Wanted
+from tests.chaos.merge_load import MERGED
+from tests.chaos.merged import merged, of_folders
 from tests.chaos.promises import (
     Broken,
     of_answers,
@@ -138,11 +140,16 @@ def _broken(stack: Stack, driver: Driver, breaker: Breaker) -> Iterator[Broken]:
             record = records[one.session]
             below = _below(record, records)
             yield from of_client(one, record, _bodies(account, [one.session, *below]), below)
+            if one.wanted.kind == MERGED:
+                found = merged(record, one.wanted.cwd, driver.before[one.wanted.number])
+                yield from (Broken("accepted work lands once", one.session, told) for told in found)
         else:
             yield Broken("who asks is answered", str(one.session), f"{one.troubles}")
     _wait_for(lambda: not list(of_store(stack.server.client())), 20)
     yield from of_store(stack.server.client())
     yield from of_audit(stack.engine)
+    for told in of_folders(stack.engine, stack.folder / "worktrees", stack.places):
+        yield Broken("each worktree has its records", "worktrees", told)
     _wait_for(lambda: not stack.bodies(), 20)
     yield from _processes(stack.bodies(), "after all sessions had ended")
 

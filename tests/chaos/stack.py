@@ -26,6 +26,7 @@ from leadhand.client.client import Client
 from leadhand.local.ports import free_port
 from tasks.bootstrap import make_engine
 from tests import servers
+from tests.chaos import killing_git
 from tests.chaos.flow_load import AGENT
 from tests.waiting import wait_until
 from tests.wire import Wire
@@ -164,6 +165,8 @@ class Stack:
         for place in self.places:
             (folder / place).mkdir()
         self._agents = self._write_agents()
+        self.tools = folder / "tools"
+        killing_git.install(self.tools)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -265,6 +268,8 @@ class Stack:
             "LEADHAND_API_TOKEN": TOKEN,
             "LEADHAND_LEASE_S": str(self.lease_s),
             "LEADHAND_CONCURRENCY": "3",
+            "LEADHAND_WORKTREES": str(self.folder / "worktrees"),
+            "PATH": f"{self.tools}{os.pathsep}{os.environ['PATH']}",
         }
 
     def _own_engine(self) -> Engine:

@@ -123,11 +123,27 @@ def apply(project: Project, repo: Path, session: str) -> None:
     assert len(git(repo, "worktree", "list").splitlines()) == 1
 
 
-#: A `git` that kills the worker that runs it, once at each point: in the middle of a rebase, when
-#: the checks have passed, and when the branch has moved but nothing says so yet.
+#: A `git` that kills a service, once at each point: before and after a worktree is made, in the
+#: middle of a rebase, when the checks have passed, and when the branch has moved but nothing says
+#: so yet. The service is the process that runs the step, the whole worker with its sweeper, or the
+#: API.
 GIT = """
 import os, pathlib, signal, subprocess, sys
+import psutil
 here, real, words = pathlib.Path(sys.argv[0]).parent, {real!r}, sys.argv[1:]
+
+
+def kill():
+    pool = psutil.Process(os.getppid())
+    worker = pool.parent()
+    services = worker.parent().parent().children(recursive=True)
+    lines = [(one, one.cmdline()) for one in services]
+    apis = [one for one, line in lines if line[-3:] == ["-m", "leadhand.serve", "api"]]
+    chosen = dict(pool=[pool], worker=[worker, pool], api=apis)[{who!r}]
+    assert chosen
+    for one in chosen:
+        one.kill()
+    (here / "killed").open("a").write(str(words[-3:]))
 
 
 def once(name):
@@ -135,10 +151,15 @@ def once(name):
         (here / name).unlink()
     except FileNotFoundError:
         return False
-    os.kill(os.getppid(), signal.SIGKILL)
+    kill()
     return True
 
 
+if "worktree" in words and "add" in words and (here / "made").exists():
+    once("create")
+    done = subprocess.run([real, *words])
+    once("made")
+    sys.exit(done.returncode)
 if "rebase" in words and "--onto" in words:
     once("rebase")
 if "update-ref" in words and "leadhand: merge task" in " ".join(words):
@@ -151,14 +172,19 @@ os.execv(real, [real, *words])
 """
 
 
-def test_killed_worker_lands_each_commit_once(make_project: MakeProject, tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["pool", "worker", "api"])
+def test_killed_service_lands_each_commit_once(
+    make_project: MakeProject, tmp_path: Path, who: str
+) -> None:
     repo = make_repository(tmp_path / "repo")
     before, head = user_state(repo), git(repo, "rev-parse", "HEAD")
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "git").write_text(f"#!{sys.executable}\n" + GIT.format(real=shutil.which("git")))
+    (tools / "git").write_text(
+        f"#!{sys.executable}\n" + GIT.format(real=shutil.which("git"), who=who)
+    )
     (tools / "git").chmod(0o755)
-    points = ("rebase", "before", "after")
+    points = ("create", "made", "rebase", "before", "after")
     for name in points:
         (tools / name).touch()
     project = make_project(PATH=f"{tools}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}")
@@ -168,7 +194,7 @@ def test_killed_worker_lands_each_commit_once(make_project: MakeProject, tmp_pat
     ended = project.leadhand(
         "plan", "new", "Write", "--tasks", str(tmp_path / "tasks.json"), "--no-refine", "--json",
         "--cwd", str(repo), "--retries", "0", "--checker", "true",
-        "--doer", 'touch "$(basename "$PWD").txt"', timeout=200,
+        "--doer", 'touch "$(basename "$PWD").txt"', timeout=300,
     )  # fmt: skip
     assert ended.code == 0, (ended.out, ended.err)
     assert not [name for name in points if (tools / name).exists()]  # each was killed once
@@ -179,3 +205,5 @@ def test_killed_worker_lands_each_commit_once(make_project: MakeProject, tmp_pat
     assert sorted(subjects) == ["first: first", "second: second"]
     git(repo, "fsck", "--strict")
     assert user_state(repo) == before
+    audited = project.leadhand("fsck", timeout=90)
+    assert audited.code == 0, audited
