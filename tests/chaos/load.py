@@ -88,8 +88,6 @@ class Load:
         end, made = make()
         is_flow = isinstance(made, dict) and made["kind"] == "flow"
         fields = {"document": made} if isinstance(made, dict) else {"program": made}
-        if make == self._merged:  # nobody else works in a user's repository
-            self._cwd = Path(made["cwd"])
         return Wanted(
             number, self._kind or make.__name__.strip("_"), self._cwd, self._place, end,
             steer=self._steer(is_flow=is_flow), steer_after_s=rng.uniform(0, 8),
@@ -302,8 +300,9 @@ class Load:
     def _merged(self) -> tuple[End, dict[str, Any]]:
         """A plan whose tasks work in worktrees of a repository, and are merged."""
         end, document = self._merges.plan()
-        cwd = self._folder / self._place / f"repository {self._number}"
-        return end, document | {"place": self._place, "cwd": str(cwd)}
+        # No other session works in a user's repository.
+        self._cwd = self._folder / self._place / f"repository {self._number}"
+        return end, document | {"place": self._place, "cwd": str(self._cwd)}
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}

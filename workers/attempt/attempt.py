@@ -6,13 +6,11 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
-
-from pydantic import JsonValue
 
 from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import iteration_of
@@ -21,7 +19,6 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Hint, Reply
-from app.domain.states import SessionStatus
 from app.engine import Engine
 from app.errors import (
     ReferenceUnresolved,
@@ -31,11 +28,11 @@ from app.errors import (
 )
 from app.logs import about
 from app.operations.attempts import Work
-from app.operations.folders.known import StoreFolders
 from app.security import step_tokens
 from tasks import tracing
 from workers.attempt.actions import BodyTask, run_body
 from workers.attempt.artifacts import open_artifacts, store_artifacts
+from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
@@ -339,6 +336,7 @@ class Attempts:
 
     def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
         settings, grant = self._engine.settings, work.grant
+        folders = FolderRecords(self._engine, lease)
         conversation = conversation_of(work)
         caller = step_tokens.Caller(
             work.ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES
@@ -373,35 +371,16 @@ class Attempts:
             origin=_origin_of(work),
             worktrees=settings.worktrees_root,
             copy_max=settings.copy_max,
-            on_workspace=partial(self._record_workspace, lease),
-            reserve=partial(self._reserve_folder, lease),
-            release=partial(self._release_folder, lease),
+            on_workspace=folders.record,
+            reserve=folders.reserve,
+            release=folders.release,
             store=self._engine.store.expected_id() or "",
-            stored_folders=partial(self._stored_folders, lease),
+            stored_folders=folders.stored,
             live=live,
         )
         if live is not None:
             live.secrets = partial(secrets_of_task, task)
         return task
-
-    def _record_workspace(self, lease: Lease, fields: Mapping[str, JsonValue]) -> None:
-        record = (
-            self._engine.worktrees.record if "plan" in fields else self._engine.own_folders.record
-        )
-        retry_while_away(lambda: record(fields), lease)
-
-    def _reserve_folder(
-        self, lease: Lease, session: str, statuses: Collection[SessionStatus], hold_s: float
-    ) -> str | None:
-        folders = self._engine.own_folders
-        return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), lease)
-
-    def _stored_folders(self, lease: Lease, sessions: Sequence[str]) -> StoreFolders | None:
-        folders, place = self._engine.folder_index, self._engine.settings.place
-        return retry_while_away(lambda: folders.at_place(place, sessions), lease)
-
-    def _release_folder(self, lease: Lease, session: str) -> None:
-        retry_while_away(lambda: self._engine.own_folders.release(session), lease)
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)

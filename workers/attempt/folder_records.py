@@ -1,0 +1,46 @@
+"""What a step about folders reads and changes in the store, while its attempt has its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from app.domain.states import SessionStatus
+from app.engine import Engine
+from app.operations.folders.known import StoreFolders
+from workers.attempt.heartbeat import Lease
+from workers.attempt.settle import retry_while_away
+
+
+class FolderRecords:
+    """The records of folders; each call is repeated while the store is away."""
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine = engine
+        self._lease = lease
+
+    def record(self, fields: Mapping[str, JsonValue]) -> None:
+        """Record what was done with the folder of a plan's task, or of a session."""
+        engine = self._engine
+        record = engine.worktrees.record if "plan" in fields else engine.own_folders.record
+        retry_while_away(lambda: record(fields), self._lease)
+
+    def reserve(
+        self, session: str, statuses: Collection[SessionStatus], hold_s: float
+    ) -> str | None:
+        """Reserve the folder of a session in one of these statuses.
+
+        Returns its status if that is another one; None if the attempt is lost.
+        """
+        folders = self._engine.own_folders
+        return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), self._lease)
+
+    def release(self, session: str) -> None:
+        """Release the folder of a session."""
+        retry_while_away(lambda: self._engine.own_folders.release(session), self._lease)
+
+    def stored(self, sessions: Sequence[str]) -> StoreFolders | None:
+        """The folders at this place, and the statuses of sessions; None if the attempt is lost."""
+        folders, place = self._engine.folder_index, self._engine.settings.place
+        return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)
