@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from api import requests
-from api.auth import current_caller, current_owner, may_bring_commands
+from api.auth import allow, current_caller, current_owner, may_bring_commands
 from api.responses import answer, session_answer
 from app.engine import Engine
 from leadhand.flows.documents import FlowRun
@@ -29,17 +29,21 @@ class Flows:
         return answer(self._engine.catalog.flow(name))
 
     def run(self, name: str) -> Response:
-        """Run a flow of the catalog, without exec:free: the operator wrote its commands."""
+        """Run a flow of the catalog, without exec:free: the operator wrote its commands.
+
+        Only the command that prepares a worktree is the caller's.
+        """
         caller = current_caller()
         policy = requests.query(requests.SubmitQuery).policy_for(is_child=caller is not None)
         key = requests.idempotency_key()
         asked = requests.body(FlowRun)
+        free = may_bring_commands(self._engine)
+        allow(asked, free=free)
         if caller is not None:
             submitted = self._engine.spawner.flow(
                 caller, name, asked, key=key, on_parent_end=policy
             )
         else:
-            free = may_bring_commands(self._engine)
             submitted = self._engine.submit.flow(
                 name, asked, idempotency_key=key, owner=current_owner(), free=free
             )

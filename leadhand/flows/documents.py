@@ -396,7 +396,7 @@ class FlowRun(BaseModel):
     priority: Priority = "normal"
     #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
     #: its work is applied.
-    worktree: StrictBool = False
+    worktree: StrictBool | WorktreeOptions = False
     place: Name | None = None
     webhook: Webhook | None = None
     #: The limits of the run; they override those of the file.

@@ -11,7 +11,7 @@ import click
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
 from leadhand.cli.key_values import pairs_of
-from leadhand.cli.worktree_option import worktree_option
+from leadhand.cli.worktree_option import worktree_field, worktree_option
 
 if TYPE_CHECKING:
     from leadhand.client.origin import ParentEnd
@@ -134,7 +134,7 @@ def _run(
         "inputs": dict(pairs_of(inputs, "--input")),
         "agents": dict(pairs_of((a if "=" in a else f"*={a}" for a in agents), "--agent")),
         "place": place,
-        "worktree": worktree,
+        "worktree": worktree_field(cwd) if worktree else False,
         "budget": pop_budget(limits),
     }
     try:

@@ -45,15 +45,13 @@ def rm_command(*, sessions: tuple[str, ...], force: bool) -> int:
 def _remove_folders(client: Client, session: str) -> bool:
     """Remove what folders of an ended session hold no work; whether none is left."""
     from leadhand.cli.plans.worktree import clean_folders
-    from leadhand.errors import NoPlan
 
-    try:
-        found = [one for one in client.worktrees(session) if not one.cleaned]
-    except NoPlan:  # it has neither
-        return True
     view = client.session(session)
-    made = view.worktree is None or view.worktree.kind is not None
-    if not found or not view.ended or not made or (view.worktree and view.worktree.applied):
+    own = view.worktree
+    has_own = own is not None and own.kind is not None and not own.applied
+    if not view.ended or not (has_own or view.kind == "plan"):
+        return True
+    if all(one.cleaned for one in client.worktrees(session)):
         return True
     done = clean_folders(client, session, (), force=False)
     for one in done.failed:

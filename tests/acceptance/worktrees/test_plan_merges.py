@@ -133,16 +133,23 @@ import psutil
 here, real, words = pathlib.Path(sys.argv[0]).parent, {real!r}, sys.argv[1:]
 
 
+def words_of(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def kill():
     pool = psutil.Process(os.getppid())
     worker = pool.parent()
     services = worker.parent().parent().children(recursive=True)
-    lines = [(one, one.cmdline()) for one in services]
-    apis = [one for one, line in lines if line[-3:] == ["-m", "leadhand.serve", "api"]]
-    chosen = dict(pool=[pool], worker=[worker, pool], api=apis)[{who!r}]
-    assert chosen
-    for one in chosen:
-        one.kill()
+    apis = [one for one in services if words_of(one)[-3:] == ["-m", "leadhand.serve", "api"]]
+    for one in dict(pool=[pool], worker=[worker, pool], api=apis)[{who!r}]:
+        try:
+            one.kill()
+        except psutil.Error:  # it has ended
+            pass
     (here / "killed").open("a").write(str(words[-3:]))
 
 

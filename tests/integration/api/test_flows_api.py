@@ -13,6 +13,7 @@ from werkzeug.test import TestResponse
 
 from api import create_app
 from api.requests import Resume
+from app.compiler.workspaces import own_folder_of
 from app.engine import Engine
 from app.settings import Settings
 from leadhand.models.problems import Kind
@@ -149,3 +150,20 @@ def test_what_is_no_position_is_refused(client: FlaskClient, engine: Engine, aft
     answer = client.post(f"/v1/sessions/{session}/resume", json={"after": after})
     assert answer.status_code == 422
     assert said(answer)["field"].startswith("after")
+
+
+def test_run_of_a_flow_takes_the_options_of_a_worktree(
+    client: FlaskClient, engine: Engine, tmp_path: Path
+) -> None:
+    options = {"copy": [".env"], "prepare": "make"}
+    wishes = {"working_folder": str(tmp_path), "worktree": options}
+    limited = token(engine, "submit", "read")
+    refused = client.post("/v1/flows/review/runs", json=wishes, headers=limited)
+    assert (refused.status_code, said(refused)["field"]) == (403, "worktree.prepare")
+    copies = {**wishes, "worktree": {"copy": [".env"]}}
+    assert client.post("/v1/flows/review/runs", json=copies, headers=limited).status_code == 202
+    session = said(client.post("/v1/flows/review/runs", json=wishes))["id"]
+    program = engine.registry.program(engine.store.fields(ref_of(engine, session))["program"])
+    own = own_folder_of(program, root="")
+    assert own is not None
+    assert (own.copy_files, own.prepare) == ((".env",), "make")
