@@ -10,17 +10,14 @@ from pathlib import Path
 
 from workers.workspaces import worktrees
 from workers.workspaces.fast_forward import PROTECTED, is_protected
-from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
+from workers.workspaces.git import Git, WorkspaceRefused, identity
 from workers.workspaces.in_progress import refuse_in_progress
 from workers.workspaces.layout import Record
-from workers.workspaces.repository import is_ancestor, refuse_lock, refuse_rebase
+from workers.workspaces.repository import is_ancestor
+from workers.workspaces.user_tree import check_clean, forward, listed
 
 _HEADS = "refs/heads/"
 _UNJUDGED = "the checkers have not judged this merge"
-#: Files in an error.
-_SHOWN = 10
-#: What git keeps while it waits for a person, and the name of that.
-_WAITING = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
 #: The exit codes of `git merge-tree`; others are errors, such as of a git that does not know it.
 _CLEAN, _CONFLICT = 0, 1
 
@@ -42,12 +39,12 @@ def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
     head = git("rev-parse", "HEAD")
     if is_ancestor(git, tip, head):
         return f"{target} has all commits of {record.branch} already"
-    _check_clean(git, top)
+    check_clean(git, top)
     if is_ancestor(git, head, tip):
-        _fast_forward(git, tip)
+        forward(git, tip)
         return f"{target} was fast-forwarded to {tip[:12]}"
     merged = _merge(git, head, tip, f"Merge {record.branch} (session {session})")
-    _fast_forward(git, merged)
+    forward(git, merged)
     return f"{record.branch} was merged into {target} as {merged[:12]}; {_UNJUDGED}"
 
 
@@ -69,22 +66,6 @@ def _check_target(git: Git, top: Path, record: Record) -> str:
     return target
 
 
-def _check_clean(git: Git, top: Path) -> None:
-    refuse_lock(git, top)
-    refuse_rebase(git, top, "and apply the work then")
-    for name, what in _WAITING.items():
-        if git.ask("rev-parse", "--verify", "--quiet", name) is not None:
-            raise WorkspaceRefused(
-                f"a {what} is in progress in {str(top)!r}; finish or end it first"
-            )
-    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
-    if changed:
-        count = (
-            "1 uncommitted change" if len(changed) == 1 else f"{len(changed)} uncommitted changes"
-        )
-        raise WorkspaceRefused(f"{str(top)!r} has {count}; commit or stash them first")
-
-
 def _merge(git: Git, ours: str, theirs: str, message: str) -> str:
     """The commit that merges both. Raises WorkspaceRefused with the files in conflict."""
     code, out, err = git.run(
@@ -99,24 +80,6 @@ def _merge(git: Git, ours: str, theirs: str, message: str) -> str:
     tree, *files = out.splitlines()
     if code == _CONFLICT:
         raise WorkspaceRefused(
-            f"nothing was changed: both sides changed {_listed(files)}; merge the branch yourself"
+            f"nothing was changed: both sides changed {listed(files)}; merge the branch yourself"
         )
     return git(*identity(git), "commit-tree", tree, "-p", ours, "-p", theirs, "-m", message)
-
-
-def _fast_forward(git: Git, commit: str) -> None:
-    """Move the checked-out branch and its tree to a commit. Raises WorkspaceRefused."""
-    try:
-        git.uncancelled()("merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
-    except GitFailed as error:
-        files = [line.strip() for line in error.stderr.splitlines() if line.startswith("\t")]
-        if not files:
-            raise
-        raise WorkspaceRefused(
-            f"nothing was changed: {_listed(files)} would be overwritten; move or commit them first"
-        ) from None
-
-
-def _listed(files: list[str]) -> str:
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(files[:_SHOWN]) + more

@@ -6,7 +6,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from workers.workspaces.git import Git, WorkspaceRefused
-from workers.workspaces.repository import is_ancestor, refuse_lock, tip_of
+from workers.workspaces.repository import is_ancestor, refuse_rebase, tip_of
+from workers.workspaces.user_tree import check_clean, forward
 from workers.workspaces.worktrees import holder_of, tip
 
 _HEADS = "refs/heads/"
@@ -70,17 +71,14 @@ def _move(git: Git, source: str, target: str, *, old: str, new: str) -> None:
             f"the branch {target!r} is checked out in {str(holder)!r}; merge {source!r} there"
         )
     here = git.at(holder)
-    refuse_lock(here, holder)
-    if here("status", "--porcelain", "--untracked-files=no"):
-        raise WorkspaceRefused(
-            f"the working tree {top!r} has uncommitted changes; commit or stash them first"
-        )
-    here.uncancelled()("merge", "--ff-only", "--no-overwrite-ignore", "--quiet", "--no-stat", new)
+    check_clean(here, holder)
+    forward(here, new)
 
 
 def _checked_out(git: Git) -> str:
     head = git.ask("symbolic-ref", "--quiet", "HEAD")
     if head is None:
+        refuse_rebase(git, git.folder, "and apply the work then")
         raise WorkspaceRefused(
             f"no branch is checked out in {str(git.folder)!r}; check one out there first"
         )

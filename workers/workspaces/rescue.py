@@ -17,6 +17,7 @@ from app.engine import Engine
 from tasks.periodic import PeriodicThread
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git, WorkspaceRefused
+from workers.workspaces.in_progress import find_in_progress
 from workers.workspaces.layout import (
     Record,
     Shelf,
@@ -75,12 +76,23 @@ class WorktreeRescue(PeriodicThread):
             if folders.reserve(record.session, _OVER, _HOLD_S):
                 return False
             try:
-                if path.is_dir() and not worktrees.is_detached(Git(path), path):
-                    worktrees.keep_unfinished(Git(path).holding(lock), path, record.branch)
+                if path.is_dir():
+                    _keep(Git(path).holding(lock), path, record)
                 write_record(path, record.model_copy(update={"over": True}))
             finally:
                 folders.release(record.session)
         return True
+
+
+def _keep(git: Git, path: Path, record: Record) -> None:
+    """Commit what is left in a worktree; a rebase or bisect in its middle is ended first."""
+    found = find_in_progress(git, path)
+    if found is not None and found.branch == record.branch:
+        worktrees.end_in_progress(git, path, record.branch)
+        if worktrees.holder_of(git, record.branch) is None:
+            git("checkout", "--quiet", record.branch)
+    if not worktrees.is_detached(git, path):
+        worktrees.keep_unfinished(git, path, record.branch)
 
 
 def _open_worktrees(root: Path) -> Iterator[tuple[Path, Record]]:

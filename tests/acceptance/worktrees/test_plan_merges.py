@@ -108,7 +108,7 @@ def apply(project: Project, repo: Path, session: str) -> None:
     """The work comes home once the user's tree is clean, and again changes nothing."""
     refused = project.leadhand("plan", "apply", session)
     assert refused.code == 3, refused
-    assert "has uncommitted changes" in refused.out + refused.err
+    assert "uncommitted change" in refused.out + refused.err
     git(repo, "stash", "-q")
     applied = project.leadhand("plan", "apply", session)
     assert applied.code == 0, applied

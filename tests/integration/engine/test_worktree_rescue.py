@@ -12,6 +12,7 @@ from app.domain.workspaces import branch_of
 from app.engine import Engine
 from tests.silent_engine import loop, silent_engine
 from tests.unit.workers.folders.repositories import git, make_repository
+from tests.unit.workers.folders.test_interrupted_rebase import rebase
 from workers.workspaces import worktrees
 from workers.workspaces.git import Git
 from workers.workspaces.layout import Record, Shelf, open_worktrees, record_file
@@ -94,3 +95,20 @@ def test_own_worktree_of_a_failed_session_is_committed(engine: Engine, tmp_path:
     engine.control.apply(session, "abort")
     assert WorktreeRescue(engine).look() == [str(home.path)]
     assert git(repo, "show", f"leadhand/{session}:half") == "done"
+
+
+def test_worktree_in_the_middle_of_a_rebase_is_committed(engine: Engine, tmp_path: Path) -> None:
+    """What the rebase left gets a branch of its own, and the task's branch is as it was."""
+    session = engine.submit.document(loop()).session
+    path = make(engine, session, tmp_path)
+    branch = branch_of(PLAN, "one")
+    rebase(path)
+    tip = git(path, "rev-parse", branch)
+    engine.control.apply(session, "abort")
+    assert WorktreeRescue(engine).look() == [str(path)]
+    assert git(path, "rev-parse", branch) == tip
+    assert git(path, "symbolic-ref", "--short", "HEAD") == branch
+    assert git(path, "log", "-1", "--format=%s", f"{branch}-unfinished") == "leadhand: unfinished"
+    assert git(path, "show", f"{branch}-unfinished:new") == "untracked"
+    assert git(path, "status", "--porcelain") == ""
+    assert WorktreeRescue(engine).look() == []

@@ -77,13 +77,23 @@ def protected(repo: Path) -> None:
     git(repo, "config", "--add", "leadhand.protected", "ma?n")
 
 
+def rebasing(repo: Path) -> None:
+    (repo / ".git" / "rebase-merge").mkdir()
+
+
+def merging(repo: Path) -> None:
+    (repo / ".git" / "MERGE_HEAD").write_text(git(repo, "rev-parse", "HEAD") + "\n")
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (dirty, "has uncommitted changes; commit or stash them first"),
-        (staged, "has uncommitted changes"),
-        (in_the_way, "untracked working tree files would be overwritten"),
-        (ignored, "untracked working tree files would be overwritten"),
+        (rebasing, "a rebase is in progress"),
+        (merging, "a merge is in progress"),
+        (dirty, "has 1 uncommitted change; commit or stash them first"),
+        (staged, "uncommitted change"),
+        (in_the_way, "would be overwritten; move or commit"),
+        (ignored, "would be overwritten; move or commit"),
         (diverged, "has commits that 'work' has not.*`git merge work`"),
         (detached, "no branch is checked out in .*; check one out"),
         (protected, r"'main' is protected \(leadhand.protected\)"),
