@@ -18,6 +18,8 @@ from leadhand.models.views import LedgerEntry
 #: Maximum characters of the work and the feedback in an entry.
 WORK = 2000
 FEEDBACK = 8000
+#: The steps of a merge that decide an iteration.
+_MERGES = ("land", "after")
 
 
 def entry_of(
@@ -27,13 +29,17 @@ def entry_of(
     inputs: Mapping[str, JsonValue],
     outcome: Outcome,
 ) -> str | None:
-    """The ledger entry (JSON) of the iteration that a judge ends; None for other steps."""
-    if step.action is not Action.JUDGE or outcome.word != "succeeded":
+    """The ledger entry (JSON) of the iteration that a step decides; None for other steps.
+
+    That is a judge, and in a merge the step that lands the work or ends the round.
+    """
+    is_merge = step.action is Action.WORKSPACE and inputs.get("do") in _MERGES
+    if not (is_merge or step.action is Action.JUDGE) or outcome.word != "succeeded":
         return None
     block = block_of(grant.address)
     loop = turn_of(block)
     value = outcome.value if isinstance(outcome.value, dict) else {}
-    checks = value.get("checks", [])
+    checks = value.get("checks") or []
     assert isinstance(checks, list)
     began = inputs.get("began_ms")
     entry = LedgerEntry(
@@ -45,7 +51,7 @@ def entry_of(
         feedback=cut(outcome.text, FEEDBACK),
         reason=reason_view(outcome.reason),
         doer_session=session,
-        doer=f"{home_of(block, 'do', grant.origins)}/do",
+        doer=_doer(block, grant, inputs, is_merge=is_merge),
         work=str(inputs.get("work") or "")[:WORK],
         checks=[check for check in checks if isinstance(check, dict)],
         started_ms=began if isinstance(began, int) else outcome.started_ms,
@@ -54,3 +60,10 @@ def entry_of(
     # The Lua function adds the iteration's usage, which it alone knows.
     used = {"cost_usd", "input_tokens", "output_tokens"}
     return entry.model_dump_json(exclude_none=True, exclude=used)
+
+
+def _doer(block: str, grant: Grant, inputs: Mapping[str, JsonValue], *, is_merge: bool) -> str:
+    """The step whose work was judged; in a merge the resolver, which may have had nothing to do."""
+    if is_merge:
+        return f"{block}/resolve" if inputs.get("do") == "land" else ""
+    return f"{home_of(block, 'do', grant.origins)}/do"

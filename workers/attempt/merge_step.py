@@ -158,8 +158,13 @@ def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
         if judged.verdict != "accept":
             text = f"{_RECHECK}: {judged.text}"
             refused = _again(text, feedback=judged.text or text)
+            value: JsonValue = {"feedback": judged.text or text, "checks": _checks(judged)}
             return refused.model_copy(
-                update={"verdict": judged.verdict, "reason": _recheck(judged, text)}
+                update={
+                    "verdict": judged.verdict,
+                    "reason": _recheck(judged, text),
+                    "value": value,
+                }
             )
     shelf, path, git = _place(task, wanted, Git(Path(wanted.origin), cancel, deadline))
     with shelf.locked(cancel) as lock:
@@ -172,6 +177,11 @@ def _land(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:
     task.on_workspace({"plan": wanted.plan, "task": wanted.task, "run": wanted.run, **receipt})
     text = f"{wanted.target_name} is at {landed.commit}, with the work of {wanted.task}"
     return _done(text, receipt).model_copy(update={"verdict": "accept"})
+
+
+def _checks(judged: Outcome) -> JsonValue:
+    """What each checker said, for the ledger."""
+    return judged.value.get("checks") if isinstance(judged.value, dict) else None
 
 
 def _recheck(judged: Outcome, text: str) -> Reason | None:

@@ -31,5 +31,5 @@ class OwnFolderView(View):
 class ApplyingView(View):
     """A session that brings the work of another one into the folder that it was started in."""
 
-    #: The session that does it; its end says whether the work was applied.
+    #: The session that does it; its end says whether that was done.
     session: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from leadhand.models.views.folder import ApplyingView
 from leadhand.models.views.view import Reason, View
 
 
@@ -66,10 +67,9 @@ class MergeView(View):
     reason: Reason | None = None
 
 
-class HomeView(View):
+class HomeView(ApplyingView):
     """A session that applies or compares a plan's branch at its place."""
 
-    session: str
     #: The branch of the plan.
     source: str
 

@@ -15,6 +15,7 @@ from app.domain.plan_errors import PlanRefused
 from app.domain.program import WITH_MERGES
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
+from leadhand.models.views import LedgerEntry
 from tests.engine.driving import Bench
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.test_fsck import audit
@@ -225,3 +226,18 @@ def test_merge_that_left_the_outbox_is_queued_again(world: World, plan: Merging)
     world.later(1_000)
     plan.land("a")
     assert plan.seen("a").verified
+
+
+def test_each_attempt_of_a_merge_is_in_the_ledger(plan: Merging) -> None:
+    plan.accept("a")
+    plan.step("a", "/begin")
+    plan.attempt("a", "retry", text="2 failed")
+    plan.attempt("a", text="it is merged")
+    plan.step("a", "/after", verdict="accept", text="it is merged")
+    lines = plan.engine.store.lines(plan.merge("a"), "ledger", 0, -1)
+    found = [LedgerEntry.model_validate_json(line) for line in lines]
+    assert [(one.loop, one.iteration, one.verdict, one.feedback) for one in found] == [
+        ("merge/attempt", 1, "retry", "2 failed"),
+        ("merge/attempt", 2, "accept", "it is merged"),
+        ("merge", 1, "accept", "it is merged"),
+    ]
