@@ -108,6 +108,8 @@ class Settings(BaseModel):
     export_dir: Path | None = None
     #: Trusted webhook receivers, as HOST or HOST:PORT: private IPs, http and any port are allowed.
     webhook_hosts: tuple[Host, ...] = ()
+    #: Hosts that the HTTP requests and MCP servers of tools may reach, in the same form.
+    tool_hosts: tuple[Host, ...] = ()
     #: Validity of a worker's inventory.
     inventory_s: float = Field(default=45.0, ge=1, le=3600)
     #: Grace period for running attempts after SIGTERM, before they are released.
@@ -174,8 +176,9 @@ class Settings(BaseModel):
         for field, name in _PATHS.items():
             if env.get(name):
                 values[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
-        if env.get(_HOSTS):
-            values["webhook_hosts"] = tuple(h.strip() for h in env[_HOSTS].split(",") if h.strip())
+        for field, name in _HOSTS.items():
+            if env.get(name):
+                values[field] = tuple(h.strip() for h in env[name].split(",") if h.strip())
         values["state_home"] = Path(
             env.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
         )
@@ -185,7 +188,7 @@ class Settings(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = {**_PLAIN, **_PATHS, "webhook_hosts": _HOSTS}[str(first["loc"][0])]
+            name = {**_PLAIN, **_PATHS, **_HOSTS}[str(first["loc"][0])]
             raise SettingInvalid(name, env.get(name, ""), first["msg"]) from None
 
 
@@ -265,7 +268,10 @@ _PLAIN = {
     "own_redis": "LEADHAND_OWN_REDIS",
     "importing": "LEADHAND_IMPORTING",
 }
-_HOSTS = "LEADHAND_WEBHOOK_HOSTS"
+_HOSTS = {
+    "webhook_hosts": "LEADHAND_WEBHOOK_HOSTS",
+    "tool_hosts": "LEADHAND_TOOL_HOSTS",
+}
 _PATHS = {
     "roots": "LEADHAND_ROOTS",
     "agents_files": "LEADHAND_AGENTS",

@@ -49,6 +49,7 @@ from workers.host.lent_slots import LentSlots, PoolSize
 from workers.host.name_lock import NameLock
 from workers.host.served_store import ServedStore
 from workers.processes.own_folders import claim_folder
+from workers.registry.declared.book import ToolFiles
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.reload import AgentFiles
 from workers.registry.tools import ToolCatalogue
@@ -146,6 +147,7 @@ def _set_up_pool_processes(
             closed=served.is_closed,
             paused=intake.is_paused,
             on_no_room=intake.pause,
+            shelf=ToolCatalogue(settings.tools, ToolFiles(settings.agents_files)),
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
@@ -219,7 +221,7 @@ def _inventory(
 ) -> Inventory:
     agents, shelf = (
         AgentFiles(settings.agents_files, logs_faults=True),
-        ToolCatalogue(settings.tools),
+        ToolCatalogue(settings.tools, ToolFiles(settings.agents_files, logs_faults=True)),
     )
     return Inventory(
         engine,

@@ -14,6 +14,7 @@ from app.compiler.templates import Texts
 from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_FORMS,
+    WITH_KINDS_OF_TOOLS,
     WITHOUT_PLANS,
     Action,
     Given,
@@ -47,7 +48,7 @@ from leadhand.flows.documents import (
 from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
 from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
 from leadhand.models.forms import FREE_TEXT
-from leadhand.models.tool_names import BUILT_IN_TOOLS
+from leadhand.models.tool_names import BUILT_IN_TOOLS, is_newer_kind
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -70,6 +71,11 @@ def compile_flow(document: FlowDocument) -> Program:
     humans = (one.step for one in steps_of(document) if isinstance(one.step, HumanStep))
     has_rules = any(step.rules != FREE_TEXT for step in humans)
     schema = WITH_FORMS if has_rules else WITHOUT_PLANS
+    if any(
+        isinstance(one.step, ToolStep) and is_newer_kind(one.step.tool)
+        for one in steps_of(document)
+    ):
+        schema = WITH_KINDS_OF_TOOLS
     return Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
 
 

@@ -11,6 +11,7 @@ from app.compiler.node_ids import node_id
 from app.domain.graphs import ITEMS
 from app.domain.program import (
     JITTER,
+    WITH_KINDS_OF_TOOLS,
     WITH_LIMITS,
     WITH_TEMPLATES,
     Action,
@@ -35,7 +36,7 @@ from leadhand.graphs.references import (
     target_of,
     value_at,
 )
-from leadhand.models.tool_names import BUILT_IN_TOOLS
+from leadhand.models.tool_names import BUILT_IN_TOOLS, is_newer_kind
 
 _ITEMS_TIMEOUT_S = 60.0
 
@@ -67,7 +68,11 @@ def compile_graph(document: GraphDocument) -> Program:
     body = tuple(
         node for number, step in enumerate(document.steps) for node in compiler.nodes(number, step)
     )
-    version = WITH_LIMITS if any(map(_has_limits, document.steps)) else WITH_TEMPLATES
+    version = WITH_TEMPLATES
+    if any(is_newer_kind(step.tool) for step in document.steps):
+        version = WITH_KINDS_OF_TOOLS
+    if any(map(_has_limits, document.steps)):
+        version = WITH_LIMITS
     return Program(schema_version=version, name=document.name, body=body)
 
 

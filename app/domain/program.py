@@ -30,6 +30,8 @@ from leadhand.models.cycles import find_blocked
 SCHEMA_VERSION = 8
 #: The form of programs with a limit, a join, an expectation or a rule of retries (decision 61).
 WITH_LIMITS = 8
+#: The form of programs that call tools that are no functions (decision 57).
+WITH_KINDS_OF_TOOLS = 7
 #: The form of plans whose tasks are merged, of the sessions that merge them, and of programs whose
 #: steps have templates.
 WITH_MERGES = WITH_TEMPLATES = 6

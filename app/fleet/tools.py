@@ -8,14 +8,20 @@ from app.compiler.requirements import ToolNeed
 from app.domain.program import Action, Program, Step
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
-from leadhand.models.tool_names import BUILT_IN_TOOLS
+from leadhand.models.tool_names import (
+    BUILT_IN_TOOLS,
+    TOOLS_FILE,
+    is_internal,
+    owner_of,
+    shape_of,
+)
 from leadhand.models.tool_values import argument_schema, misfit
 from leadhand.models.views import ToolHere, ToolView, WorkerView
 
 #: Tools that every worker has.
 BUILT_IN = (
-    ToolHere(name="echo", about="Gives its arguments back.", takes_any=True),
-    ToolHere(name="noop", about="Gives nothing, whatever it is given.", takes_any=True),
+    ToolHere(name="echo", kind="built-in", about="Returns its arguments.", takes_any=True),
+    ToolHere(name="noop", kind="built-in", about="Returns nothing.", takes_any=True),
 )
 
 
@@ -29,7 +35,7 @@ def tools_in(program: Program) -> set[str]:
     """The tools that a program uses, without the built-in ones."""
     steps = (node for _, node in program.walk() if isinstance(node, Step))
     used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
-    return {name for name in used if ":" in name}
+    return {name for name in used if name not in BUILT_IN_TOOLS and not is_internal(name)}
 
 
 def _view(name: str, reports: Sequence[tuple[str, ToolHere]]) -> ToolView:
@@ -80,14 +86,21 @@ class ToolsThere:
 
     def _why_unknown(self, name: str) -> str:
         broken = {tool.name: tool.why_not for worker in self._workers for tool in worker.tools_here}
-        why = broken.get(name.partition(":")[0])
+        why = broken.get(name) or broken.get(owner_of(name))
         if why is not None:
-            return f"its file cannot be used: {why}"
+            is_file = shape_of(name) == "function"
+            return f"its file cannot be used: {why}" if is_file else f"it cannot be used: {why}"
         elsewhere = sorted({w.place for w in self._everywhere if name in _names(w)})
         if elsewhere:
             return f"no worker there has this tool; it is at {', '.join(elsewhere)}. Run it there"
         known = ", ".join(sorted(BUILT_IN_TOOLS.union(*map(_names, self._workers))))
-        return f"no worker has this tool; known: {known}. Put it into a folder of LEADHAND_TOOLS"
+        unread = "".join(f"; {why}" for name, why in broken.items() if name == TOOLS_FILE)
+        where = (
+            "Put it into a folder of LEADHAND_TOOLS"
+            if shape_of(name) == "function"
+            else "Write it into tools.toml, beside agents.toml"
+        )
+        return f"no worker has this tool; known: {known}. {where}{unread}"
 
 
 def _names(worker: WorkerView) -> set[str]:

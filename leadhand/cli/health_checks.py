@@ -161,6 +161,7 @@ def services(
             workers = client.workers()
             yield from _workers(workers)
             yield from agents_faults(workers)
+            yield from tools_faults(workers)
             yield from check_default_agent(client.agents())
             yield from backlog(client.fleet())
             yield from folder_findings(_worktrees(), folder.resolve(), client)
@@ -213,6 +214,14 @@ def agents_faults(workers: list[WorkerView]) -> Iterator[Finding]:
     """The errors in the agents files of the workers."""
     texts = (fault.text for worker in workers for fault in worker.agents_faults)
     yield from (_agents_fault(text) for text in dict.fromkeys(texts))
+
+
+def tools_faults(workers: list[WorkerView]) -> Iterator[Finding]:
+    """The tools of the workers that cannot be used, and why."""
+    tools = (tool for worker in workers for tool in worker.tools_here if tool.why_not)
+    texts = dict.fromkeys(f"{tool.name}: {tool.why_not}" for tool in tools)
+    fix = "correct it; files are read again"
+    yield from (Finding("fail", "tools", plain(text, most=400), fix) for text in texts)
 
 
 def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:

@@ -321,8 +321,8 @@ class ToolStep(_Work):
     """Calls a tool of the worker."""
 
     type: Literal["tool"]
-    #: `module:function` in the workers' tool folders; or `echo`, which returns its arguments, or
-    #: `noop`, which returns nothing.
+    #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
+    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing.
     tool: Annotated[str, Field(max_length=200)]
     arguments: dict[str, JsonValue] = {}
     timeout_seconds: Seconds = 60.0

@@ -57,8 +57,8 @@ class GraphStep(Document):
 
     #: Other steps and people refer to it by this name.
     name: StepName
-    #: `module:function` in the workers' tool folders; or `echo`, which returns its arguments, or
-    #: `noop`, which returns nothing.
+    #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
+    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing.
     tool: ToolName
     #: May hold references: `${search.papers}`, `Title: ${paper.title ?? "none"}`.
     arguments: dict[str, JsonValue] = Field(default_factory=dict)

@@ -21,6 +21,8 @@ AGENT_SESSION = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,119}$"
 #: The name of a Stop guard's gate or template.
 GATE = r"^[a-z][a-z0-9-]{0,39}$"
 URL = r"^https?://[!-~]+$"
+#: The name of an entry of tools.toml.
+TOOL = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 
 _WORDS = {
     NAME: "1 to 64 letters, digits, '_', '.' and '-', with a letter or digit first",
@@ -35,6 +37,7 @@ _WORDS = {
     "with a letter, digit or '_' first",
     AGENT_SESSION: "1 to 120 letters, digits, '_', '.', ':' and '-', with a letter or digit first",
     GATE: "1 to 40 lower-case letters, digits and '-', with a letter first",
+    TOOL: "1 to 64 letters, digits, '_' and '-', with a letter first",
     URL: "a URL that begins with http:// or https://",
 }
 

@@ -1,20 +1,81 @@
-"""The names of tools: functions in the folders of tools, and the tools that every worker has."""
+"""The names of tools: functions, entries of tools.toml, tools of MCP servers, agents and flows."""
 
 from __future__ import annotations
 
 import re
+from typing import Literal, TypeAlias
 
 #: Tools that every worker has.
 BUILT_IN_TOOLS = frozenset({"echo", "noop"})
+#: The file that declares commands, requests and servers, beside each agents file.
+TOOLS_FILE = "tools.toml"
+#: The beginnings of the names of agents and flows as tools.
+AGENT, FLOW = "agent:", "flow:"
+#: Names that no server can have: tools of compiled flows and graphs begin with them.
+RESERVED_SERVERS = frozenset({"flow", "graph"})
+#: Files that would give functions the names of agents and flows.
+RESERVED_MODULES = frozenset({"agent", "flow"})
 _FUNCTION = re.compile(r"^[A-Za-z]\w*:[A-Za-z]\w*$", re.ASCII)
+#: An agent's or flow's name; an entry of tools.toml; a tool of a server.
+_OTHERS = re.compile(
+    r"^(?:(?:agent|flow):[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+    r"|[A-Za-z][A-Za-z0-9_-]{0,63}"
+    r"|(?!flow\.|graph\.)[A-Za-z][A-Za-z0-9_-]{0,63}\.[A-Za-z0-9_./-]{1,128})$",
+    re.ASCII,
+)
+#: What a tool is, by its name alone: an entry of tools.toml is `declared`.
+Shape: TypeAlias = Literal["built-in", "function", "declared", "mcp", "agent", "flow"]
 
 
 def check_tool_name(value: str) -> str:
     """Returns the name, unchanged. Raises ValueError if no tool can have it.
 
-    >>> check_tool_name("papers:search")
-    'papers:search'
+    >>> check_tool_name("papers:search"), check_tool_name("github.search_issues")
+    ('papers:search', 'github.search_issues')
     """
-    if value not in BUILT_IN_TOOLS and not _FUNCTION.match(value):
-        raise ValueError(f"it is {value!r}; give 'module:function', 'echo' or 'noop'")
+    if not _FUNCTION.match(value) and not _OTHERS.match(value):
+        raise ValueError(
+            f"it is {value!r}; give 'module:function', 'agent:NAME', 'flow:NAME', 'SERVER.TOOL',"
+            " the name of an entry of tools.toml, 'echo' or 'noop'"
+        )
     return value
+
+
+def shape_of(name: str) -> Shape:
+    """What a tool of this name is.
+
+    >>> [shape_of(n) for n in ("echo", "a:b", "wc", "github.search", "agent:claude", "flow:x")]
+    ['built-in', 'function', 'declared', 'mcp', 'agent', 'flow']
+    """
+    if name in BUILT_IN_TOOLS:
+        return "built-in"
+    if name.startswith(AGENT):
+        return "agent"
+    if name.startswith(FLOW):
+        return "flow"
+    if ":" in name:
+        return "function"
+    return "mcp" if "." in name else "declared"
+
+
+def owner_of(name: str) -> str:
+    """The file, entry or server that has the tool.
+
+    >>> owner_of("papers:search"), owner_of("github.search"), owner_of("wc")
+    ('papers', 'github', 'wc')
+    """
+    return name.partition("." if shape_of(name) == "mcp" else ":")[0]
+
+
+def is_internal(name: str) -> bool:
+    """Whether the name is that of a tool of compiled flows and graphs.
+
+    >>> is_internal("flow.tally"), is_internal("flow:review")
+    (True, False)
+    """
+    return name.partition(".")[0] in RESERVED_SERVERS and "." in name and ":" not in name
+
+
+def is_newer_kind(name: str) -> bool:
+    """Whether only workers of program schema 7 know tools with names of this form."""
+    return shape_of(name) not in ("built-in", "function")

@@ -11,6 +11,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from leadhand.models.validation_messages import plain_message
 
+#: Characters of a value that an error shows.
+_SHOWN = 120
 _Schema = Mapping[str, JsonValue]
 _TYPES: Mapping[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "null": None,
@@ -45,6 +47,47 @@ def misfit(schema: _Schema, value: JsonValue) -> str | None:
     return None
 
 
+def convert(
+    schema: _Schema, arguments: Mapping[str, JsonValue]
+) -> tuple[dict[str, JsonValue], str | None]:
+    """The arguments as the schema has them, with its defaults; or the first error.
+
+    >>> convert({"properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"n": "3"})
+    ({'n': 3}, None)
+    >>> convert({"properties": {"n": {}}, "required": ["n"]}, {})[1]
+    "argument 'n' is missing; give it"
+    """
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    if schema.get("additionalProperties") is False or known:
+        unknown = next((name for name in arguments if name not in known), None)
+        if unknown is not None and schema.get("additionalProperties") in (False, None):
+            names = ", ".join(known) or "none"
+            return {}, f"there is no argument {unknown!r}; there are: {names}"
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if name not in arguments:
+            return {}, f"argument {str(name)!r} is missing; give it"
+    defaults = {
+        name: one["default"]
+        for name, one in known.items()
+        if isinstance(one, dict) and "default" in one
+    }
+    found: dict[str, JsonValue] = {**defaults}
+    for name, value in arguments.items():
+        wrong = misfit(argument_schema(schema, name), value)
+        if wrong is not None:
+            return {}, f"argument {name!r}: it is {_shown(value)}; {wrong}"
+        adapter = _adapter(json.dumps(argument_schema(schema, name)))
+        found[name] = adapter.validate_python(value)
+    return found, None
+
+
+def _shown(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def accepts_text(schema: _Schema) -> bool:
     """Whether a text is a value of the type itself, and not only a way to write a number.
 
@@ -73,8 +116,9 @@ def _adapter(schema: str) -> TypeAdapter[Any]:
 def _type(schema: _Schema) -> Any:
     choices, members = schema.get("enum"), schema.get("anyOf")
     if isinstance(choices, list) and choices:
-        return Literal[tuple(choices)]
-    if isinstance(members, list) and members:
+        is_plain = all(isinstance(one, str | int | None) for one in choices)
+        return Literal[tuple(choices)] if is_plain else Any
+    if isinstance(members, list) and any(isinstance(one, dict) for one in members):
         return Union[tuple(_type(one) for one in members if isinstance(one, dict))]  # noqa: UP007
     kind = str(schema.get("type", ""))
     if kind == "array":

@@ -20,12 +20,7 @@ from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Hint, Reply
 from app.engine import Engine
-from app.errors import (
-    ReferenceUnresolved,
-    SessionUnknown,
-    SpecForeign,
-    StoreAway,
-)
+from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
 from app.operations.attempts import Work
 from app.security import step_tokens
@@ -90,6 +85,7 @@ class Attempts:
         paused: Callable[[], bool] = lambda: False,
         on_no_room: Callable[[], None] = lambda: None,
         outputs: OutputWriter | None = None,
+        shelf: ToolCatalogue | None = None,
     ) -> None:
         self._engine = engine
         #: Publishes the output of bodies while they run; None publishes nothing.
@@ -105,7 +101,7 @@ class Attempts:
         self._nonces = _nonces()
         self._warm = Warm()
         self._inherited = dict(environment.inherited())
-        self._shelf = ToolCatalogue(engine.settings.tools)
+        self._shelf = shelf or ToolCatalogue(engine.settings.tools)
         engine.attempts.open_artifacts = partial(open_artifacts, engine)
         self._settler = Settler(engine, worker=worker, secrets=self._secrets, on_no_room=on_no_room)
 
@@ -357,6 +353,8 @@ class Attempts:
             inherited=self._inherited,
             agents=self._agents(),
             default_agent=settings.default_agent,
+            retries=work.step.retry.retries,
+            tool_hosts=settings.tool_hosts,
             warm=warm,
             shelf=self._shelf,
             conversation=conversation.name,
@@ -387,7 +385,7 @@ class Attempts:
         return step_tokens.mint(holder, secret=self._engine.settings.secret)
 
     def _secrets(self) -> frozenset[str]:
-        return secrets_of(self._agents(), self._inherited)
+        return secrets_of(self._agents(), self._inherited, self._shelf.book.secret_names)
 
 
 def _nonces() -> Iterator[str]:

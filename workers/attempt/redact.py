@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from app.domain.outcomes import Outcome, ToolCall
 from app.domain.reasons import Reason
@@ -35,12 +36,15 @@ def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
 
 def secrets_of_task(task: BodyTask) -> frozenset[str]:
     """The values that no output or outcome of this task may show."""
-    return secrets_of(task.agents, task.inherited) | _long(set(task.handed_tokens))
+    held = secrets_of(task.agents, task.inherited, task.shelf.book.secret_names)
+    return held | _long(set(task.handed_tokens))
 
 
-def secrets_of(agents: AgentBook, held: Mapping[str, str]) -> frozenset[str]:
-    """The values of the secret environment variables that this worker's agents get."""
-    return _long({held.get(name, "") for name in agents.secret_names})
+def secrets_of(
+    agents: AgentBook, held: Mapping[str, str], more: AbstractSet[str] = frozenset()
+) -> frozenset[str]:
+    """The values of the secret environment variables that this worker's agents and tools get."""
+    return _long({held.get(name, "") for name in agents.secret_names | more})
 
 
 def _long(values: set[str]) -> frozenset[str]:

@@ -28,7 +28,7 @@ from workers.registry.builtin_agents import BUILTIN_AGENTS
 from workers.registry.errors import AgentsFileInvalid, AgentUnknown
 
 _HEADER = re.compile(r"""^[ \t]*\[agents\.(?:["']([^"'\n]+)["']|([\w-]+))[\].]""", re.MULTILINE)
-_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
+SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
 
 
 class _File(BaseModel):
@@ -72,7 +72,7 @@ class AgentBook(BaseModel):
     def secret_names(self) -> frozenset[str]:
         """Variables that hold secrets: those that agents need, and those with a secret's name."""
         agents = [*self.agents.values(), *self.kept.values()]
-        named = {name for agent in agents for name in agent.env if _SECRET.search(name)}
+        named = {name for agent in agents for name in agent.env if SECRET.search(name)}
         return frozenset(named | {name for agent in agents for name in agent.needed})
 
     @property

@@ -1,7 +1,8 @@
-"""Errors of a worker's agents.
+"""Errors of a worker's agents and tools.
 
 LeadhandError
 ├── AgentsFileInvalid       an agents.toml has an invalid entry
+│   └── ToolsFileInvalid    a tools.toml has an invalid entry
 ├── AgentUnknown            this worker has no agent of this name
 ├── AgentUnnamed            the step names no agent, and there is no default agent
 ├── AgentUnusable           a program, variable or package that the agent needs is missing
@@ -41,6 +42,10 @@ class AgentsFileInvalid(LeadhandError):
         where = place_in(self.file, self.line)
         where = f"{where}: {self.key}" if self.key else where
         return without_keys(f"{where}{value}: {self.hint}")
+
+
+class ToolsFileInvalid(AgentsFileInvalid):
+    """A tools.toml has an invalid entry."""
 
 
 class AgentUnknown(LeadhandError):

@@ -1,7 +1,7 @@
-"""Lists a worker's tools: the functions in the Python files of its tool folders.
+"""Lists a worker's tools: functions in its tool folders, and the entries of tools.toml.
 
-The files are parsed and never imported: their code runs only in a process of its own, when a step
-uses a tool.
+The Python files are parsed and never imported: their code runs only in a process of its own, when a
+step uses a tool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pydantic import JsonValue
 from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
+from leadhand.models.tool_names import RESERVED_MODULES, owner_of
 from leadhand.models.views import ToolHere, ToolParameter
+from workers.registry.declared.book import ToolBook, ToolFiles
+from workers.registry.declared.listing import declared_tools
 from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
 
 log = logging.getLogger(__name__)
@@ -32,8 +35,9 @@ _ANNOTATION = 80
 class ToolCatalogue:
     """The tools in the tool folders; a file is parsed again after it has changed."""
 
-    def __init__(self, folders: Sequence[Path] = ()) -> None:
+    def __init__(self, folders: Sequence[Path] = (), declared: ToolFiles | None = None) -> None:
         self.folders = tuple(folder.absolute() for folder in folders)
+        self._declared = declared or ToolFiles()
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
     def tools(self) -> tuple[ToolHere, ...]:
@@ -42,12 +46,18 @@ class ToolCatalogue:
         for folder in self.folders:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
         self._read = {file: self._known(file) for file in files.values()}
-        found = (tool for _, tools in self._read.values() for tool in tools)
+        found = [tool for _, tools in self._read.values() for tool in tools]
+        found += declared_tools(self.book)
         return tuple(sorted(found, key=lambda tool: tool.name))
+
+    @property
+    def book(self) -> ToolBook:
+        """The entries of tools.toml."""
+        return self._declared.current()
 
     def tool(self, name: str) -> ToolHere | None:
         """The tool of that name, or the error of its file; None if there is neither."""
-        module = name.partition(":")[0]
+        module = owner_of(name)
         here = {tool.name: tool for tool in self.tools()}
         return here.get(name) or here.get(module)
 
@@ -65,6 +75,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _tools_in(file: Path) -> tuple[ToolHere, ...]:
+    if file.stem in RESERVED_MODULES:
+        why = f"{file} would give its functions the names of {file.stem}s as tools"
+        return _unusable(file, f"{why}; rename it")
     if file.stem in TAKEN:
         why = f"{file} has the name of a module that Python or Leadhand imports itself"
         return _unusable(file, f"{why}; rename it")

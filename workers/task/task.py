@@ -44,6 +44,10 @@ class BodyTask:
     mint: Callable[[], str]
     agents: AgentBook
     default_agent: str | None
+    #: How often the step's retry policy repeats a failed attempt.
+    retries: int = 0
+    #: Hosts that tools may reach at private addresses.
+    tool_hosts: tuple[str, ...] = ()
     #: The error of the previous attempt, in one line without secrets.
     failure: str | None = None
     #: For a doer: how the previous attempt ended, with its exit code and last lines.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
-
-from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
-from app.truncate import cut
-from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -20,13 +15,7 @@ from workers.processes.exit_outcome import (
 from workers.task.functions import CallResult, call
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
-
-
-def outcome_of(value: JsonValue, *, printed: str = "") -> Outcome:
-    """The outcome of a tool that returned this value; its text is for people and prompts."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = printed if value is None else text
-    return Outcome(word="succeeded", value=value, text=cut(text, TEXT_LIMIT))
+from workers.tools.outcomes import outcome_of, why_declined
 
 
 def use_function(task: BodyTask, inputs: ToolInputs, cancel: threading.Event) -> Outcome:
@@ -61,7 +50,7 @@ def _call_failure(who: str, called: CallResult) -> Outcome | None:
     elif called.unfinished:
         text = f"{who} ended its process before it returned"
     elif isinstance(value, dict) and value.get("success") is False:
-        text = f"{who} reported a failure: {_why(value)}"
+        text = f"{who} reported a failure: {why_declined(value)}"
         outcome = failed_outcome(ReasonCode.FAILED_STEP, text, result=called.result)
         return outcome.model_copy(update={"value": value})
     else:
@@ -86,9 +75,3 @@ def _exception_first(traceback: str) -> str:
     rest = lines[frames[-1] :] if frames else []
     first = next((line for line in rest if line[:1].strip()), None)
     return traceback if first is None else f"{first}\n{traceback}"
-
-
-def _why(value: dict[str, JsonValue]) -> str:
-    """The error message in the dict, or the whole dict as JSON."""
-    message = value.get("error") or value.get("message")
-    return cut(str(message) if message else json.dumps(value, ensure_ascii=False), TEXT_LIMIT)

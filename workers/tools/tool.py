@@ -1,4 +1,4 @@
-"""Runs a tool step: finds the tool by name, built in or a user's function, and calls it."""
+"""Runs a tool step: finds the tool by its name and calls it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from app.truncate import cut
 from leadhand.models.views import ToolHere
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
+from workers.registry.declared.entry import DeclaredTool
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
 from workers.tools import builtin
-from workers.tools.function import outcome_of, use_function
+from workers.tools.declared import use_declared
+from workers.tools.function import use_function
+from workers.tools.outcomes import outcome_of
 
 Tool = Callable[[dict[str, JsonValue]], JsonValue]
 
@@ -56,6 +59,9 @@ def _call(task: BodyTask, given: ToolInputs, cancel: threading.Event) -> Outcome
     tool = TOOLS.get(given.tool)
     if tool is not None:
         return outcome_of(tool(given.arguments))
+    entry = task.shelf.book.entry(given.tool)
+    if isinstance(entry, DeclaredTool):
+        return use_declared(task, given, entry, cancel)
     found = task.shelf.tool(given.tool)
     if found is None or found.why_not is not None:
         return failed_outcome(ReasonCode.FAILED_STEP, _not_found_text(task, given.tool, found))

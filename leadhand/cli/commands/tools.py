@@ -21,7 +21,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one 
 @_JSON
 @click.pass_context
 def tools_command(context: click.Context, *, as_json: bool) -> int:
-    """List the tools with arguments and places."""
+    """List the tools with kinds, arguments and places."""
     if context.invoked_subcommand is not None:
         return 0
     from leadhand.cli.connect import open_client
@@ -97,9 +97,9 @@ def tool_lines(tools: list[ToolView]) -> list[str]:
     """The table of tools; below each, the places where it cannot be used and why."""
     if not tools:
         return ["no worker is running; start one with `leadhand worker`"]
-    head = ["TOOL", "ARGUMENTS", "USABLE AT", "ABOUT"]
+    head = ["TOOL", "KIND", "ARGUMENTS", "USABLE AT", "ABOUT"]
     rows = [
-        [tool.name, _arguments(tool), " ".join(tool.usable_at) or "nowhere", tool.about]
+        [tool.name, tool.kind, _arguments(tool), " ".join(tool.usable_at) or "nowhere", tool.about]
         for tool in tools
     ]
     return places_table(head, rows, [tool.why_not for tool in tools])

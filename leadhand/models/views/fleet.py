@@ -69,6 +69,10 @@ class AgentView(View):
     why_not: dict[str, str] = {}
 
 
+#: What a tool is.
+ToolKind = Literal["function", "built-in", "command", "http", "mcp", "agent", "flow"]
+
+
 class ToolParameter(View):
     """One argument of a tool."""
 
@@ -81,9 +85,10 @@ class ToolParameter(View):
 class ToolHere(View):
     """A tool of one worker."""
 
-    #: `module:function`, or the name of a built-in tool; for an invalid file, the module.
+    #: `module:function`, or the name of another kind of tool; for an invalid file, the module.
     name: str
-    #: The first paragraph of its docstring.
+    kind: ToolKind = "function"
+    #: The first paragraph of its docstring, or its description.
     about: str = ""
     parameters: list[ToolParameter] = []
     #: Whether it takes arguments of any name.
@@ -98,6 +103,7 @@ class ToolView(View):
     """A tool, and the places where it can be used."""
 
     name: str
+    kind: ToolKind = "function"
     about: str = ""
     parameters: list[ToolParameter] = []
     takes_any: bool = False

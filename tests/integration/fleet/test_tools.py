@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.views import ToolHere
 from tests.fleet import Fleet
 from tests.flows import flow, loop
@@ -41,7 +42,10 @@ def fleet(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
     (tmp_path / "tools/sums.py").write_text(CODE)
     (tmp_path / "work").mkdir()
     broker = store_url.removesuffix("/0") + "/1"
-    fleet = Fleet(tmp_path, store_url, broker, lease_s=5, LEADHAND_TOOLS=str(tmp_path / "tools"))
+    env = {"TOOLS": tmp_path / "tools", "AGENTS": tmp_path / "agents.toml"}
+    fleet = Fleet(
+        tmp_path, store_url, broker, lease_s=5, **{f"LEADHAND_{n}": str(p) for n, p in env.items()}
+    )
     yield fleet
     fleet.close()
 
@@ -106,3 +110,22 @@ def test_a_worker_goes_on_to_tell_of_itself_after_any_error(fleet: Fleet) -> Non
         )
     finally:
         inventory.stop()
+
+
+@pytest.mark.timeout(60)
+def test_a_command_of_tools_toml_is_called_in_a_graph_and_in_a_flow(fleet: Fleet) -> None:
+    entry = "command = ['printf', '--', '%s-', '{parts}']\narguments = {parts = 'array'}\n"
+    (fleet.folder / "tools.toml").write_text(f"[tools.join]\n{entry}")
+    fleet.worker("one")
+    steps = [
+        {"name": "a", "tool": "join", "arguments": {"parts": ["x", 1]}},
+        {"name": "b", "tool": "join", "arguments": {"parts": ["${a}", "-y"]}},
+    ]
+    given = {"kind": "graph", "steps": steps, "cwd": str(fleet.folder / "work")}
+    document = GraphDocument.model_validate(given)
+    session = fleet.engine.submit.document(document).session
+    assert fleet.ended(session).status == "completed"
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    assert json.loads(found["b"])["value"] == "x-1---y-"
+    flowed = fleet.ended(run(fleet, tool("join", label="j", arguments={"parts": ["z"]})))
+    assert flowed.status == "completed", flowed

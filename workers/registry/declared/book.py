@@ -1,0 +1,196 @@
+"""Loads the entries of tools.toml; a fault in an entry costs only that entry (decision 36)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.models.patterns import form_of
+from leadhand.models.suggestions import nearest
+from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
+from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_SERVERS, TOOLS_FILE
+from leadhand.models.validation_messages import plain_message
+from workers.registry.agents import SECRET
+from workers.registry.declared.entry import Argument, DeclaredTool, McpServer, ToolId
+from workers.registry.errors import ToolsFileInvalid
+
+log = logging.getLogger(__name__)
+
+_HEADER = re.compile(
+    r"""^[ \t]*\[(?:tools|mcp)\.(?:["']([^"'\n]+)["']|([\w-]+))[\].]""", re.MULTILINE
+)
+
+Section: TypeAlias = Literal["tools", "mcp"]
+Declared: TypeAlias = DeclaredTool | McpServer
+
+
+class _Tools(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: dict[ToolId, DeclaredTool] = {}
+    mcp: dict[ToolId, McpServer] = {}
+
+
+class ToolBook(NamedTuple):
+    """The entries of all files by name, and their errors."""
+
+    entries: Mapping[str, Declared] = {}
+    #: The folder of the file that has the entry.
+    folders: Mapping[str, Path] = {}
+    #: The error of each invalid entry. It replaces an entry of this name in an earlier file.
+    broken: Mapping[str, ToolsFileInvalid] = {}
+    #: The errors of files that cannot be parsed, and of what is no entry.
+    unread: tuple[ToolsFileInvalid, ...] = ()
+    #: The last valid versions of entries that are now invalid; running sessions keep using them.
+    kept: Mapping[str, Declared] = {}
+
+    @property
+    def faults(self) -> tuple[ToolsFileInvalid, ...]:
+        """All errors in the files."""
+        return tuple(dict.fromkeys((*self.unread, *self.broken.values())))
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """Variables that hold secrets: those that tools need, and those with a secret's name."""
+        entries = [*self.entries.values(), *self.kept.values()]
+        named = {name for one in entries for name in one.env if SECRET.search(name)}
+        return frozenset(named | {name for one in entries for name in one.needs_env})
+
+    @property
+    def servers(self) -> dict[str, McpServer]:
+        """The MCP servers by name."""
+        return {n: one for n, one in self.entries.items() if isinstance(one, McpServer)}
+
+    def entry(self, name: str) -> Declared | None:
+        """The entry of that name, or its last valid version; None if there is neither."""
+        return self.entries.get(name) or self.kept.get(name)
+
+
+def load(files: Sequence[Path], before: ToolBook) -> ToolBook:
+    """Reads the files; an entry replaces one of the same name in an earlier file."""
+    entries, folders = dict[str, Declared](), dict[str, Path]()
+    broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
+    for file in files:
+        found = _read(file)
+        entries = {n: e for n, e in {**entries, **found.entries}.items() if n not in found.broken}
+        broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.entries}
+        folders |= dict.fromkeys(found.entries, file.absolute().parent)
+        unread += found.faults
+    known = {**before.kept, **before.entries}
+    lost = known.keys() - entries.keys() if unread else known.keys() & broken.keys()
+    kept = {name: known[name] for name in lost}
+    return ToolBook(entries, {**before.folders, **folders}, broken, tuple(unread), kept)
+
+
+class ToolFiles:
+    """The files with the name tools.toml beside a worker's agents files, read after each change."""
+
+    def __init__(self, agents_files: Sequence[Path] = (), *, logs_faults: bool = False) -> None:
+        self._files = tuple(dict.fromkeys(file.with_name(TOOLS_FILE) for file in agents_files))
+        self._logs_faults = logs_faults
+        self._seen: list[Stamp] | None = None
+        self._book = ToolBook()
+
+    def current(self) -> ToolBook:
+        """The entries that the files have now."""
+        seen = [stamp_of(file) for file in self._files]  # before the files are read
+        if seen != self._seen:
+            self._book, self._seen = load(self._files, self._book), seen
+            for fault in self._book.faults if self._logs_faults else ():
+                log.warning("tools file has a fault", extra={"fault": fault.public})
+        return self._book
+
+
+class _Found(NamedTuple):
+    """The entries of one file, and its errors."""
+
+    entries: Mapping[str, Declared]
+    broken: Mapping[str, ToolsFileInvalid]
+    faults: Sequence[ToolsFileInvalid]
+
+
+def _read(file: Path) -> _Found:
+    try:
+        text, raw = read_toml(file)
+    except TomlUnreadable as error:
+        fault = ToolsFileInvalid(str(file), "", None, error.why, error.line)
+        # Names that the file seems to define must not fall back to an entry of another file.
+        names = {quoted or bare for quoted, bare in _HEADER.findall(error.text)}
+        return _Found({}, dict.fromkeys(names, fault), [fault])
+    entries, broken = dict[str, Declared](), dict[str, ToolsFileInvalid]()
+    rest = dict(raw)
+    for section in ("tools", "mcp"):
+        named = raw.get(section)
+        if not isinstance(named, dict):
+            continue
+        rest[section] = {}
+        for name, entry in named.items():
+            try:
+                one = _Tools.model_validate({section: {name: entry}})
+            except ValidationError as error:
+                broken[name] = _fault(error.errors(include_url=False)[0], file, text)
+                continue
+            why = _taken(name, section, entries)
+            if why is not None:
+                line = line_of(text, [section, name])
+                broken[name] = ToolsFileInvalid(str(file), f"{section}.{name}", None, why, line)
+                entries.pop(name, None)
+                continue
+            entries |= {**one.tools, **one.mcp}
+    return _Found(entries, broken, [_fault(error, file, text) for error in _errors(rest)])
+
+
+def _taken(name: str, section: str, entries: Mapping[str, Declared]) -> str | None:
+    """Why an entry cannot have the name; None if it can."""
+    if name in BUILT_IN_TOOLS:
+        return "every worker has a tool of this name; rename it"
+    if section == "mcp" and name in RESERVED_SERVERS:
+        return "tools of Leadhand begin with this name; rename it"
+    return "a tool and a server have this name; rename one" if name in entries else None
+
+
+def _errors(raw: Mapping[str, object]) -> Sequence[ErrorDetails]:
+    try:
+        _Tools.model_validate(raw)
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return ()
+
+
+_HINTS: Mapping[str, str] = {
+    "tuple_type": 'write a list: ["program", "argument"]',
+    "too_short": 'write a program and its arguments: ["program", "argument"]',
+    "dict_type": "write a table: {NAME = VALUE}",
+}
+
+
+def _fault(first: ErrorDetails, file: Path, text: str) -> ToolsFileInvalid:
+    place = [str(part) for part in first["loc"] if part != "[key]"]
+    value = first["input"]
+    shown = None if first["type"] == "missing" or isinstance(value, dict | list) else value
+    hint = _hint(first, place)
+    return ToolsFileInvalid(str(file), ".".join(place), shown, hint, line_of(text, place))
+
+
+def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
+    kind = first["type"]
+    if kind.startswith("model_") and len(place) == 2:
+        return f"write a table: [{'.'.join(place)}]"
+    if kind == "extra_forbidden" and len(place) == 1:
+        return "write it as [tools.NAME] or [mcp.NAME]"
+    if kind == "extra_forbidden":
+        model = McpServer if place[0] == "mcp" else DeclaredTool if len(place) == 3 else Argument
+        near = nearest(place[-1], model.model_fields)
+        meant = f"; did you mean {near!r}?" if near is not None else ""
+        return f"is not a key here; use {', '.join(model.model_fields)}{meant}"
+    if kind == "string_pattern_mismatch":
+        form = form_of(first["ctx"]["pattern"])
+        return f"write {form}" if form is not None else str(first["msg"])
+    return _HINTS.get(kind, plain_message(first["msg"].removeprefix("Value error, ")))

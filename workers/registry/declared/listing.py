@@ -1,0 +1,72 @@
+"""Describes the entries of tools.toml as the inventory lists tools."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from app.fleet.programs import why_no_program
+from app.truncate import cut
+from leadhand.models.tool_names import TOOLS_FILE
+from leadhand.models.tool_schemas import parameters_of
+from leadhand.models.views import ToolHere
+from workers.processes import environment
+from workers.registry.declared.book import ToolBook
+from workers.registry.declared.entry import DeclaredTool, missing_variable
+
+#: Characters of a description that the inventory shows.
+_DESCRIPTION = 200
+
+
+def declared_tools(book: ToolBook) -> list[ToolHere]:
+    """The commands and requests of tools.toml, and its errors."""
+    return [*_tools(book), *_faults(book)]
+
+
+def _tools(book: ToolBook) -> Iterator[ToolHere]:
+    for name, entry in book.entries.items():
+        if isinstance(entry, DeclaredTool):
+            yield _tool(name, entry)
+
+
+def _faults(book: ToolBook) -> Iterator[ToolHere]:
+    for name, fault in book.broken.items():
+        yield ToolHere(name=cut(name, _DESCRIPTION), kind="command", why_not=fault.public)
+    for fault in dict.fromkeys(book.unread):
+        yield ToolHere(name=TOOLS_FILE, kind="command", why_not=fault.public)
+
+
+def _tool(name: str, entry: DeclaredTool) -> ToolHere:
+    schema = entry.json_schema
+    return ToolHere(
+        name=name,
+        kind=entry.kind,
+        about=cut(" ".join(entry.description.split()), _DESCRIPTION),
+        parameters=parameters_of(schema),
+        takes_any=schema["additionalProperties"] is True,
+        input_schema=schema,
+        why_not=why_unusable(entry, environment.inherited()),
+    )
+
+
+def why_unusable(entry: DeclaredTool, held: Mapping[str, str]) -> str | None:
+    """Why the entry cannot be used on this host, with the fix; None if no reason is known."""
+    missing = missing_variable(entry.needs_env, held)
+    if missing is not None or entry.command is None:
+        return missing
+    return why_no_command(entry.command[0], held)
+
+
+def why_no_command(program: str, held: Mapping[str, str]) -> str | None:
+    """Why a program cannot be run; a relative path may be one in the working folder."""
+    if program.startswith("/"):
+        fault = why_no_program(Path(program))
+        return f"the program {program!r}: {fault}" if fault else None
+    if "/" in program or "{" in program:
+        return None
+    if shutil.which(program, path=held.get("PATH")) is not None:
+        return None
+    return (
+        f"the program {program!r} is not found; install it on the worker's PATH, or give its path"
+    )
