@@ -1,4 +1,4 @@
-"""Starts one process of the server: `python -P -m leadhand.serve api|worker|probe|chat|request`.
+"""Starts one process of the server: `python -P -m leadhand.serve api|worker|probe|...`.
 
 The server's packages have common names (app, api, tasks, workers), so a wheel holds them in
 `leadhand/_server`, where no other program can import them by accident. This module puts that folder
@@ -19,6 +19,7 @@ SERVICES = {
     "worker": "workers",
     "probe": "workers.probe",
     "chat": "workers.agents.chat_completion",
+    "mcp-client": "workers.tool_servers.client",
     "request": "workers.tools.http_request",
 }
 #: The exit code of a command line that cannot be used, as argparse has it.

@@ -50,9 +50,11 @@ from workers.host.name_lock import NameLock
 from workers.host.served_store import ServedStore
 from workers.processes.own_folders import claim_folder
 from workers.registry.declared.book import ToolFiles
+from workers.registry.declared.served import ServedTools
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.reload import AgentFiles
 from workers.registry.tools import ToolCatalogue
+from workers.tool_servers.manager import ToolServers, servers_folder
 from workers.workspaces.orphans import OrphanCleanup
 from workers.workspaces.rescue import WorktreeRescue
 
@@ -138,6 +140,7 @@ def _set_up_pool_processes(
             one.store.expected_identity = served.expected
         heart = Heartbeats(beats, draining=drain.under_way, lend=slots.lender())
         agents = AgentFiles(settings.agents_files)
+        servers = ServedTools(servers_folder(host))
         BOUND.carry = attempts = Attempts(
             engine,
             worker=f"{name}/{os.getpid()}",
@@ -147,7 +150,7 @@ def _set_up_pool_processes(
             closed=served.is_closed,
             paused=intake.is_paused,
             on_no_room=intake.pause,
-            shelf=ToolCatalogue(settings.tools, ToolFiles(settings.agents_files)),
+            shelf=ToolCatalogue(settings.tools, ToolFiles(settings.agents_files), servers),
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
@@ -176,9 +179,11 @@ def _run_host_threads(
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
     threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
+    files = ToolFiles(settings.agents_files)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
+        ToolServers(servers_folder(os.getpid()), files.current, hosts=settings.tool_hosts),
     ]
     consumed = ConsumedQueues()
     inventory = _inventory(engine, settings, name, queues, consumed, lock)
@@ -219,10 +224,9 @@ def _inventory(
     consumed: ConsumedQueues,
     lock: NameLock,
 ) -> Inventory:
-    agents, shelf = (
-        AgentFiles(settings.agents_files, logs_faults=True),
-        ToolCatalogue(settings.tools, ToolFiles(settings.agents_files, logs_faults=True)),
-    )
+    agents = AgentFiles(settings.agents_files, logs_faults=True)
+    files = ToolFiles(settings.agents_files, logs_faults=True)
+    shelf = ToolCatalogue(settings.tools, files, ServedTools(servers_folder(os.getpid())))
     return Inventory(
         engine,
         name=name,

@@ -93,7 +93,7 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 def file_of(verb: Verb) -> str:
     """The path of a verb's file in `lua/`, without the ending."""
-    folders = ("audit_", "tree_", "plan_", "stack_", "guard_")
+    folders = ("audit_", "tree_", "plan_", "stack_", "guard_", "steps_")
     return verb.replace("_", "/", 1) if verb.startswith(folders) else verb
 
 

@@ -23,6 +23,7 @@ from leadhand.models.tool_names import RESERVED_MODULES, owner_of
 from leadhand.models.views import ToolHere, ToolParameter
 from workers.registry.declared.book import ToolBook, ToolFiles
 from workers.registry.declared.listing import declared_tools
+from workers.registry.declared.served import ServedTools
 from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,16 @@ _ANNOTATION = 80
 class ToolCatalogue:
     """The tools in the tool folders; a file is parsed again after it has changed."""
 
-    def __init__(self, folders: Sequence[Path] = (), declared: ToolFiles | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path] = (),
+        declared: ToolFiles | None = None,
+        served: ServedTools | None = None,
+    ) -> None:
         self.folders = tuple(folder.absolute() for folder in folders)
         self._declared = declared or ToolFiles()
+        #: The tools of the MCP servers.
+        self.served = served or ServedTools()
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
     def tools(self) -> tuple[ToolHere, ...]:
@@ -47,7 +55,8 @@ class ToolCatalogue:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
         self._read = {file: self._known(file) for file in files.values()}
         found = [tool for _, tools in self._read.values() for tool in tools]
-        found += declared_tools(self.book)
+        book = self.book
+        found += [*declared_tools(book), *self.served.tools([*book.servers])]
         return tuple(sorted(found, key=lambda tool: tool.name))
 
     @property

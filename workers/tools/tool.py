@@ -10,16 +10,18 @@ from pydantic import JsonValue
 from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
+from leadhand.models.tool_names import owner_of
 from leadhand.models.views import ToolHere
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
-from workers.registry.declared.entry import DeclaredTool
+from workers.registry.declared.entry import DeclaredTool, McpServer
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
 from workers.tools import builtin
 from workers.tools.declared import use_declared
 from workers.tools.function import use_function
 from workers.tools.outcomes import outcome_of
+from workers.tools.served import use_served
 
 Tool = Callable[[dict[str, JsonValue]], JsonValue]
 
@@ -62,6 +64,10 @@ def _call(task: BodyTask, given: ToolInputs, cancel: threading.Event) -> Outcome
     entry = task.shelf.book.entry(given.tool)
     if isinstance(entry, DeclaredTool):
         return use_declared(task, given, entry, cancel)
+    server = owner_of(given.tool)
+    served = task.shelf.book.entry(server) if server != given.tool else None
+    if isinstance(served, McpServer):
+        return use_served(task, given, server, served, cancel)
     found = task.shelf.tool(given.tool)
     if found is None or found.why_not is not None:
         return failed_outcome(ReasonCode.FAILED_STEP, _not_found_text(task, given.tool, found))

@@ -1,0 +1,117 @@
+"""The state of a worker's MCP servers: each has a file, which its client process writes.
+
+The worker's processes read the files: the inventory lists the tools, a call finds the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from app.truncate import cut
+from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.models.tool_schemas import parameters_of
+from leadhand.models.views import ToolHere
+from workers.registry.declared.entry import McpServer
+
+log = logging.getLogger(__name__)
+
+#: Characters of a description that the inventory shows.
+_DESCRIPTION = 200
+#: A tool's name after that of its server; other names cannot be written in a document.
+NAME = re.compile(r"^[A-Za-z0-9_./-]{1,128}$")
+
+
+class ServedTool(BaseModel):
+    """One tool of a server, as the server lists it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, JsonValue] = {}
+    #: Whether the server says that a second call changes nothing more.
+    repeats: bool = False
+
+
+class ServerState(BaseModel):
+    """Where a server's client listens, the server's tools, and why it cannot be used."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    socket: str | None = None
+    tools: tuple[ServedTool, ...] = ()
+    why_not: str | None = None
+
+    def write(self, file: Path) -> None:
+        """Replace the file at once, so that no reader sees a part of it."""
+        temporary = file.with_suffix(f".{os.getpid()}")
+        temporary.write_text(self.model_dump_json())
+        temporary.replace(file)
+
+
+class _Known(NamedTuple):
+    stamp: Stamp
+    state: ServerState
+
+
+class ServedTools:
+    """The states of the servers in one folder; a file is parsed again after it has changed."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._known: dict[str, _Known] = {}
+
+    def state(self, server: str) -> ServerState:
+        """The last state of a server; one without anything if it has none yet."""
+        if self._folder is None:
+            return ServerState(why_not="no worker process runs its servers here")
+        file = self._folder / f"{server}.json"
+        stamp, known = stamp_of(file), self._known.get(server)
+        if known is None or known.stamp != stamp:
+            known = self._known[server] = _Known(stamp, _read(file))
+        return known.state
+
+    def tools(self, servers: Sequence[str]) -> Iterator[ToolHere]:
+        """Yields the tools of these servers; a server that cannot be used is one itself."""
+        for server in servers:
+            state = self.state(server)
+            if state.why_not is not None:
+                yield ToolHere(name=server, kind="mcp", why_not=state.why_not)
+            for tool in state.tools:
+                yield _tool(server, tool, state.why_not)
+
+
+def offered(entry: McpServer, tools: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
+    """The tools that the entry offers, without those whose name no document can write."""
+    wanted = (tool for tool in tools if entry.tools is None or tool.name in entry.tools)
+    return tuple(tool for tool in wanted if NAME.match(tool.name))
+
+
+def _tool(server: str, tool: ServedTool, why_not: str | None) -> ToolHere:
+    schema = tool.input_schema
+    return ToolHere(
+        name=f"{server}.{tool.name}",
+        kind="mcp",
+        about=cut(" ".join(tool.description.split()), _DESCRIPTION),
+        parameters=parameters_of(schema),
+        takes_any=schema.get("additionalProperties") is True or not schema.get("properties"),
+        input_schema=schema,
+        why_not=why_not,
+    )
+
+
+def _read(file: Path) -> ServerState:
+    try:
+        return ServerState.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return ServerState(why_not="its client is being started")
+    except (OSError, ValidationError) as error:
+        log.warning("state of a server cannot be read: %s: %s", file, error)
+        return ServerState(why_not="the state of its client cannot be read")

@@ -1,0 +1,229 @@
+"""Keeps one client process for each MCP server of tools.toml, and restarts it with a back-off."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from app.truncate import cut
+from leadhand import process_guard
+from workers.processes import environment
+from workers.processes.own_folders import claim_folder
+from workers.registry.declared.book import ToolBook
+from workers.registry.declared.entry import McpServer, missing_variable
+from workers.registry.declared.listing import why_no_command
+from workers.registry.declared.served import ServerState
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the file and the processes.
+_LOOK_S = 0.25
+#: Seconds before the first restart, doubled each time up to the most; and how long a client must
+#: work until its next restart counts as the first one.
+FIRST_S, MOST_S, STEADY_S = 0.5, 60.0, 60.0
+#: Failures in a row after which submits are refused; until then calls wait for the restart.
+PATIENCE = 3
+#: Seconds that a client gets to end.
+_END_S = 5.0
+_WHY_LIMIT = 1_000
+#: Characters of a path that leave room for the name of a socket.
+_PATH_LIMIT = 30
+
+
+class ToolServers:
+    """The clients of a worker's MCP servers, in a folder of their own."""
+
+    def __init__(
+        self, folder: Path, book: Callable[[], ToolBook], *, hosts: tuple[str, ...] = ()
+    ) -> None:
+        self._folder = folder
+        self._book = book
+        self._hosts = hosts
+        self._clients: dict[str, _Client] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tool servers", daemon=True)
+
+    def start(self) -> None:
+        """Start the clients, and look after them from a thread."""
+        remove_stale_folders()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all clients and delete their folder."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=30)
+        for client in self._clients.values():
+            client.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.look()
+            except Exception:  # one faulty entry must not end the others' clients
+                log.exception("tool servers failed, will be looked at again")
+            self._stop.wait(_LOOK_S)
+
+    def look(self) -> None:
+        """Start, restart and end clients as the file and their processes ask for."""
+        book = self._book()
+        wanted = {name: (entry, book.folders[name]) for name, entry in book.servers.items()}
+        for name, client in [*self._clients.items()]:
+            if wanted.get(name) != (client.entry, client.cwd):
+                client.end()
+                client.state.unlink(missing_ok=True)
+                del self._clients[name]
+        for name, (entry, cwd) in wanted.items():
+            if name not in self._clients:
+                claim_folder(self._folder)
+                self._clients[name] = _Client(name, entry, cwd, self._folder, self._hosts)
+            self._clients[name].look(environment.inherited())
+
+
+class _Client:
+    """The process of one client."""
+
+    def __init__(
+        self, name: str, entry: McpServer, cwd: Path, folder: Path, hosts: tuple[str, ...]
+    ) -> None:
+        self.name = name
+        self.entry = entry
+        self.cwd = cwd
+        self.state = folder / f"{name}.json"
+        self._socket = folder / f"{name}.sock"
+        self._hosts = hosts
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+        self._due_s = self._began_s = time.monotonic()
+
+    def look(self, held: Mapping[str, str]) -> None:
+        """Start the process if it is time for it; note how it ended if it has."""
+        if self._process is None:
+            if time.monotonic() >= self._due_s:
+                self._begin(held)
+        elif self._process.poll() is not None:
+            self._ended(self._process)
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(process_guard.CUT)
+            process.communicate()
+
+    def _begin(self, held: Mapping[str, str]) -> None:
+        why = self._why_not(held)
+        if why is not None:
+            return self._wait(why)
+        self._socket.unlink(missing_ok=True)
+        self._began_s = time.monotonic()
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [*process_guard.command(), sys.executable, "-P", "-m", "leadhand.serve", "mcp-client"],
+            env=environment.clean(held, named=self.entry.variables),
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(self._settings())
+            self._process.stdin.close()
+        self._process.stdin = None
+        return None
+
+    def _settings(self) -> bytes:
+        fields = {
+            "entry": self.entry.model_dump(mode="json", exclude_unset=True),
+            "folder": str(self.cwd),
+            "state": str(self.state),
+            "socket": str(self._socket),
+            "hosts": self._hosts,
+        }
+        return json.dumps(fields).encode()
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+        said, _ = process.communicate()
+        self._process = None
+        if time.monotonic() - self._began_s >= STEADY_S:
+            self._failures = 0
+        why = (
+            said.decode(errors="replace").strip() or f"its client exited with {process.returncode}"
+        )
+        self._wait(cut(why, _WHY_LIMIT))
+
+    def _wait(self, why: str) -> None:
+        """Note why the server is away, and when it is started again."""
+        self._failures += 1
+        after_s = min(MOST_S, FIRST_S * 2 ** (self._failures - 1))
+        self._due_s = time.monotonic() + after_s
+        log.warning("tool server is away", extra={"server": self.name, "why": why})
+        before = _state(self.state)
+        is_known = bool(before.tools) and self._failures < PATIENCE
+        text = None if is_known else f"server {self.name!r} is away: {why}"
+        ServerState(tools=before.tools, why_not=text).write(self.state)
+
+    def _why_not(self, held: Mapping[str, str]) -> str | None:
+        """What the server needs and is missing here; None if nothing is."""
+        if importlib.util.find_spec("mcp") is None:
+            return "the mcp package is not installed; install leadhand[mcp]"
+        missing = missing_variable(self.entry.needs_env, held)
+        if missing is not None or self.entry.command is None:
+            return missing
+        return why_no_command(self.entry.command, held)
+
+
+def _state(file: Path) -> ServerState:
+    try:
+        return ServerState.model_validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        return ServerState()
+
+
+def servers_folder(worker_pid: int) -> Path:
+    """The folder of a worker's servers, outside the spill folder: a socket's path must be short."""
+    return _temporary() / f"{_prefix()}{worker_pid}"
+
+
+def remove_stale_folders() -> None:
+    """Delete the folders of workers that have ended without doing so."""
+    for folder in _temporary().glob(f"{_prefix()}*"):
+        pid = folder.name.removeprefix(_prefix())
+        if pid.isdigit() and not psutil.pid_exists(int(pid)) and _is_ours(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return folder.lstat().st_uid == os.getuid()
+    return False
+
+
+def _temporary() -> Path:
+    folder = Path(tempfile.gettempdir())
+    return folder if len(str(folder)) <= _PATH_LIMIT else Path("/tmp")  # noqa: S108
+
+
+def _prefix() -> str:
+    return f"leadhand-mcp-{os.getuid()}-"
