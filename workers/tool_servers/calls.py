@@ -19,7 +19,7 @@ from workers.registry.declared.served import ServerState
 #: Seconds between two checks whether the call must end.
 _POLL_S = 0.05
 #: Seconds that a call waits for a server that is being started or restarted.
-_AWAY_S = 15.0
+_AWAY_S = 60.0
 _CHUNK = 64 * 1024
 #: The most bytes of an answer.
 _ANSWER_BYTES = 8 * 1024 * 1024

@@ -36,7 +36,7 @@ class ToolWorld:
         tool: str,
         *,
         cancel: threading.Event | None = None,
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
         attempt: int = 1,
         retries: int = 0,
         hosts: tuple[str, ...] = (),
