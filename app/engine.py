@@ -86,7 +86,9 @@ class Engine:
 
     def _add_queries(self, store: Store, carrier: Carrier) -> None:
         """Add the services that only read."""
-        self.fleet = Fleet(store, depths=carrier.depths, troubles=self.troubles)
+        self.fleet = Fleet(
+            store, depths=carrier.depths, troubles=self.troubles, flows=self.catalog.flows
+        )
         self.queries = Queries(
             store,
             self.registry.program,

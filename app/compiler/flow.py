@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from app.compiler.node_ids import conversation, node_id
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
+from app.compiler.tool_nodes import tool_node
 from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_FORMS,
@@ -316,19 +317,20 @@ class _Block:
             case WaitStep() as step:
                 self._add(one, Step(id=id_, action=Action.WAIT, inputs={"seconds": step.seconds}))
             case ToolStep() as step:
-                inputs: dict[str, JsonValue] = {
-                    "tool": literal(step.tool),
-                    "arguments": self.texts.translate_value(step.arguments),
-                }  # fmt: skip
+                called = tool_node(step.tool)
+                arguments = self.texts.translate_value(step.arguments)
+                inputs: dict[str, JsonValue] = {**called.inputs, "arguments": arguments}
                 if step.tool not in BUILT_IN_TOOLS and step.quick:
                     inputs["quick"] = True
                 node = Step(
                     id=id_,
-                    action=Action.TOOL,
-                    timeout_s=step.timeout_seconds,
+                    action=called.action,
+                    timeout_s=called.timeout_of(
+                        step.timeout_seconds, is_given="timeout_seconds" in step.model_fields_set
+                    ),
                     inputs=inputs,
-                    # A function may work in the folder; built-in tools do not.
-                    folder=step.tool not in BUILT_IN_TOOLS,
+                    folder=called.folder,
+                    limits=called.limits,
                     quick=step.quick,
                 )
                 self._add(one, node)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.node_ids import node_id
+from app.compiler.tool_nodes import ToolNode, tool_node
 from app.domain.graphs import ITEMS
 from app.domain.program import (
     JITTER,
@@ -20,7 +21,6 @@ from app.domain.program import (
     Step,
     Template,
 )
-from app.domain.references import literal
 from app.domain.routing import MAX_WIDTH
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument, GraphStep
@@ -36,7 +36,7 @@ from leadhand.graphs.references import (
     target_of,
     value_at,
 )
-from leadhand.models.tool_names import BUILT_IN_TOOLS, is_newer_kind
+from leadhand.models.tool_names import is_newer_kind
 
 _ITEMS_TIMEOUT_S = 60.0
 
@@ -143,18 +143,21 @@ class _Compiler:
         """The node of a step; before it, one that makes the list of its for_each."""
         self._check_inputs(f"steps[{number}]", step)
         needs = tuple(self._ids[name] for name in needs_of(step, self._scope.names))
+        called = tool_node(step.tool)
         node = Step(
             id=self._ids[step.name],
-            action=Action.TOOL,
+            action=called.action,
             needs=needs,
             when=step.when,
-            timeout_s=step.timeout_s,
+            timeout_s=called.timeout_of(
+                step.timeout_s, is_given="timeout_s" in step.model_fields_set
+            ),
             retry=_retry_policy(step),
             critical=step.critical,
             label=step.name,
-            # A function may work in the folder; built-in tools do not.
-            folder=step.tool not in BUILT_IN_TOOLS,
-            inputs={"tool": literal(step.tool), **({"expect": step.expect} if step.expect else {})},
+            folder=called.folder,
+            limits=called.limits,
+            inputs=_inputs_of(step, called),
             template=self._template(step, step.arguments, step.when),
             at_once=step.at_once,
         )
@@ -241,3 +244,8 @@ class _Compiler:
             free = f"{id_[:58]}-{number}"
         self._taken.add(free)
         return free
+
+
+def _inputs_of(step: GraphStep, called: ToolNode) -> dict[str, JsonValue]:
+    expect: dict[str, JsonValue] = {} if step.expect is None else {"expect": step.expect}
+    return {**called.inputs, **expect}

@@ -76,7 +76,7 @@ def child_document(
         **document.model_dump(mode="json", include={"priority", "cwd", "place"}),
         **_bundle(document, flow),
     }
-    found = _literals(child)
+    found = literals(child)
     assert isinstance(found, dict)
     passed = {key: texts.translate(text) for key, text in inputs.items()}
     defaults = {key: literal(text) for key, text in flow.inputs.items() if text is not None}
@@ -107,11 +107,12 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
     return bundled.model_dump(mode="json", include=needed, exclude_none=True)
 
 
-def _literals(value: JsonValue) -> JsonValue:
+def literals(value: JsonValue) -> JsonValue:
+    """A value in which nothing is a reference."""
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, list):
-        return [_literals(item) for item in value]
+        return [literals(item) for item in value]
     if isinstance(value, dict):
-        return {name: _literals(item) for name, item in value.items()}
+        return {name: literals(item) for name, item in value.items()}
     return value

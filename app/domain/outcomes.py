@@ -189,13 +189,18 @@ def deleted_child(child: str) -> Outcome:
     return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
 
-def outcome_of_child(child: str, fields: Mapping[str, str]) -> Outcome:
-    """Outcome of a step whose child ended: succeeded, or failed with the child's reason."""
+def outcome_of_child(child: str, fields: Mapping[str, str], result: JsonValue = None) -> Outcome:
+    """Outcome of a step whose child ended: succeeded, or failed with the child's reason.
+
+    `result` is what the child returned, if the step called it as a tool.
+    """
     status = fields["status"]
     text = f"child session {child} is {status}"
     value: dict[str, JsonValue] = {
         "session": child, "name": fields.get("name", ""), "status": status,
     }  # fmt: skip
+    if result is not None:
+        value["result"] = result
     if status == SessionStatus.COMPLETED:
         return Outcome(word="succeeded", text=text, value=value)
     beneath = Reason.model_validate_json(fields["reason"]) if fields.get("reason") else None

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pydantic import JsonValue
+
 from app.compiler.requirements import ToolNeed
 from app.domain.program import Action, Program, Step
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
 from leadhand.models.tool_names import (
+    AGENT,
     BUILT_IN_TOOLS,
     TOOLS_FILE,
     is_internal,
     owner_of,
     shape_of,
 )
+from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import argument_schema, misfit
-from leadhand.models.views import ToolHere, ToolView, WorkerView
+from leadhand.models.views import AgentHere, ToolHere, ToolView, WorkerView
 
 #: Tools that every worker has.
 BUILT_IN = (
@@ -27,8 +31,33 @@ BUILT_IN = (
 
 def tools_of(workers: Sequence[WorkerView]) -> list[ToolView]:
     """Lists the tools of all workers: where each can be used, and why not elsewhere."""
-    reports = [(w.place, tool) for w in workers for tool in (*BUILT_IN, *w.tools_here)]
+    reports = [(w.place, tool) for w in workers for tool in (*BUILT_IN, *tools_at(w))]
     return [_view(name, reports) for name in sorted({tool.name for _, tool in reports})]
+
+
+def tools_at(worker: WorkerView) -> list[ToolHere]:
+    """The tools of a worker, its agents included."""
+    return [*worker.tools_here, *map(_agent_tool, worker.agents_here)]
+
+
+def _agent_tool(agent: AgentHere) -> ToolHere:
+    properties: dict[str, JsonValue] = {"prompt": {"type": "string"}}
+    if agent.takes_model:
+        properties["model"] = {"type": "string"}
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": properties,
+        "required": ["prompt"],
+        "additionalProperties": False,
+    }
+    return ToolHere(
+        name=f"{AGENT}{agent.name}",
+        kind="agent",
+        about=f"Asks the agent {agent.name}.",
+        parameters=parameters_of(schema),
+        input_schema=schema,
+        why_not=agent.why_not,
+    )
 
 
 def tools_in(program: Program) -> set[str]:
@@ -81,11 +110,11 @@ class ToolsThere:
         return set(names) - BUILT_IN_TOOLS <= set().union(*map(_names, here))
 
     def _usable(self, name: str) -> list[ToolHere]:
-        found = (tool for worker in self._workers for tool in worker.tools_here)
+        found = (tool for worker in self._workers for tool in tools_at(worker))
         return [tool for tool in found if tool.name == name and tool.why_not is None]
 
     def _why_unknown(self, name: str) -> str:
-        broken = {tool.name: tool.why_not for worker in self._workers for tool in worker.tools_here}
+        broken = {tool.name: tool.why_not for worker in self._workers for tool in tools_at(worker)}
         why = broken.get(name) or broken.get(owner_of(name))
         if why is not None:
             is_file = shape_of(name) == "function"
@@ -98,13 +127,15 @@ class ToolsThere:
         where = (
             "Put it into a folder of LEADHAND_TOOLS"
             if shape_of(name) == "function"
+            else "Add it to agents.toml"
+            if shape_of(name) == "agent"
             else "Write it into tools.toml, beside agents.toml"
         )
         return f"no worker has this tool; known: {known}. {where}{unread}"
 
 
 def _names(worker: WorkerView) -> set[str]:
-    return {tool.name for tool in worker.tools_here if tool.why_not is None}
+    return {tool.name for tool in tools_at(worker) if tool.why_not is None}
 
 
 def _misfit(tool: ToolHere, wanted: ToolNeed) -> tuple[str, str] | None:

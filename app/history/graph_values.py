@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
-from app.domain.program import Program, Step
+from app.domain.program import Action, Program, Step
 from app.domain.records import TurnRecord
 from app.history.artifact_values import load_value
 from app.store.store import Store
@@ -67,7 +67,10 @@ def read_values(
     outcomes = {address: json.loads(text) for address, text in found.items()}
     for outcome in outcomes.values():
         outcome["value"] = load_value(outcome, ref, artifacts)
-    return {name: _value(places[name], outcomes) if name in places else NOT_RUN for name in names}
+    return {
+        name: _value(places[name], outcomes, _action(program, name)) if name in places else NOT_RUN
+        for name in names
+    }
 
 
 def _places(store: Store, ref: SessionRef, program: Program, names: list[str]) -> dict[str, _Place]:
@@ -82,32 +85,49 @@ def _places(store: Store, ref: SessionRef, program: Program, names: list[str]) -
     return places
 
 
+def _action(program: Program, name: str) -> Action | None:
+    node = program.node(name)
+    return node.action if isinstance(node, Step) else None
+
+
 def _fans_out(program: Program, name: str) -> bool:
     node = program.node(name)
     return isinstance(node, Step) and node.for_each is not None
 
 
-def _value(place: _Place, outcomes: Mapping[str, Mapping[str, JsonValue]]) -> StepValue:
+def _value(
+    place: _Place, outcomes: Mapping[str, Mapping[str, JsonValue]], action: Action | None
+) -> StepValue:
     if place.turn is None:
         outcome = outcomes.get(place.address)
-        return NOT_RUN if outcome is None else _of_outcome(outcome)
+        return NOT_RUN if outcome is None else _of_outcome(outcome, action)
     if place.turn.verdict == "skipped":
         return _skipped("its condition was not met")
     items = [outcomes.get(address) for address in place.addresses]
-    values = [None if one is None else _of_outcome(one).held.value for one in items]
+    values = [None if one is None else _of_outcome(one, action).held.value for one in items]
     succeeded = tuple(one is not None and one.get("word") == "succeeded" for one in items)
     return StepValue(Held(values), succeeded=succeeded)
 
 
-def _of_outcome(outcome: Mapping[str, JsonValue]) -> StepValue:
+def _of_outcome(outcome: Mapping[str, JsonValue], action: Action | None) -> StepValue:
     match outcome.get("word"):
         case "succeeded":
-            return StepValue(Held(outcome.get("value")), succeeded=(True,))
+            return StepValue(Held(_result(outcome, action)), succeeded=(True,))
         case "skipped":
             return _skipped(_reason(outcome) or "its condition was not met")
         case _:
             error = _reason(outcome) or "it failed"
             return StepValue(Held({"error": error}, failed=True), succeeded=(False,))
+
+
+def _result(outcome: Mapping[str, JsonValue], action: Action | None) -> JsonValue:
+    """What a step returned: an agent its text, a child session its result."""
+    value = outcome.get("value")
+    if action is Action.AGENT and value is None:
+        return outcome.get("text")
+    if action is Action.CHILD and isinstance(value, dict):
+        return value.get("result")
+    return value
 
 
 def _skipped(why: str) -> StepValue:

@@ -8,11 +8,12 @@ from contextlib import suppress
 
 from app.domain.control import PARENT_DID
 from app.domain.ids import SessionRef
-from app.domain.outcomes import deleted_child, outcome_of_child
-from app.domain.program import Action
+from app.domain.outcomes import Outcome, deleted_child, outcome_of_child
+from app.domain.program import Action, Step
 from app.domain.records import StepRecord
 from app.domain.states import SessionStatus
 from app.errors import ControlRefused, SessionUnknown
+from app.history.child_results import result_of_flow
 from app.operations.answers import Answers
 from app.operations.control import SessionControl
 from app.operations.planning.facts import PlanFacts
@@ -68,6 +69,15 @@ class ChildReports:
         else:
             self._answers.settle(ref, address, deleted_child(child), fence=fence, by=child)
 
+    def outcome_for(
+        self, step: Step | None, child: SessionRef, fields: Mapping[str, str]
+    ) -> Outcome:
+        """The outcome of a step whose child ended; of a flow that is a tool, with its result."""
+        if step is None or "flow" not in step.inputs or fields.get("status") != "completed":
+            return outcome_of_child(child.id, fields)
+        program = self._registry.program(fields["program"])
+        return outcome_of_child(child.id, fields, result_of_flow(self._store, child, program))
+
     def parent_of(self, child: SessionRef) -> dict[str, str]:
         """The session and step that started a child; empty if it has no parent."""
         found: dict[str, str] = json.loads(self._store.fields(child).get("parent") or "{}")
@@ -102,7 +112,8 @@ class ChildReports:
                 with suppress(ControlRefused):  # the attempt that started it has ended
                     self._control.exit_of_child(ref, parent, child.id, fields.get("reason"))
             if step is not None:
-                outcome = outcome_of_child(child.id, fields)
+                program = self._registry.program(self._registry.facts(ref).program)
+                outcome = self.outcome_for(program.step_or_none(address), child, fields)
                 self._answers.settle(
                     ref, address, outcome, fence=step.fence, by=child.id, child=child.id
                 )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog, hash_of
+from app.catalog.flow_tools import with_flows
 from app.catalog.source import Source, apply_run
 from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
@@ -37,6 +38,7 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.flows.faults import all_faults
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Budget
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
@@ -242,6 +244,8 @@ class Submissions:
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._fleet.inventories())
         program, cwd = compile_document(document), document.cwd or ""
+        if isinstance(document, GraphDocument):
+            program = with_flows(program, document, self._catalog)
         if asker.workspace is not None:
             program = in_workspace(program, asker.workspace, label)
             cwd = asker.workspace.cwd

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from app.catalog.flow_tools import flow_tool
 from app.domain.clock import iso
 from app.domain.reasons import Reason
 from app.domain.records import StepRecord
@@ -27,6 +28,7 @@ from app.store.store import Store
 from leadhand.models.views import (
     AgentView,
     FleetView,
+    FlowView,
     LedgerEntry,
     Overdue,
     QueueView,
@@ -87,8 +89,10 @@ class Fleet:
         *,
         depths: Depths,
         troubles: Troubles | None = None,
+        flows: Callable[[], Sequence[FlowView]] = tuple,
     ) -> None:
         self._troubles = troubles or Troubles()
+        self._flows = flows
         self._store = store
         self._reads = store.overview()
         self._depths = depths
@@ -102,8 +106,10 @@ class Fleet:
         return agents_of(self.inventories())
 
     def tools(self) -> list[ToolView]:
-        """The tools of the workers, and where each can be used."""
-        return tools_of(self.inventories())
+        """The tools of the workers, and where each can be used; and the flows."""
+        workers = self.inventories()
+        flows = map(flow_tool, self._flows()) if workers else ()
+        return sorted([*tools_of(workers), *flows], key=lambda tool: tool.name)
 
     def workers(self) -> list[WorkerView]:
         """The live workers, each with its running steps."""

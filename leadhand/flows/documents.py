@@ -54,7 +54,7 @@ from leadhand.models.documents import (
 from leadhand.models.form_answers import fit
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import PlanDocument
-from leadhand.models.tool_names import check_tool_name
+from leadhand.models.tool_names import check_flow_tool_name
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 #: The identifier of an agent's conversation.
@@ -332,7 +332,7 @@ class ToolStep(_Work):
     @field_validator("tool")
     @classmethod
     def _named(cls, value: str) -> str:
-        return check_tool_name(value)
+        return check_flow_tool_name(value)
 
 
 FlowStep: TypeAlias = Annotated[

@@ -41,6 +41,13 @@ def check_tool_name(value: str) -> str:
     return value
 
 
+def check_flow_tool_name(value: str) -> str:
+    """As `check_tool_name`; flows run other flows by steps of their own."""
+    if check_tool_name(value).startswith(FLOW):
+        raise ValueError(f"it is {value!r}; a flow runs another one by a step of the type subflow")
+    return value
+
+
 def shape_of(name: str) -> Shape:
     """What a tool of this name is.
 

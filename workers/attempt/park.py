@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, deleted_child, outcome_of_child
+from app.domain.outcomes import Outcome, deleted_child
 from app.domain.plans import record_of
 from app.domain.program import Action
 from app.domain.reasons import Reason, ReasonCode
@@ -19,6 +20,7 @@ from app.security.command_permission import commands_from_outcomes
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
+from workers.task.inputs import as_text
 
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 _TASKS = TypeAdapter(tuple[PlannedTask, ...])
@@ -75,7 +77,7 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     """Submit the child session, or find that of an earlier attempt, and wait for its end."""
     grant = work.grant
     try:
-        document = _DOCUMENT.validate_python(work.inputs["document"])
+        document = _DOCUMENT.validate_python(_with_arguments(work.inputs))
         _refuse_fetched_commands(document, work.step.inputs["document"])
         document = _in_same_folder(document, work)
         # Only who submits a session names a receiver: a program may come from somebody else's data.
@@ -107,7 +109,17 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
     fields = engine.store.fields(child)
     if "status" not in fields:
         return deleted_child(child.id)
-    return outcome_of_child(child.id, fields)
+    return engine.reports.outcome_for(work.step, child, fields)
+
+
+def _with_arguments(inputs: Mapping[str, JsonValue]) -> JsonValue:
+    """The child's document, with the arguments of a flow that is called as a tool."""
+    document, given = inputs["document"], inputs.get("arguments")
+    if not isinstance(document, dict) or not isinstance(given, dict):
+        return document
+    known = document.get("inputs")
+    texts: dict[str, JsonValue] = {name: str(as_text(value)) for name, value in given.items()}
+    return {**document, "inputs": {**(known if isinstance(known, dict) else {}), **texts}}
 
 
 def _in_same_folder(document: AnyDocument, work: Work) -> AnyDocument:

@@ -76,7 +76,15 @@ class DoerInputs(Inputs):
     @model_validator(mode="before")
     @classmethod
     def _join_lines(cls, value: object) -> object:
-        """Join a task that contains references: the compiler writes it as `lines`."""
+        """Join a task that contains references: the compiler writes it as `lines`.
+
+        An agent that is called as a tool gets it as the argument `prompt`.
+        """
+        if isinstance(value, dict) and isinstance(value.get("arguments"), dict):
+            given = value["arguments"]
+            if not isinstance(given.get("prompt"), str):
+                raise ValueError("an agent that is called as a tool needs the argument 'prompt'")
+            return {**value, "task": given["prompt"], "model": given.get("model")}
         if not isinstance(value, dict) or not isinstance(value.get("lines"), list):
             return value
         return {**value, "task": "\n".join(str(as_text(line)) for line in value["lines"])}

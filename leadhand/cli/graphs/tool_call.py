@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 from pydantic import JsonValue, ValidationError
 
-from leadhand.graphs.documents import TOOL_TIMEOUT_S, GraphDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.references import escape_value
 from leadhand.models.suggestions import nearest
 from leadhand.models.tool_values import accepts_text, argument_schema
@@ -43,7 +43,7 @@ def call_document(
         "name": name.rpartition(":")[2],
         "tool": name,
         "arguments": escape_value(arguments),
-        "timeout_s": TOOL_TIMEOUT_S if timeout_s is None else timeout_s,
+        **({} if timeout_s is None else {"timeout_s": timeout_s}),
     }
     fields = {"name": name, "steps": [step]}
     try:

@@ -43,6 +43,7 @@ def fleet(tmp_path: Path, store_url: str) -> Iterator[Fleet]:
     (tmp_path / "work").mkdir()
     broker = store_url.removesuffix("/0") + "/1"
     env = {"TOOLS": tmp_path / "tools", "AGENTS": tmp_path / "agents.toml"}
+    env["FLOWS"] = tmp_path / "flows"
     fleet = Fleet(
         tmp_path, store_url, broker, lease_s=5, **{f"LEADHAND_{n}": str(p) for n, p in env.items()}
     )
@@ -129,3 +130,44 @@ def test_a_command_of_tools_toml_is_called_in_a_graph_and_in_a_flow(fleet: Fleet
     assert json.loads(found["b"])["value"] == "x-1---y-"
     flowed = fleet.ended(run(fleet, tool("join", label="j", arguments={"parts": ["z"]})))
     assert flowed.status == "completed", flowed
+
+
+def graph(fleet: Fleet, *steps: dict[str, Any]) -> GraphDocument:
+    given = {"kind": "graph", "steps": steps, "cwd": str(fleet.folder / "work")}
+    return GraphDocument.model_validate(given)
+
+
+@pytest.mark.timeout(80)
+def test_agents_and_flows_are_tools_of_a_graph(fleet: Fleet) -> None:
+    agent = (
+        """[agents.shouter]\ncommand = ["sh", "-c", 'echo "$1" | tr a-z A-Z', "sh", "{prompt}"]\n"""
+    )
+    (fleet.folder / "agents.toml").write_text(agent)
+    (fleet.folder / "flows").mkdir()
+    ask = {"type": "llm", "agentType": "shouter", "identifier": "one"}
+    message = {"role": "user", "content": ["hello ${inputs.name}"]}
+    greet = {"inputs": {"name": None}, "steps": [{**ask, "messages": [message]}]}
+    (fleet.folder / "flows/greet.json").write_text(json.dumps(greet))
+    fleet.worker("one")
+    names = {tool.name: tool for tool in fleet.engine.fleet.tools()}
+    assert names["agent:shouter"].kind == "agent"
+    assert [p.name for p in names["flow:greet"].parameters] == ["name"]
+    with pytest.raises(InvalidDocument, match="requires this input"):
+        fleet.engine.submit.document(graph(fleet, {"name": "a", "tool": "flow:greet"}))
+    with pytest.raises(InvalidDocument, match="requires this argument"):
+        fleet.engine.submit.document(graph(fleet, {"name": "a", "tool": "agent:shouter"}))
+    with pytest.raises(InvalidDocument, match="no worker has this tool"):
+        fleet.engine.submit.document(graph(fleet, {"name": "a", "tool": "agent:other"}))
+    document = graph(
+        fleet,
+        {"name": "a", "tool": "agent:shouter", "arguments": {"prompt": "quiet"}},
+        {"name": "b", "tool": "flow:greet", "arguments": {"name": "${a}"}},
+        {"name": "c", "tool": "echo", "arguments": {"a": "${a}", "b": "${b}"}},
+    )
+    session = fleet.engine.submit.document(document).session
+    result = fleet.ended(session)
+    assert result.status == "completed", result
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    seen = json.loads(found["c"])["value"]
+    assert seen["a"] == "QUIET"
+    assert "HELLO QUIET" in seen["b"]
