@@ -149,7 +149,7 @@ class Engine:
 
     def _add_follow_ups(self, store: Store, settings: Settings, carrier: Carrier) -> None:
         """Add the services that follow: reports, plans, deletion, outbox, expiry and audit."""
-        self.plan_facts = PlanFacts(store, self.transitions)
+        self.plan_facts = PlanFacts(store, self.registry, self.transitions)
         self.reports = ChildReports(
             store, self.registry, self.control, self.answers, self.plan_facts
         )

@@ -13,6 +13,7 @@ from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_MERGES,
     WITH_PLANS,
+    WITH_REPLANS,
     WITH_WORKSPACES,
     Action,
     Loop,
@@ -56,6 +57,7 @@ def compile_plan(document: PlanDocument) -> Program:
     nodes.append(_execute(document))
     version = WITH_WORKSPACES if has_workspaces(document) else WITH_PLANS
     version = WITH_MERGES if merges(document) else version
+    version = WITH_REPLANS if document.on_task_failure == "replan" else version
     return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
 
 
@@ -111,8 +113,20 @@ def _analyze(document: PlanDocument) -> Step:
 
 def _draft(document: PlanDocument) -> Step:
     given = document.tasks
+    step = draft_step(document, "decompose")
+    inputs: dict[str, JsonValue] = {
+        **step.inputs,
+        "analysis": "${analyze.text}" if given is None else "",
+        "given": None if given is None else _as_text(given),
+        "change": "${previous.refine.text}" if document.refine else None,
+    }
+    return step.model_copy(update={"inputs": inputs})
+
+
+def draft_step(document: PlanDocument, id_: str) -> Step:
+    """A step that asks the team lead for tasks, with the inputs that each of them has."""
     return Step(
-        id="decompose",
+        id=id_,
         action=Action.DRAFT,
         folder=True,
         timeout_s=document.timeout_s,
@@ -120,10 +134,7 @@ def _draft(document: PlanDocument) -> Step:
         limits=_limits(document),
         inputs={
             "request": literal(document.request),
-            "analysis": "${analyze.text}" if given is None else "",
-            "given": None if given is None else _as_text(given),
             "checkers": [literal(name) for name in checker_names(document)],
-            "change": "${previous.refine.text}" if document.refine else None,
             "doer": _lead(document),
             "model": document.model,
         },
@@ -172,4 +183,12 @@ def _settings(document: PlanDocument) -> dict[str, JsonValue]:
         "proposals": document.proposals,
         "proposal_ms": round(document.proposal_timeout_s * 1000),
         **({"merge": True} if merges(document) else {}),
+        **(_replans(document) if document.on_task_failure == "replan" else {}),
+    }
+
+
+def _replans(document: PlanDocument) -> dict[str, JsonValue]:
+    return {
+        "replan_max": document.max_replans,
+        "replan_ms": round(document.replan_timeout_s * 1000),
     }

@@ -7,8 +7,6 @@ from typing import NamedTuple
 #: The folder, beside those of the tasks, in which a plan merges. Only one session holds its lock,
 #: also among those of one tree: that is the queue.
 MERGE_FOLDER = ".merge"
-#: The prefix of the link by which a merge session names the task that it merges.
-MERGE = "merge/"
 #: The node that rebases: its inputs name the folder that the plan works in.
 REBASE = "merge/attempt/rebase"
 #: How often a resolver works on one merge, and how often a person is asked about it.
@@ -40,12 +38,3 @@ def plan_branch(plan: str) -> str:
     'leadhand/plan-5e551045'
     """
     return f"leadhand/plan-{plan}"
-
-
-def merge_of(task: str, run: int) -> str:
-    """How a merge session names the run of a task that it merges.
-
-    >>> merge_of("parser", 2)
-    'merge/parser~2'
-    """
-    return f"{MERGE}{task}~{run}"

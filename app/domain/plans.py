@@ -19,6 +19,33 @@ from leadhand.models.plans import PlannedTask
 _OWN = frozenset({"id", "dependencies", "priority"})
 
 
+#: The prefixes of a link to a task, of the sessions that do not carry it out: one merges its
+#: work, one asks the team lead about it.
+MERGE, REPLAN = "merge/", "replan/"
+
+
+class TaskLink(NamedTuple):
+    """Which task and run a child session is for."""
+
+    #: Empty for the session that carries out the run, otherwise one of the prefixes.
+    kind: str
+    task: str
+    run: int
+
+
+def parse_link(text: str) -> TaskLink:
+    """The link of a child session to its task.
+
+    >>> parse_link("parser~2")
+    TaskLink(kind='', task='parser', run=2)
+    >>> parse_link("merge/parser~2")
+    TaskLink(kind='merge/', task='parser', run=2)
+    """
+    kind = next((one for one in (MERGE, REPLAN) if text.startswith(one)), "")
+    task, _, run = text.removeprefix(kind).rpartition("~")
+    return TaskLink(kind, task, int(run))
+
+
 class RunRecord(BaseModel):
     """One child session of a task."""
 
@@ -44,6 +71,22 @@ class MergeRecord(BaseModel):
     #: When it ended.
     at: int | None = None
     reason: Reason | None = None
+
+
+class ReplanRecord(BaseModel):
+    """The question to the team lead about a task that failed for good."""
+
+    #: The run that failed.
+    run: int
+    #: None until it is created.
+    session: str | None = None
+    #: The status in which the session ended, or `deadline`.
+    ended: str | None = None
+    reason: Reason | None = None
+    #: The id of the proposal that came of it.
+    proposal: str | None = None
+    #: Why none came.
+    why: str | None = None
 
 
 class NoteRecord(BaseModel):
@@ -83,6 +126,7 @@ class TaskRecord(BaseModel):
     branch: str | None = None
     base: str | None = None
     merge: MergeRecord | None = None
+    replan: ReplanRecord | None = None
     #: The commit with which its work was merged, the tip of its branch then, and the branch that
     #: got it.
     merged: str | None = None
@@ -106,20 +150,36 @@ class TaskRecord(BaseModel):
         """Whether its work was accepted, and is merged if the plan merges."""
         return self.fact == "accepted"
 
-    def is_due(self, run: int, *, is_merge: bool) -> bool:
-        """Whether the session of a run, or the one that merges its work, is to be created."""
-        if self.run != run:
+    def is_due(self, link: TaskLink) -> bool:
+        """Whether the session with this link to its task is to be created."""
+        if link.kind == REPLAN:
+            asked = self.replan
+            return (
+                asked is not None and asked.run == link.run and not (asked.session or asked.ended)
+            )
+        if self.run != link.run:
             return False
-        if is_merge:
+        if link.kind == MERGE:
             return self.state == "merging" and (self.merge is None or self.merge.session is None)
         return self.state == "starting"
 
+    def is_at_work(self, link: TaskLink) -> bool:
+        """Whether the plan waits for the end of the session with this link."""
+        if link.kind == REPLAN:
+            asked = self.replan
+            return asked is not None and asked.run == link.run and asked.ended is None
+        works = ("merging",) if link.kind == MERGE else ("starting", "running")
+        return self.run == link.run and self.state in works
+
 
 class ProposalRecord(BaseModel):
-    """The stored record of a task that a child session proposed."""
+    """The stored record of a task that a child session proposed, or of the team lead's edit."""
 
     id: str
-    task: dict[str, JsonValue]
+    task: dict[str, JsonValue] | None = None
+    #: The failed task that an edit is about, and its operations as JSON text.
+    about: str | None = None
+    edit: str | None = None
     why: str | None = None
     by: str
     at: int

@@ -39,6 +39,8 @@ WITH_MERGES = WITH_TEMPLATES = 6
 WITH_FORMS = 5
 #: The form of programs whose tasks have folders of their own.
 WITH_WORKSPACES = 5
+#: The form of plans whose team lead is asked about failed tasks.
+WITH_REPLANS = 6
 #: The form of plans whose tasks share the folder, which older workers run too.
 WITH_PLANS = 4
 #: The form of programs without plans, which older workers run too.

@@ -18,7 +18,7 @@ from app.domain.fan_out import expansion
 from app.domain.graphs import apply_policy
 from app.domain.ids import SessionRef, lock_name
 from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
-from app.domain.plans import parse_plan
+from app.domain.plans import parse_plan, status_of
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
@@ -128,17 +128,28 @@ class Attempts:
             self._store, ref, program, step, grant, self.open_artifacts(ref, grant)
         )
         if step.action is Action.DRAFT:
-            inputs["current"] = self._planned(ref)
+            inputs["current"] = self._planned(ref, facts, is_failed="failed" in inputs)
         beneath = str(inputs.get("working_folder") or "")
         cwd = Path(facts.cwd, beneath) if facts.cwd else None
         return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program))
 
-    def _planned(self, ref: SessionRef) -> JsonValue:
-        """The tasks of the plan as people have edited them; None before the first draft."""
+    def _planned(self, ref: SessionRef, facts: Facts, *, is_failed: bool) -> JsonValue:
+        """The tasks of the plan as people have edited them; None before the first draft.
+
+        A team lead that is asked about a failed task works for the plan of its parent, and also
+        gets the statuses.
+        """
+        if is_failed and facts.parent is not None:
+            ref = SessionRef(facts.parent, ref.root)
         plan = parse_plan(self._store.plan(ref))
         if plan is None:
             return None
-        return [one.task.model_dump(mode="json", exclude_defaults=True) for one in plan.tasks]
+        by_id = {one.id: one for one in plan.tasks} if is_failed else {}
+        return [
+            one.task.model_dump(mode="json", exclude_defaults=True)
+            | ({"status": status_of(one, by_id)} if is_failed else {})
+            for one in plan.tasks
+        ]
 
     def step(self, ref: SessionRef, address: str) -> Step:
         """The step's definition in the session's program."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from app.domain.ids import SessionRef
 from app.domain.plans import (
     PlanRecord,
     ProposalRecord,
+    ReplanRecord,
     TaskRecord,
     parse_plan,
     progress_of,
@@ -28,6 +30,7 @@ from leadhand.models.views.plan import (
     MergeView,
     PlanView,
     ProposalView,
+    ReplanView,
     TaskHistory,
     TaskRun,
     TaskView,
@@ -135,12 +138,24 @@ def _task_view(record: TaskRecord, status: str) -> TaskView:
             "folder": record.folder,
             "base": record.base,
             "merge": merge_view(record) if record.merge is not None else None,
+            "replan": _replan_view(record.replan) if record.replan is not None else None,
             "history": [
                 TaskHistory(at=iso(one.at), status=one.status, by=one.by, note=one.note or "")
                 for one in record.history
             ],
         }
     )  # fmt: skip
+
+
+def _replan_view(record: ReplanRecord) -> ReplanView:
+    found = "proposed" if record.proposal else "none" if record.ended else "asked"
+    return ReplanView(
+        run=record.run,
+        state=found,  # type: ignore[arg-type]  # one of its words
+        session=record.session,
+        proposal=record.proposal,
+        why=record.why or "",
+    )
 
 
 def merge_view(record: TaskRecord) -> MergeView:
@@ -182,10 +197,15 @@ def _planned(task: PlannedTask) -> TaskView:
 
 
 def _proposal_view(record: ProposalRecord) -> ProposalView:
-    task = TaskRecord.model_validate({"at": 0, "state": "waiting", **record.task}).task
+    task = None
+    if record.task is not None:
+        found = TaskRecord.model_validate({"at": 0, "state": "waiting", **record.task})
+        task = _planned(found.task)
     return ProposalView(
         id=record.id,
-        task=_planned(task),
+        task=task,
+        about=record.about,
+        operations=json.loads(record.edit) if record.edit else [],
         why=record.why or "",
         by=record.by,
         at=iso(record.at),

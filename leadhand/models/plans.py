@@ -45,7 +45,7 @@ BranchName = Annotated[str, Field(pattern=patterns.BRANCH)]
 TaskStatus = Literal["pending", "in_progress", "completed", "failed", "blocked"]
 TASK_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 #: What becomes of the plan when a task has failed for good.
-TaskFailure = Literal["continue", "stop"]
+TaskFailure = Literal["continue", "stop", "replan"]
 ProposalPolicy = Literal["accept", "ask", "refuse"]
 
 
@@ -98,10 +98,14 @@ class PlanDocument(Document):
     at_once: Annotated[int, Field(strict=True, ge=1, le=MAX_AT_ONCE)] = 3
     #: How often a task whose child ended badly is tried again.
     task_retries: Annotated[int, Field(strict=True, ge=0, le=20)] = 1
-    #: What becomes of the plan when a task has failed for good.
+    #: What becomes of the plan when a task has failed for good: other tasks go on, nothing new
+    #: starts, or the team lead is asked for another way.
     on_task_failure: TaskFailure = "continue"
+    #: How often the team lead is asked for another way, and how long it has to answer.
+    max_replans: Annotated[int, Field(strict=True, ge=1, le=100)] = 3
+    replan_timeout_s: Seconds = AGENT_TIMEOUT_S
     #: What becomes of tasks and changes that children propose.
-    proposals: ProposalPolicy = "ask"
+    proposals: Annotated[ProposalPolicy, Field(validate_default=True)] = "ask"
     #: How long a proposal waits for a person; then it is refused.
     proposal_timeout_s: Seconds = REFINE_TIMEOUT_S
     #: Seconds for each turn of the team lead.
@@ -126,6 +130,15 @@ class PlanDocument(Document):
         if value is None and wanted in ("worktree", "copy"):
             raise ValueError(f"workspace {wanted!r} needs a folder; give cwd")
         return absolute(value)
+
+    @field_validator("proposals")
+    @classmethod
+    def _allow_replans(cls, value: ProposalPolicy, info: ValidationInfo) -> ProposalPolicy:
+        if value == "refuse" and info.data.get("on_task_failure") == "replan":
+            raise ValueError(
+                "on_task_failure 'replan' asks the team lead for proposals; give 'ask' or 'accept'"
+            )
+        return value
 
     @field_validator("checkers")
     @classmethod

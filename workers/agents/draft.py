@@ -7,16 +7,23 @@ import re
 import threading
 from collections.abc import Iterator
 
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from leadhand.models.documents import Doer
-from leadhand.models.plans import PlannedTask, check_checkers, check_tasks
+from leadhand.models.plans import (
+    AddTask,
+    ChangeTask,
+    PlannedTask,
+    PlanOperation,
+    check_checkers,
+    check_tasks,
+)
 from workers.agents.ask import agent_named, ask
 from workers.processes.exit_outcome import failed_outcome
 from workers.prompts.build import prompt_with_messages
-from workers.prompts.plan import draft_prompt
+from workers.prompts.plan import draft_prompt, replan_prompt
 from workers.task.task import BodyTask
 
 _TASKS = TypeAdapter(tuple[PlannedTask, ...])
@@ -38,8 +45,17 @@ class DraftInputs(BaseModel):
     change: str | None = None
     #: The tasks as they are now, with the edits of people.
     current: list[JsonValue] | None = None
+    #: As JSON text, the task that failed for good, for which another way is wanted.
+    failed: str | None = None
     doer: Doer | None = None
     model: str | None = None
+
+
+class Replan(BaseModel):
+    """The answer of a team lead that is asked about a failed task."""
+
+    operations: tuple[PlanOperation, ...] = Field(default=(), max_length=1000)
+    why: str = ""
 
 
 def draft_tasks(task: BodyTask, cancel: threading.Event) -> Outcome:
@@ -63,7 +79,10 @@ def draft_tasks(task: BodyTask, cancel: threading.Event) -> Outcome:
     if answer.failure is not None:
         return answer.add_usage(answer.mark_retryable(answer.failure))
     try:
-        outcome = _drafted(parse_tasks(answer.text, inputs.checkers))
+        if inputs.failed is not None:
+            outcome = _replanned(parse_replan(answer.text, inputs))
+        else:
+            outcome = _drafted(parse_tasks(answer.text, inputs.checkers))
     except ValueError as error:
         text = f"the answer is no plan: {error}"
         outcome = failed_outcome(ReasonCode.INVALID_ANSWER, text, retryable=True)
@@ -71,6 +90,13 @@ def draft_tasks(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 
 def _prompt(inputs: DraftInputs) -> str:
+    if inputs.failed is not None:
+        return replan_prompt(
+            request=inputs.request,
+            failed=json.loads(inputs.failed),
+            current=inputs.current or [],
+            checkers=inputs.checkers,
+        )
     return draft_prompt(
         request=inputs.request,
         analysis=inputs.analysis or "",
@@ -100,12 +126,47 @@ def parse_tasks(text: str, checkers: tuple[str, ...]) -> tuple[PlannedTask, ...]
                 check_checkers(task.id, task.checkers, checkers)
             return tasks
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            why = f"tasks.{where} is {str(first['input'])[:100]!r}: {first['msg']}"
+            why = _first_error("tasks.", error)
         except ValueError as error:
             why = str(error)
     raise ValueError(why)
+
+
+def parse_replan(text: str, inputs: DraftInputs) -> Replan:
+    """The edit of the plan in an agent's answer. Raises ValueError that says what is wrong."""
+    why = 'it has no JSON with "operations"'
+    for value in _candidates(text):
+        if not isinstance(value, dict) or "operations" not in value:
+            continue
+        try:
+            found = Replan.model_validate(value)
+            _check_operations(found, inputs)
+            return found
+        except ValidationError as error:
+            why = _first_error("", error)
+        except ValueError as error:
+            why = str(error)
+    raise ValueError(why)
+
+
+def _check_operations(replan: Replan, inputs: DraftInputs) -> None:
+    """Raises ValueError for a task or checker that the plan does not have."""
+    known = {one["id"] for one in inputs.current or () if isinstance(one, dict)}
+    for operation in replan.operations:
+        if isinstance(operation, AddTask):
+            check_checkers(operation.task.id, operation.task.checkers, inputs.checkers)
+            known.add(operation.task.id)
+            continue
+        if operation.id not in known:
+            raise ValueError(f"the plan has no task {operation.id!r}")
+        if isinstance(operation, ChangeTask):
+            check_checkers(operation.id, operation.checkers, inputs.checkers)
+
+
+def _first_error(prefix: str, error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{prefix}{where} is {str(first['input'])[:100]!r}: {first['msg']}"
 
 
 def _candidates(text: str) -> Iterator[JsonValue]:
@@ -131,3 +192,10 @@ def _drafted(tasks: tuple[PlannedTask, ...]) -> Outcome:
     lines = "\n".join(f"- {one.id}: {one.title}" for one in tasks)
     count = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
     return Outcome(word="succeeded", text=f"{count}\n{lines}", value={"tasks": dumped})
+
+
+def _replanned(replan: Replan) -> Outcome:
+    value = replan.model_dump(mode="json", exclude_unset=True)
+    count = len(replan.operations)
+    text = "1 change of the plan" if count == 1 else f"{count} changes of the plan"
+    return Outcome(word="succeeded", text=f"{text}\n{replan.why}".rstrip(), value=value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -31,6 +31,27 @@ Answer with JSON only, in this form:
 (ids), `checkers` (names from the list below; without it, all of them), `file_scope` (a list of
 paths), `priority` (0 is first, 9 is last)."""
 
+_REPLAN_ROLE = """You are the team lead of this plan. A task has failed for good: find another way
+to fulfil the request. Look at the folder if you need to; change nothing in it, and do none of the
+work. Tasks that need the failed one wait for it: change or retry it, or let them need others."""
+
+_REPLAN_FORMAT = """# Answer
+
+Answer with JSON only: the changes of the plan, in their order, and why. Without another way, give
+no operations.
+
+{"why": "the parser needs the grammar first",
+ "operations": [
+  {"op": "add", "task": {"id": "grammar", "title": "Write the grammar", "description": "..."}},
+  {"op": "change", "id": "parser", "description": "...", "dependencies": ["grammar"]},
+  {"op": "retry", "id": "parser"},
+  {"op": "drop", "id": "docs"}
+]}
+
+`retry` starts a failed task again. `change` takes the fields of a task: title, description,
+dependencies (ids), checkers (names from the list below), file_scope, priority. Tasks at work and
+completed ones cannot be changed or dropped."""
+
 
 def draft_prompt(
     *,
@@ -55,3 +76,22 @@ def draft_prompt(
 
 def _as_json(tasks: list[JsonValue]) -> str:
     return json.dumps({"tasks": tasks}, indent=1)
+
+
+def replan_prompt(
+    *,
+    request: str,
+    failed: Mapping[str, JsonValue],
+    current: list[JsonValue],
+    checkers: Sequence[str],
+) -> str:
+    """The prompt for an edit of the plan after a task failed for good."""
+    sections = [
+        _REPLAN_ROLE,
+        f"# Request\n\n{request.strip()}",
+        f"# The plan\n\n{_as_json(current)}",
+        f"# What failed\n\nTask {failed['task']}, run {failed['run']}: {failed['reason']}",
+        _REPLAN_FORMAT,
+        f"# Checkers\n\n{', '.join(checkers) or '(none)'}",
+    ]
+    return "\n\n".join(sections) + "\n"

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from app.compiler.checker_names import check_names
+from app.compiler.plan import document_of
+from app.compiler.replans import REPLAN_STEP
 from app.domain.control import PARENT_DID
 from app.domain.ids import SessionRef
-from app.domain.merges import MERGE
-from app.domain.plans import parse_plan
+from app.domain.plans import MERGE, REPLAN, TaskLink, parse_link, parse_plan
 from app.domain.states import SessionStatus
+from app.operations.planning.replans import proposed_edit
+from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.store.store import Store
 
@@ -29,17 +33,12 @@ _FACTS = frozenset(
 )
 
 
-def task_of(parent: Mapping[str, str]) -> tuple[str, int]:
-    """The task and the run that a child session carries out or merges, as its link says."""
-    task, _, run = parent["task"].removeprefix(MERGE).rpartition("~")
-    return task, int(run)
-
-
 class PlanFacts:
     """Applies facts to plans. Each may be applied again."""
 
-    def __init__(self, store: Store, transitions: Transitions) -> None:
+    def __init__(self, store: Store, registry: Registry, transitions: Transitions) -> None:
         self._store = store
+        self._registry = registry
         self._transitions = transitions
 
     def apply(
@@ -55,15 +54,16 @@ class PlanFacts:
         if status not in _FACTS or (stops and (reason or {}).get("text") == PARENT_DID):
             return
         ref = SessionRef(parent["session"], child.root)
-        task, run = task_of(parent)
+        link = parse_link(parent["task"])
         arguments: dict[str, JsonValue] = {
-            "task": task,
-            "run": run,
+            "task": link.task,
+            "run": link.run,
             "child": child.id,
             "status": status,
             "reason": reason,
             "address": parent["address"],
-            "merge": parent["task"].startswith(MERGE) or None,
+            "merge": link.kind == MERGE or None,
+            **self._replan(ref, child, link, status),
         }
         answer = self._transitions.run("plan_fact", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -71,9 +71,21 @@ class PlanFacts:
     def is_unapplied(self, child: SessionRef, parent: Mapping[str, str]) -> bool:
         """Whether the plan still counts the child among those that work."""
         plan = parse_plan(self._store.plan(SessionRef(parent["session"], child.root)))
-        task, run = task_of(parent)
-        is_merge = parent["task"].startswith(MERGE)
-        works = ("merging",) if is_merge else ("starting", "running")
-        return plan is not None and any(
-            one.id == task and one.run == run and one.state in works for one in plan.tasks
-        )
+        link = parse_link(parent["task"])
+        task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None
+        return task is not None and task.is_at_work(link)
+
+    def _replan(
+        self, ref: SessionRef, child: SessionRef, link: TaskLink, status: str
+    ) -> dict[str, JsonValue]:
+        """The arguments for the end of a session that asked the team lead."""
+        if link.kind != REPLAN:
+            return {}
+        found: dict[str, JsonValue] = {"replan": True, "by": child.id}
+        if status != SessionStatus.COMPLETED:
+            return found
+        document = document_of(self._registry.program(self._registry.facts(ref).program))
+        run = int(self._store.values(child, "runs", [REPLAN_STEP]).get(REPLAN_STEP, 1))
+        address = REPLAN_STEP if run == 1 else f"{REPLAN_STEP}~{run}"
+        outcome = self._store.values(child, "out", [address]).get(address, "{}")
+        return found | proposed_edit(outcome, ref.id, check_names(document.checkers))

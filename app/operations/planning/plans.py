@@ -11,28 +11,18 @@ from app.compiler.checker_names import check_names
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import NoPlan, PlanChanged, PlanRefused, ReportLate
-from app.domain.plans import record_of, spec_of
+from app.domain.plans import parse_link, record_of
 from app.domain.records import Reply
 from app.errors import AnswerUnwanted, IdempotencyConflict
 from app.operations.answers import Answers
-from app.operations.planning.facts import task_of
+from app.operations.planning.edits import edit_arguments
 from app.operations.registry import Registry
 from app.operations.request_hashes import digest_of
 from app.operations.transitions import Transitions
 from app.queries.plans import StoredPlan, plan_view, read_plan
 from app.redaction import without_keys
 from app.store.store import Store
-from leadhand.models.plans import (
-    CLEARABLE,
-    AddTask,
-    ChangeTask,
-    DropTask,
-    MoveTask,
-    PlanEdit,
-    PlanOperation,
-    TaskReport,
-    check_checkers,
-)
+from leadhand.models.plans import PlanEdit, TaskReport, check_checkers
 from leadhand.models.views.plan import PlanView, ReportView, TaskView
 
 
@@ -55,12 +45,7 @@ class Plans:
         """Carry out all operations or none. Raises PlanChanged, PlanRefused."""
         plan = self._read(session)
         names = check_names(plan.document.checkers)
-        operations: list[JsonValue] = []
-        for number, operation in enumerate(edit.operations, start=1):
-            try:
-                operations.append(_argument(operation, names))
-            except ValueError as error:
-                raise PlanRefused(session, _subject(operation), str(error), number) from None
+        operations = edit_arguments(session, edit.operations, names)
         return self._edit(plan, operations, version=version, by=by)
 
     def decide(self, session: str, proposal: str, *, accept: bool, by: str) -> PlanView:
@@ -94,7 +79,8 @@ class Plans:
         ref, parent = self._link(child)
         if report.proposals:
             self._check_proposals(child, parent["session"], report)
-        task, run = task_of(parent)
+        link = parse_link(parent["task"])
+        task, run = link.task, link.run
         arguments: dict[str, JsonValue] = {
             "task": task,
             "run": run,
@@ -135,7 +121,7 @@ class Plans:
     def task(self, child: str) -> TaskView:
         """The task that a child session carries out."""
         _, parent = self._link(child)
-        task, _ = task_of(parent)
+        task = parse_link(parent["task"]).task
         tasks = self.view(parent["session"]).tasks
         found = next((one for one in tasks if one.id == task), None)
         if found is None:
@@ -194,42 +180,6 @@ class Plans:
         if answer.word != "settled":
             why = f"another answer came first, by {answer.by}" if answer.by else "it waits no more"
             raise AnswerUnwanted(session, why)
-
-
-def _subject(operation: PlanOperation) -> str:
-    return operation.task.id if isinstance(operation, AddTask) else operation.id
-
-
-def _argument(operation: PlanOperation, names: list[str]) -> JsonValue:
-    """An operation as an argument of the edit transition. Raises ValueError."""
-    match operation:
-        case AddTask():
-            check_checkers(operation.task.id, operation.task.checkers, names)
-            return {"op": "add", "task": record_of(operation.task)}
-        case ChangeTask():
-            check_checkers(operation.id, operation.checkers, names)
-            return _change_argument(operation)
-        case DropTask():
-            return {"op": "drop", "id": operation.id}
-        case MoveTask():
-            after: dict[str, JsonValue] = {"after": operation.after} if operation.after else {}
-            return {"op": "move", "id": operation.id, **after}
-        case _:
-            return {"op": "retry", "id": operation.id}
-
-
-def _change_argument(operation: ChangeTask) -> JsonValue:
-    given = operation.model_dump(mode="json", exclude_unset=True, exclude={"op", "id"})
-    # A field that is set to null gets its default again.
-    fields: dict[str, JsonValue] = {
-        name: value for name, value in given.items() if value is not None or name in CLEARABLE
-    }
-    argument: dict[str, JsonValue] = {"op": "change", "id": operation.id}
-    for name, field in (("notes", "notes"), ("priority", "priority"), ("dependencies", "deps")):
-        if name in fields:
-            argument[field] = fields.pop(name)
-    spec = spec_of(fields)
-    return argument | ({"spec": spec} if spec else {})
 
 
 def _refusal(session: str, answer: Reply) -> PlanRefused:

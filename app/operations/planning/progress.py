@@ -10,9 +10,18 @@ from pydantic import JsonValue, ValidationError
 from app.compiler.checker_names import check_names
 from app.compiler.merges import merge_program
 from app.compiler.plan import document_of
+from app.compiler.replans import replan_program
 from app.domain.ids import SessionRef
-from app.domain.merges import MERGE, MERGE_FOLDER, Merge, merge_of
-from app.domain.plans import PlanRecord, TaskRecord, parse_plan
+from app.domain.merges import MERGE_FOLDER, Merge
+from app.domain.plans import (
+    MERGE,
+    REPLAN,
+    PlanRecord,
+    TaskLink,
+    TaskRecord,
+    parse_link,
+    parse_plan,
+)
 from app.domain.workspaces import WORKSPACE, Survey, Workspace, workspace_of
 from app.errors import InvalidDocument, LeadhandError, ParentRests, ProgramNewer, StoreAway
 from app.operations.child_reports import ChildReports
@@ -22,7 +31,7 @@ from app.operations.registry import Registry
 from app.operations.submit import About, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.store.store import Store
-from leadhand.models.documents import Checker, Doer, LoopDocument
+from leadhand.models.documents import Budget, Checker, Doer, LoopDocument
 from leadhand.models.plans import PlanDocument
 
 #: The checker of a plan that says it has none.
@@ -33,6 +42,8 @@ _FOLDER = (
     " yours: change files in this folder only. If it is a git worktree, stay on its branch. What"
     " you do not commit is committed at the end."
 )
+#: Seconds after which a session that asks the team lead ends, once the plan waits no longer.
+_GRACE_S = 120.0
 #: Characters of the reason for which an earlier run failed, in the prompt of the next.
 _LAST_REASON = 4_000
 
@@ -59,14 +70,14 @@ class PlanProgress:
     def spawn(self, ref: SessionRef, run_of_task: str) -> None:
         """Create the child session of a task's run, given as `task~run`, and record it.
 
-        `merge/task~run` is the session that merges the run's work. A run that has started is left
-        alone. A task that cannot start fails with the reason.
+        `merge/task~run` is the session that merges the run's work, and `replan/task~run` the one
+        that asks the team lead about it. A session that was created is left alone. A task that
+        cannot start fails with the reason.
         """
-        is_merge = run_of_task.startswith(MERGE)
-        task_id, _, run = run_of_task.removeprefix(MERGE).rpartition("~")
+        link = parse_link(run_of_task)
         plan = parse_plan(self._store.plan(ref))
-        task = _task(plan, task_id)
-        if plan is None or task is None or not task.is_due(int(run), is_merge=is_merge):
+        task = _task(plan, link.task)
+        if plan is None or task is None or not task.is_due(link):
             return
         step = self._store.steps(ref, [plan.address]).get(plan.address)
         if step is None or step.state != "parked":
@@ -78,9 +89,9 @@ class PlanProgress:
             "base": self._store.keys.base(ref),
             "task": run_of_task,
         }
-        start = self._start_merge if is_merge else self._start
+        starts = {MERGE: self._start_merge, REPLAN: self._start_replan}
         try:
-            submitted, facts = start(ref, plan, task, parent)
+            submitted, facts = starts.get(link.kind, self._start)(ref, plan, task, parent)
         except StoreAway:
             raise
         except (ParentRests, ProgramNewer):
@@ -89,10 +100,10 @@ class PlanProgress:
             if isinstance(error, InvalidDocument) and error.field == "place":
                 return  # its workers are away; the next look queues it again
             why = f"its session cannot be created: {error}"
-            self._fail(ref, task, why, plan.address, is_merge=is_merge)
+            self._fail(ref, link, why, plan.address)
             return
         arguments: dict[str, JsonValue] = {
-            "task": task.id, "run": task.run, "child": submitted.session, **facts,
+            "task": link.task, "run": link.run, "child": submitted.session, **facts,
         }  # fmt: skip
         answer = self._transitions.run("plan_started", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -144,6 +155,26 @@ class PlanProgress:
         )
         return submitted, {"merge": True}
 
+    def _start_replan(
+        self, ref: SessionRef, plan: PlanRecord, task: TaskRecord, parent: dict[str, JsonValue]
+    ) -> tuple[Submitted, dict[str, JsonValue]]:
+        """Create the session that asks the team lead; also returns what the plan records."""
+        facts = self._registry.facts(ref)
+        document = document_of(self._registry.verified_program(ref, facts))
+        asked = task.replan
+        assert asked is not None  # it is due
+        program = replan_program(document, task.id, asked.run, _chain_text(task))
+        about = About(
+            kind="workflow", name=program.name, label=f"Replan after {task.id}"[:120],
+            cwd=facts.cwd or "", folder=facts.cwd or "", place=facts.place,
+            budget=Budget(wall_s=document.replan_timeout_s + _GRACE_S),
+        )  # fmt: skip
+        key = f"{ref.id}:{plan.address}:{parent['task']}"
+        submitted = self._submit.program(
+            program, about, body=program.hash, key=key, parent=parent, root=ref.root
+        )
+        return submitted, {"replan": True}
+
     def look(self, ref: SessionRef) -> None:
         """Deliver again what may have been lost, and start what may start."""
         plan = parse_plan(self._store.plan(ref))
@@ -151,7 +182,10 @@ class PlanProgress:
             if task.state == "running" and task.session is not None:
                 self._look_at(ref, f"{task.id}~{task.run}", task.session)
             if task.state == "merging" and task.merge is not None and task.merge.session:
-                self._look_at(ref, merge_of(task.id, task.run), task.merge.session)
+                self._look_at(ref, f"{MERGE}{task.id}~{task.run}", task.merge.session)
+            asked = task.replan
+            if asked is not None and asked.session is not None and asked.ended is None:
+                self._look_at(ref, f"{REPLAN}{task.id}~{asked.run}", asked.session)
         answer = self._transitions.run("plan_look", ref, {})
         self._transitions.dispatch(ref, answer)
 
@@ -166,17 +200,16 @@ class PlanProgress:
         parent = {"session": ref.id, "address": "", "task": run_of_task}
         self._facts.apply(child, {}, parent)
 
-    def _fail(
-        self, ref: SessionRef, task: TaskRecord, why: str, address: str, *, is_merge: bool
-    ) -> None:
+    def _fail(self, ref: SessionRef, link: TaskLink, why: str, address: str) -> None:
         arguments: dict[str, JsonValue] = {
-            "task": task.id,
-            "run": task.run,
+            "task": link.task,
+            "run": link.run,
             "child": "",
             "status": "refused",
             "reason": {"code": "failed_step", "text": why},
             "address": address,
-            "merge": is_merge or None,
+            "merge": link.kind == MERGE or None,
+            "replan": link.kind == REPLAN or None,
         }
         answer = self._transitions.run("plan_fact", ref, arguments)
         self._transitions.dispatch(ref, answer)
@@ -268,5 +301,10 @@ def _where(needed: TaskRecord) -> str:
 def _last_reason(record: TaskRecord) -> str:
     if record.run < 2 or record.reason is None:
         return ""
-    links = "; ".join(link.text for link in record.reason.chain() if link.text)
-    return f"# The run before this one failed\n\n{links[:_LAST_REASON]}"
+    return f"# The run before this one failed\n\n{_chain_text(record)}"
+
+
+def _chain_text(record: TaskRecord) -> str:
+    """Why a task failed: the texts of the chain of reasons."""
+    links = record.reason.chain() if record.reason is not None else ()
+    return "; ".join(link.text for link in links if link.text)[:_LAST_REASON]

@@ -54,8 +54,17 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--retries", type=int, metavar="N", help="How often a failed task is tried again (1)."
     ),
     click.option(
-        "--on-failure", type=click.Choice(["continue", "stop"]),
-        help="Whether other tasks start after one has failed for good (continue).",
+        "--on-failure", type=click.Choice(["continue", "stop", "replan"]),
+        help="After a task has failed for good: whether others start, or whether the lead is asked"
+        " for another way (continue).",
+    ),
+    click.option(
+        "--max-replans", type=int, metavar="N",
+        help="How often the lead is asked for another way (3).",
+    ),
+    click.option(
+        "--replan-timeout", "replan_timeout_s", type=float, metavar="S",
+        help="Seconds that the lead has for that (3600).",
     ),
     click.option(
         "--proposals", type=click.Choice(["accept", "ask", "refuse"]),

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from leadhand.cli.render.replan_text import edit_lines, replan_lines
 from leadhand.cli.render.tables import plural, table
 from leadhand.cli.render.times import clock_time
 from leadhand.models.text import block, plain, plain_ends, reason_text
-from leadhand.models.views import MergeView, PlanView, ProposalView, ResultView, TaskView
+from leadhand.models.views import (
+    MergeView,
+    PlanView,
+    ProposalView,
+    ResultView,
+    TaskView,
+)
 
 #: The most lines of a description in a draft.
 _LINES = 6
@@ -91,10 +98,12 @@ def proposal_lines(plan: PlanView, *, every: bool) -> Iterator[str]:
 def _proposal(session: str, one: ProposalView) -> Iterator[str]:
     by = f" by {plain(one.decided_by)}" if one.decided_by else ""
     yield f"{one.id}  {one.status}{by}  proposed by session {one.by} at {clock_time(one.at)}"
-    yield f"  {one.task.id}: {plain(one.task.title)}"
-    for fact in _facts(one.task):
-        yield f"  {fact}"
-    yield from block(one.task.description, indent="  ")
+    if one.task is not None:
+        yield f"  {one.task.id}: {plain(one.task.title)}"
+        for fact in _facts(one.task):
+            yield f"  {fact}"
+        yield from block(one.task.description, indent="  ")
+    yield from edit_lines(one)
     if one.why:
         yield f"  why: {plain(one.why, most=400)}"
     if one.note:
@@ -141,6 +150,7 @@ def _results(task: TaskView) -> Iterator[str]:
     if task.run > 1:
         before = ", ".join(run.session for run in task.runs[:-1])
         yield f"run {task.run}" + (f", after {before}" if before else "")
+    yield from replan_lines(task)
     if task.pr_url:
         yield f"pull request: {plain(task.pr_url)}"
     if task.branch:
@@ -171,7 +181,7 @@ def _hints(plan: PlanView) -> Iterator[str]:
     if any(one.merge is not None and one.merge.state == "merged" for one in plan.tasks):
         yield f"bring the merged work to your branch with: leadhand plan apply {plan.session}"
     if any(one.status == "open" for one in plan.proposals):
-        yield f"child sessions propose tasks: leadhand plan proposals {plan.session}"
+        yield f"there are proposals to decide: leadhand plan proposals {plan.session}"
 
 
 def changed_line(plan: PlanView, what: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import JsonValue
+
 from leadhand.models.views.folder import ApplyingView
 from leadhand.models.views.view import Reason, View
 
@@ -67,6 +69,20 @@ class MergeView(View):
     reason: Reason | None = None
 
 
+class ReplanView(View):
+    """The question to the team lead about a task that failed for good."""
+
+    #: The run that failed.
+    run: int
+    #: asked, proposed, none (no proposal came, `why` says why).
+    state: Literal["asked", "proposed", "none"]
+    #: The session that asks; None until it is created.
+    session: str | None = None
+    #: The id of the proposal that came of it.
+    proposal: str | None = None
+    why: str = ""
+
+
 class HomeView(ApplyingView):
     """A session that applies or compares a plan's branch at its place."""
 
@@ -116,14 +132,20 @@ class TaskView(View):
     base: str | None = None
     #: Once its work was accepted, in a plan that merges.
     merge: MergeView | None = None
+    #: Once the team lead was asked for another way.
+    replan: ReplanView | None = None
     history: list[TaskHistory] = []
 
 
 class ProposalView(View):
-    """A task that a child proposed."""
+    """A task that a child proposed, or an edit that the team lead proposed."""
 
     id: str
-    task: TaskView
+    #: The proposed task; None for an edit.
+    task: TaskView | None = None
+    #: Of an edit: the failed task that it is about, and its operations, as of `PATCH`.
+    about: str | None = None
+    operations: list[dict[str, JsonValue]] = []
     why: str = ""
     #: The child session that proposed it.
     by: str

@@ -136,6 +136,7 @@ def test_a_proposal_waits_for_a_person_and_holds_the_plan_open(bench: Bench) -> 
     plan.finish("a")
     assert plan.status == "waiting"
     (proposal,) = plan.view.proposals
+    assert proposal.task is not None
     assert (proposal.status, proposal.task.id, proposal.why) == (
         "open", "more", "the parser is missing",
     )  # fmt: skip

@@ -305,7 +305,7 @@ def test_body_reports_and_its_proposal_is_decided(
     shown = shell.says("plan", "show", plan.id)
     assert "completed, unverified" in shown
     assert "  pull request: https://example.org/1" in shown
-    assert f"child sessions propose tasks: leadhand plan proposals {plan.id}" in shown
+    assert f"there are proposals to decide: leadhand plan proposals {plan.id}" in shown
     listed = shell.says("plan", "proposals", plan.id)
     assert "p1  open  proposed by session" in listed
     assert "  why: it lacks" in listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.model.faults.fault import Fault
 
 RANDOM = "test_a_plan_does_what_the_model_says_whatever_comes_between"
+REPLANNED = "test_the_answer_of_the_team_lead_is_an_edit_of_the_plan"
 
 FAULTS = (
     Fault(
@@ -194,8 +195,8 @@ FAULTS = (
     Fault(
         "a plan ends while work is merged",
         "lib/plans/progress",
-        "local works = head.working + (head.merging or 0) > 0",
-        "local works = head.working > 0",
+        "local works = head.working + (head.merging or 0) + (head.replanning or 0) > 0",
+        "local works = head.working + (head.replanning or 0) > 0",
         "test_dependants_wait_for_the_merge_and_are_told_the_commit",
     ),
     Fault(
@@ -204,5 +205,47 @@ FAULTS = (
         "if is_exclusive(lock) and not is_below(tx, session, root, other) then",
         "if false then",
         "test_merges_of_one_plan_queue_for_their_folder",
+    ),
+    Fault(
+        "a plan ends while its team lead is asked",
+        "lib/plans/progress",
+        "(head.merging or 0) + (head.replanning or 0) > 0",
+        "(head.merging or 0) > 0",
+        REPLANNED,
+    ),
+    Fault(
+        "the answer of the team lead counts twice",
+        "lib/plans/replans",
+        "args.status == 'completed' and task.replan.ended ~= 'completed'",
+        "args.status == 'completed'",
+        REPLANNED,
+    ),
+    Fault(
+        "a part of a refused edit stays",
+        "lib/plans/proposals",
+        "  tx.plan = nil   -- what",
+        "  -- what",
+        "test_an_edit_that_the_plan_does_not_allow_is_recorded_and_changes_nothing",
+    ),
+    Fault(
+        "the team lead is asked without end",
+        "lib/plans/replans",
+        "(head.replans or 0) >= head.replan_max",
+        "false",
+        "test_the_team_lead_is_asked_so_often_and_no_more",
+    ),
+    Fault(
+        "a question to the team lead has no deadline",
+        "lib/plans/replans",
+        "task.replan.until_ms <= tx.now",
+        "false",
+        "test_a_plan_ends_without_a_proposal_once_the_deadline_has_passed",
+    ),
+    Fault(
+        "a dropped task is still asked about",
+        "lib/plans/edits",
+        "if task.replan and not task.replan.ended then head",
+        "if false then head",
+        "test_a_task_that_is_dropped_is_not_asked_about_any_more",
     ),
 )

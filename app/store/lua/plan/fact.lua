@@ -1,7 +1,10 @@
 -- The end of a task's child session, or its resume: the fact that the plan goes by, counted once.
--- Arguments: task, run, child, status, reason?, address (of the step that executes the plan), merge? (the child merges)
+-- Arguments: task, run, child, status, reason?, address (of the step that executes the plan),
+--   merge? (the child merges), replan? (the child asked the team lead), operations? (its proposal),
+--   edit? (the same as its author wrote it), why?, by? (the author of the proposal)
 -- Returns: applied(version) | repeated | no_plan
---- @requires dispatch, plans/child_ends, plans/merges, plans/tasks, transaction, tree/children, usage/usage
+--- @requires dispatch, plans/child_ends, plans/merges, plans/replans, plans/tasks, transaction, tree/children
+--- @requires usage/usage
 return function(tx)
   local args = tx.args
   local task = transaction.read_session(tx) and tasks.head(tx) and tasks.load(tx, args.task)
@@ -10,7 +13,9 @@ return function(tx)
   if now and now ~= args.status then return transaction.reply(tx, 'repeated') end   -- its newer status is reported too
   usage.add_child(tx, args.child, args.address)
   local changed = false
-  if task.run == args.run and args.merge then
+  if args.replan then
+    changed = replans.apply(tx, args)
+  elseif task.run == args.run and args.merge then
     changed = merges.apply(tx, task, args.child, args.status, args.reason)
   elseif task.run == args.run then
     if args.child ~= '' and task.state == 'starting' then   -- it ended before its creation was recorded

@@ -102,7 +102,35 @@ def test_proposals_show_how_to_decide_while_they_are_open() -> None:
     both = list(proposal_lines(shown, every=True))
     assert f"p2  refused by ann  proposed by session 0000000a at {AT}" in both
     assert list(proposal_lines(plan(), every=False)) == ["no open proposals"]
-    assert f"child sessions propose tasks: leadhand plan proposals {S}" in list(plan_lines(shown))
+    assert f"there are proposals to decide: leadhand plan proposals {S}" in list(plan_lines(shown))
+
+
+def test_edit_of_the_team_lead_is_shown_by_its_operations() -> None:
+    edit = ProposalView.model_validate({
+        "id": "p1", "about": "a", "by": "0000000a", "at": "2026-11-22T12:00:00+00:00",
+        "status": "open", "operations": [
+            {"op": "add", "task": {"id": "more", "title": "Do \x1b[31mmore"}},
+            {"op": "change", "id": "a", "dependencies": ["more"], "agent": None},
+            {"op": "retry", "id": "a"},
+        ],
+    })  # fmt: skip
+    assert list(proposal_lines(plan(proposals=[edit]), every=False))[1:5] == [
+        "  the team lead, after task a failed:",
+        "  - add more: Do more",
+        "  - change a: dependencies more; agent the plan's",
+        "  - retry a",
+    ]
+
+
+def test_task_shows_what_came_of_asking_the_team_lead() -> None:
+    def line(**replan: object) -> str:
+        shown = plan(task("a", "failed", replan={"run": 1, **replan}))
+        return next(text for text in plan_lines(shown) if "team lead" in text).strip()
+
+    assert line(state="asked") == "the team lead is asked for another way"
+    proposed = line(state="proposed", session="0000000a", proposal="p1")
+    assert proposed == "the team lead proposed p1 (session 0000000a)"
+    assert line(state="none", why="no model") == "the team lead proposed nothing: no model"
 
 
 def test_summary_says_why_a_plan_failed_and_how_to_go_on() -> None:

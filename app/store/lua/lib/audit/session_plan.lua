@@ -4,21 +4,19 @@ local session_plan = {}
 
 local ENDS = {completed = true, failed = true, exited = true, aborted = true}
 
--- Whether the start of a task is queued.
-local function is_queued(tx, task)
-  local prefix = task.state == 'merging' and 'merge/' or ''
-  return redis.call('ZSCORE', tx.shared.errands, 'spawn|' .. tx.args.member .. prefix .. task.id .. '~' .. task.run)
+-- Whether the creation of a session is queued.
+local function is_queued(tx, prefix, task, run)
+  return redis.call('ZSCORE', tx.shared.errands, 'spawn|' .. tx.args.member .. prefix .. task.id .. '~' .. run)
 end
 
--- Checks a task that starts or runs against its child session.
-local function check_task(tx, task)
-  local session = task.session
-  if task.state == 'merging' then session = task.merge.session end
-  local is_new = task.state == 'starting' or task.state == 'merging' and not session
-  if is_new and tx.session.status == 'active' and not is_queued(tx, task) then
-    findings.add(tx, 'task_stuck', tx.args.session, 'task ' .. task.id .. ' should start, but that is not queued',
-      progress.look)
-  elseif not is_new and redis.call('SISMEMBER', tx.keys.children, session) == 1 then
+-- Checks that a session which is to work for a task is queued, or works.
+local function check_session(tx, prefix, task, run, session)
+  if not session then
+    if tx.session.status == 'active' and not is_queued(tx, prefix, task, run) then
+      findings.add(tx, 'task_stuck', tx.args.session, 'task ' .. task.id .. ' should start, but that is not queued',
+        progress.look)
+    end
+  elseif redis.call('SISMEMBER', tx.keys.children, session) == 1 then
     local status = children.status_of(tx, session)
     local report = 'deliver|' .. session .. tx.args.member:match('|.*$')
     if ENDS[status] and not redis.call('ZSCORE', tx.shared.errands, report) then
@@ -29,21 +27,35 @@ local function check_task(tx, task)
   end
 end
 
+-- Checks a task against its child sessions. Returns whether one works for it, and whether the team lead is asked.
+local function check_task(tx, task)
+  local works = task.state == 'starting' or task.state == 'running' or task.state == 'merging'
+  if task.state == 'merging' then
+    check_session(tx, 'merge/', task, task.run, task.merge.session)
+  elseif works then
+    check_session(tx, '', task, task.run, task.state == 'running' and task.session)
+  end
+  local asks = progress.is_replanned(task)
+  if asks then check_session(tx, 'replan/', task, task.replan.run, task.replan.session) end
+  return works, asks
+end
+
 -- Checks the plan of a session that executes one.
 function session_plan.check(tx)
   local head = tasks.head(tx)
   if not head or head.state ~= 'executing' or tx.session.status ~= 'active' then return end
-  local working, merging = 0, 0
+  local working, merging, asked = 0, 0, 0
   for _, task in ipairs(tasks.all(tx)) do
-    if task.state == 'starting' or task.state == 'running' then working = working + 1 end
-    if task.state == 'merging' then merging = merging + 1 end
-    if task.state == 'starting' or task.state == 'running' or task.state == 'merging' then check_task(tx, task) end
+    local works, asks = check_task(tx, task)
+    if task.state == 'merging' then merging = merging + 1 elseif works then working = working + 1 end
+    if asks then asked = asked + 1 end
   end
-  if working + merging ~= head.working + (head.merging or 0) then
+  local kept, found = head.working + (head.merging or 0) + (head.replanning or 0), working + merging + asked
+  if found ~= kept then
     findings.add(tx, 'plan_adrift', tx.args.session,
-      'its plan counts ' .. head.working + (head.merging or 0) .. ' tasks at work, but ' .. working + merging .. ' are',
+      'its plan counts ' .. kept .. ' tasks at work, but ' .. found .. ' are',
       function()
-        head.working, head.merging = working, merging
+        head.working, head.merging, head.replanning = working, merging, asked
         progress.relist(tx)
         progress.advance(tx)
         tasks.write(tx, 'repaired', 'engine')

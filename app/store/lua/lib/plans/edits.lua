@@ -59,6 +59,7 @@ function edits.drop(tx, op)
   end
   local head = tasks.head(tx)
   if head.halted == op.id then head.halted = nil end
+  if task.replan and not task.replan.ended then head.replanning = head.replanning - 1 end
   if task.run > 0 then
     head.dropped = head.dropped or {}
     head.dropped[op.id] = task.run
@@ -98,7 +99,18 @@ function edits.retry(tx, op)
   tasks.note(tx, task, 'pending', tx.args.by, 'retried')
 end
 
--- Accepts or refuses a task that a child proposed.
+-- Carries out operations in order. Returns the first refusal.
+local function run(tx, operations)
+  for number, op in ipairs(operations) do
+    local why = edits[op.op](tx, op)
+    if why then
+      why.number = number
+      return why
+    end
+  end
+end
+
+-- Accepts or refuses a task that a child proposed, or the edit that the team lead proposed.
 function edits.decide(tx, op)
   local field = 'proposal:' .. op.proposal
   local text = redis.call('HGET', tx.keys.plan, field)
@@ -107,10 +119,13 @@ function edits.decide(tx, op)
   if proposal.status ~= 'open' then
     return refusal(op.proposal, 'it was ' .. proposal.status .. ' by ' .. tostring(proposal.decided_by))
   end
-  if op.accept then
-    local why = edits.add(tx, {task = proposal.task})
-    if why then return why end
+  local why
+  if op.accept and proposal.operations then
+    why = run(tx, proposal.operations)
+  elseif op.accept then
+    why = edits.add(tx, {task = proposal.task})
   end
+  if why then return why end
   proposal.status, proposal.decided_by = op.accept and 'accepted' or 'refused', tx.args.by
   tx.plan.decided = tx.plan.decided or {}
   table.insert(tx.plan.decided, {field, proposal})
@@ -120,14 +135,7 @@ end
 
 -- Carries out operations in order. Returns the first refusal, after which nothing may be written.
 function edits.apply(tx, operations)
-  for number, op in ipairs(operations) do
-    local why = edits[op.op](tx, op)
-    if why then
-      why.number = number
-      return why
-    end
-  end
-  return links.check(tx)
+  return run(tx, operations) or links.check(tx)
 end
 
 return edits

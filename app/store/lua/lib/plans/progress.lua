@@ -21,8 +21,8 @@ function progress.list_startable(tx, task)
 end
 
 -- Queues the creation of a child session.
-local function queue(tx, task, prefix)
-  local errand = 'spawn|' .. tx.args.member .. prefix .. task.id .. '~' .. task.run
+local function queue(tx, task, prefix, run)
+  local errand = 'spawn|' .. tx.args.member .. prefix .. task.id .. '~' .. (run or task.run)
   redis.call('ZADD', tx.shared.errands, tx.now, errand)
   tx.reply.spawn = tx.reply.spawn or {}
   table.insert(tx.reply.spawn, errand)
@@ -31,6 +31,16 @@ end
 -- Queues the creation of the session that merges a task's work.
 function progress.queue_merge(tx, task)
   queue(tx, task, 'merge/')
+end
+
+-- Queues the creation of the session that asks the team lead for another way.
+function progress.queue_replan(tx, task)
+  queue(tx, task, 'replan/', task.replan.run)
+end
+
+-- Whether the team lead is being asked about a task.
+function progress.is_replanned(task)
+  return task.replan ~= nil and not task.replan.ended
 end
 
 local function start(tx, task)
@@ -112,7 +122,7 @@ function progress.advance(tx)
     start(tx, tasks.load(tx, id))
   end
   local idle = head.halted or redis.call('ZCARD', tx.keys.startable) == 0
-  local works = head.working + (head.merging or 0) > 0
+  local works = head.working + (head.merging or 0) + (head.replanning or 0) > 0
   if not works and idle and (head.halted or (head.proposed or 0) == 0) then finish(tx) end
 end
 
@@ -129,7 +139,8 @@ function progress.adopt(tx, draft)
   if head and head.state ~= 'refining' then return end
   for _, task in ipairs(head and tasks.all(tx) or {}) do tasks.remove(tx, task.id) end
   tx.plan.head = {state = 'refining', at_once = draft.at_once, retries = draft.retries, on_failure = draft.on_failure,
-    proposals = draft.proposals, proposal_ms = draft.proposal_ms, merge = draft.merge, working = 0, merging = 0}
+    proposals = draft.proposals, proposal_ms = draft.proposal_ms, merge = draft.merge, working = 0, merging = 0,
+    replan_max = draft.replan_max, replan_ms = draft.replan_ms}
   for number, task in ipairs(draft.tasks) do
     task.at, task.state, task.run, task.tries = number, 'waiting', 0, 0
     tasks.store(tx, task.id, task)
@@ -142,9 +153,10 @@ end
 function progress.begin(tx, address)
   local head = tasks.head(tx)
   head.state, head.address, head.halted, head.working, head.merging = 'executing', address, nil, 0, 0
+  head.replans, head.replanning = nil, nil
   for _, task in ipairs(tasks.all(tx)) do
     if task.state ~= 'waiting' and task.fact ~= 'accepted' then
-      task.state, task.fact, task.tries = 'waiting', nil, 0
+      task.state, task.fact, task.tries, task.replan = 'waiting', nil, 0, nil
       tasks.save(tx, task.id)
     end
   end
@@ -169,17 +181,19 @@ local function refuse_overdue(tx, head)
 end
 
 -- Queues again what a stop or a crash kept from starting, and refuses what was proposed and not decided about in time.
-function progress.look(tx)
+-- `changed`: whether the plan has changed already.
+function progress.look(tx, changed)
   local head = tasks.head(tx)
   if not head or head.state ~= 'executing' then return end
-  local refused = refuse_overdue(tx, head)
+  changed = refuse_overdue(tx, head) or changed
   for _, task in ipairs(tasks.all(tx)) do
     if task.state == 'starting' then queue(tx, task, '') end
     if task.state == 'merging' and not task.merge.session then progress.queue_merge(tx, task) end
+    if progress.is_replanned(task) and not task.replan.session then progress.queue_replan(tx, task) end
   end
   local working = head.working
   progress.advance(tx)
-  if refused or head.working ~= working or head.state ~= 'executing' then tasks.write(tx, 'advanced', 'engine') end
+  if changed or head.working ~= working or head.state ~= 'executing' then tasks.write(tx, 'advanced', 'engine') end
 end
 
 return progress

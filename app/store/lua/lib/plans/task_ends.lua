@@ -1,5 +1,5 @@
 -- The end of a task for good: its work is accepted, and merged if the plan merges, or it has failed.
---- @requires plans/notices, plans/progress, plans/tasks, webhooks
+--- @requires plans/notices, plans/progress, plans/replans, plans/tasks, webhooks
 local task_ends = {}
 
 -- Accepts the work of a task, and lists the tasks that waited for it.
@@ -23,6 +23,7 @@ function task_ends.fail(tx, task, status)
   webhooks.enqueue_about_task(tx, 'task_failed', task, {status = task.word or 'failed', reason = task.reason})
   if head.on_failure == 'stop' then head.halted = task.id end
   tasks.note(tx, task, task.word or 'failed', 'engine', progress.reason_text(task))
+  replans.ask(tx, task)
 end
 
 return task_ends

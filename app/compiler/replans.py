@@ -1,0 +1,26 @@
+"""Compiles the sessions that ask a team lead what to do about a task that failed."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from app.compiler.plan import draft_step
+from app.domain.program import WITH_REPLANS, Program
+from app.domain.references import literal
+from leadhand.models.plans import PlanDocument
+
+#: The step whose outcome is the proposal.
+REPLAN_STEP = "replan"
+
+
+def replan_program(document: PlanDocument, task: str, run: int, reason: str) -> Program:
+    """The program that asks the plan's team lead for an edit of the plan."""
+    failed: dict[str, JsonValue] = {"task": task, "run": run, "reason": reason}
+    step = draft_step(document, REPLAN_STEP).model_copy(
+        update={"timeout_s": min(document.timeout_s, document.replan_timeout_s)}
+    )
+    inputs = {**step.inputs, "failed": literal(json.dumps(failed))}
+    step = step.model_copy(update={"inputs": inputs})
+    return Program(schema_version=WITH_REPLANS, name=f"replan/{task}", body=(step,))
