@@ -33,6 +33,7 @@ from app.queries.fleet import Fleet
 from app.queries.graph_results import graph_results
 from app.queries.inbox import attention, message_view, read_messages
 from app.queries.listing import Listing
+from app.queries.phases import with_phase
 from app.queries.plans import exported_plan
 from app.queries.presenters import (
     budget_lines,
@@ -67,12 +68,10 @@ from leadhand.models.views import (
     WorkerView,
 )
 
-#: Maximum running steps and warnings in a view.
-SHOWN = 20
+SHOWN = 20  # maximum running steps and warnings in a view
 #: The note for a session whose program this version cannot read.
 UNREADABLE = "its program was written by a newer version; ask an API of that version"
-#: Batch size when everything is read.
-_MANY = 1000
+_MANY = 1000  # batch size when everything is read
 
 
 class Queries:
@@ -99,7 +98,8 @@ class Queries:
     def session(self, session: str) -> SessionView:
         """One session with its progress."""
         ref = self.ref(session)
-        return self._view(ref, self._fields(ref))
+        fields = self._fields(ref)
+        return with_phase(self._store, ref, fields, self._view(ref, fields))
 
     def sessions(
         self,

@@ -12,6 +12,7 @@ from app.domain.program import Program
 from app.domain.reasons import reason_view
 from app.errors import ProgramNewer, SessionUnknown
 from app.queries.about_loop import about_loop
+from app.queries.phases import Phases
 from app.queries.presenters import depth_of, reason_of
 from app.queries.shown_status import shown_status
 from app.store.store import Store
@@ -49,12 +50,12 @@ class Trees:
                 known |= {child: children[child] for child in below[one]}
                 following += below[one]
             level = following
-        now_ms = self._store.now_ms()
+        now_ms, phases = self._store.now_ms(), Phases(self._store)
         return TreeView(
             session=session,
             root=ref.root,
             items=[
-                self._node(SessionRef(one, ref.root), known[one], now_ms)
+                self._node(SessionRef(one, ref.root), known[one], now_ms, phases)
                 for one in _in_order(session, below)
             ],
             causes=list(self._causes(ref, fields)),
@@ -89,7 +90,7 @@ class Trees:
         kept = {one: fields for one, (_, fields) in found.items() if "status" in fields}
         return dict(sorted(kept.items(), key=lambda item: (int(item[1]["created"]), item[0])))
 
-    def _node(self, ref: SessionRef, fields: Fields, now_ms: int) -> TreeNode:
+    def _node(self, ref: SessionRef, fields: Fields, now_ms: int, phases: Phases) -> TreeNode:
         began, ended = int(fields["created"]), fields.get("ended")
         about = about_loop(fields["kind"], self._program(fields["program"]))
         parent = json.loads(fields["parent"]) if fields.get("parent") else {}
@@ -102,6 +103,7 @@ class Trees:
             kind=fields["kind"],
             title=fields.get("label") or about.task or fields["name"],
             status=shown_status(self._store, ref, fields),
+            phase=phases.view(ref, fields),
             reason=reason_view(reason_of(fields)),
             created_at=iso(began),
             elapsed_s=max(0, (int(ended) if ended else now_ms) - began) / 1000,

@@ -12,7 +12,7 @@ from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import block, plain, reason_text
-from leadhand.models.views import LedgerEntry, OwnFolderView, SessionView, StepView
+from leadhand.models.views import LedgerEntry, OwnFolderView, RoleView, SessionView, StepView
 
 _MOST_LINES = 12
 
@@ -53,6 +53,8 @@ def _head(view: SessionView) -> Iterator[str]:
     yield f"session  {view.id}  {view.kind}  {plain(view.title)}"
     yield from _about(view)
     yield f"status   {view.status}"
+    if view.phase is not None:
+        yield f"phase    {phase_text(view.phase)}"
     if view.reason is not None:
         yield f"reason   {reason_line(view) or reason_text(view.reason.model_dump())}"
     if view.cwd is not None:
@@ -76,6 +78,22 @@ def _head(view: SessionView) -> Iterator[str]:
                 f" failed {node.attempts_failed}, stops {node.stops}"
             )
     yield from _notices(view)
+
+
+def phase_text(view: RoleView) -> str:
+    """The role and phase of a session, and what is said about its end.
+
+    >>> phase_text(RoleView(role="dev", phase="under_review", round=2))
+    'dev under_review, round 2'
+    """
+    parts = [f"{view.role} {view.phase}"]
+    if view.children:
+        parts.append(plain(", ".join(view.children), most=200))
+    if view.round:
+        parts.append(f"round {view.round}")
+    if view.may_end != "clean":
+        parts.append(f"{'must' if view.may_end == 'block' else 'should'} not end: {view.text}")
+    return ", ".join(parts)
 
 
 def _own_folder(own: OwnFolderView) -> Iterator[str]:

@@ -26,6 +26,8 @@ def tree_lines(view: TreeView) -> Iterator[str]:
 
 def _line(node: TreeNode) -> str:
     parts = [f"[{plain(node.title, most=60)} ({node.id})] {node.status}"]
+    if node.phase is not None and node.phase.phase != node.status:
+        parts.append(f"{node.phase.role} {node.phase.phase}")
     parts.append(elapsed(round(node.elapsed_s * 1000)))
     if node.cost_usd:
         parts.append(f"${node.cost_usd:.4f}")

@@ -11,6 +11,21 @@ from leadhand.models.views.view import Reason, View
 ENDED = frozenset({"stopped", "exited", "aborted", "completed", "failed"})
 
 
+class RoleView(View):
+    """The phase of a session that has a role in a plan, or was started by another session."""
+
+    #: tl (the team lead: the session of a plan), dev (carries out a task), worker (another child).
+    role: Literal["tl", "dev", "worker"]
+    phase: str
+    #: Of a waiting or merging team lead: the tasks whose children it waits for.
+    children: list[str] = []
+    #: Of a dev: the rounds of review by its checkers.
+    round: int = 0
+    #: Whether it may end now, or should not, or must not, and why.
+    may_end: Literal["clean", "nudge", "block"] = "clean"
+    text: str = ""
+
+
 class Counters(View):
     """Counters of a session; never reset."""
 
@@ -96,6 +111,8 @@ class SessionView(View):
     #: By name: iterations, steps, wall_s, cost_usd, tokens, stage_stops, stops.
     budget: dict[str, BudgetLine] = {}
     progress: Progress = Progress()
+    #: Its role and phase, where one session is read; None without a role.
+    phase: RoleView | None = None
     warnings: list[str] = []
     #: The first line of a loop's task.
     task: str | None = None
@@ -161,6 +178,8 @@ class TreeNode(View):
     kind: str
     title: str
     status: str
+    #: Its role and phase; None without a role.
+    phase: RoleView | None = None
     reason: Reason | None = None
     created_at: str
     #: Seconds from its creation to now, or to its end.

@@ -1,0 +1,1 @@
+"""The roles of the sessions of a plan, and their phases (pure)."""

@@ -1,0 +1,145 @@
+"""The phases of sessions that have a role in a plan: a state machine for each role (pure).
+
+A phase is not stored: it follows from what the records of the plan and of the session say, by the
+events in their order. So it is never out of date, has no key of its own, and goes with its session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+_log = logging.getLogger(__name__)
+
+
+class Role(StrEnum):
+    #: A team lead: the session of a plan.
+    LEAD = "tl"
+    #: Carries out a task of a plan.
+    DEV = "dev"
+    #: Any other child session: one that a body started, a merge, a question to the team lead.
+    WORKER = "worker"
+
+
+class Event(NamedTuple):
+    """An event that may change a phase."""
+
+    name: str
+    #: The task whose child it is about.
+    child: str = ""
+
+
+class Phase(NamedTuple):
+    """The phase of a session."""
+
+    name: str
+    #: Of a waiting or merging team lead: the tasks whose children it waits for.
+    children: frozenset[str] = frozenset()
+    #: Of a dev under review: the number of the review, from 1.
+    round: int = 0
+
+    def __str__(self) -> str:
+        if self.children:
+            return f"{self.name} ({', '.join(sorted(self.children))})"
+        return f"{self.name} (round {self.round})" if self.round else self.name
+
+
+class Exit(NamedTuple):
+    """Whether a session may end in its phase, and what is said about it."""
+
+    verdict: Literal["clean", "nudge", "block"]
+    text: str = ""
+
+
+#: The phases in which a session of a role begins.
+FIRST = {Role.LEAD: "planning", Role.DEV: "spawned", Role.WORKER: "spawned"}
+#: Phases that nothing follows.
+LAST = frozenset({"done", "failed"})
+#: What each event makes of a phase; `*` is every phase that is not the last one.
+_COMMON: Mapping[tuple[str, str], str] = {
+    ("*", "ended_well"): "done",
+    ("*", "ended_badly"): "failed",
+}
+_TABLES: Mapping[Role, Mapping[tuple[str, str], str]] = {
+    Role.LEAD: {
+        **_COMMON,
+        ("planning", "plan_began"): "dispatching",
+        ("dispatching", "child_spawned"): "waiting",
+        ("waiting", "child_spawned"): "waiting",
+        ("merging", "child_spawned"): "waiting",
+        ("all_merged", "child_spawned"): "waiting",
+        ("waiting", "child_ended"): "waiting",
+        ("merging", "child_ended"): "merging",
+        ("waiting", "merge_began"): "merging",
+        ("all_merged", "tasks_left"): "dispatching",
+        ("all_merged", "pr_filed"): "pr_filed",
+    },
+    Role.DEV: {
+        **_COMMON,
+        ("spawned", "began"): "working",
+        ("spawned", "pr_filed"): "pr_filed",
+        ("working", "pr_filed"): "pr_filed",
+        ("changes_requested", "pr_filed"): "under_review",
+        ("pr_filed", "review_began"): "under_review",
+        ("under_review", "review_began"): "under_review",
+        ("changes_requested", "review_began"): "under_review",
+        ("under_review", "review_refused"): "changes_requested",
+        ("under_review", "review_accepted"): "approved",
+    },
+    Role.WORKER: {**_COMMON, ("spawned", "began"): "working"},
+}
+_EXITS: Mapping[tuple[Role, str], Exit] = {
+    (Role.LEAD, "waiting"): Exit("nudge", "child sessions still work for the plan"),
+    (Role.LEAD, "merging"): Exit("nudge", "accepted work is still being merged"),
+    (Role.LEAD, "dispatching"): Exit("nudge", "tasks of the plan have not started yet"),
+    (Role.LEAD, "pr_filed"): Exit("block", "its pull request is not merged yet"),
+    (Role.DEV, "working"): Exit("nudge", "it has not reported; report with `leadhand report`"),
+    (Role.DEV, "under_review"): Exit("nudge", "its work is being reviewed"),
+    (Role.DEV, "changes_requested"): Exit("block", "changes of its work are requested"),
+}
+
+
+def transition(role: Role, phase: Phase, event: Event) -> Phase:
+    """The phase after an event. One that does not fit is logged, and changes nothing.
+
+    >>> str(transition(Role.LEAD, Phase("waiting", frozenset("ab")), Event("child_ended", "a")))
+    'waiting (b)'
+    >>> str(transition(Role.LEAD, Phase("waiting", frozenset("b")), Event("child_ended", "b")))
+    'all_merged'
+    """
+    table = _TABLES[role]
+    name = table.get((phase.name, event.name)) or table.get(("*", event.name))
+    if name is None or phase.name in LAST:
+        _log.info("a %s in phase %s ignores the event %s", role, phase.name, event.name)
+        return phase
+    if name in LAST:
+        return Phase(name)
+    children = phase.children
+    if event.name == "child_spawned":
+        children |= {event.child}
+    elif event.name == "child_ended":
+        children -= {event.child}
+        name = name if children else "all_merged"
+    round_ = phase.round + (event.name == "review_began")
+    return Phase(name, children, round_)
+
+
+def can_exit(role: Role, phase: Phase) -> Exit:
+    """Whether a session may end now.
+
+    >>> can_exit(Role.DEV, Phase("changes_requested")).verdict
+    'block'
+    >>> can_exit(Role.WORKER, Phase("working")).verdict
+    'clean'
+    """
+    return _EXITS.get((role, phase.name), Exit("clean"))
+
+
+def phase_after(role: Role, events: Iterable[Event]) -> Phase:
+    """The phase after events, in their order."""
+    phase = Phase(FIRST[role])
+    for event in events:
+        phase = transition(role, phase, event)
+    return phase
