@@ -31,6 +31,7 @@ from api.fleet import statistics
 from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
 from api.stacks import routes as stack_routes
+from api.work import routes as work_routes
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.settings import Settings
@@ -90,6 +91,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
     flask.register_blueprint(statistics.blueprint(engine))
+    flask.register_blueprint(work_routes.blueprint(engine, flask.fanout, streams=streams))
     for routes in fleet.blueprints(engine):
         flask.register_blueprint(routes)
     flask.register_blueprint(flows.blueprint(engine))

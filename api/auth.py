@@ -37,6 +37,8 @@ class Visitor(NamedTuple):
         """The caller's name in logs and records, without secrets."""
         if self.body is not None and self.body.is_of_session:
             return f"session {self.body.session}"
+        if self.body is not None and self.body.is_of_work:
+            return f"local worker of {self.body.session}"
         if self.body is not None:
             return f"step {self.body.session}:{self.body.address}"
         return "operator" if self.token is None else f"token {self.token.id}"

@@ -30,6 +30,7 @@ from api.worktrees import (
 )
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.guards import AgentEvent, StopReport
+from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.stacks import OutputsView, StackChange, StackHead, StackView, WorkflowSession
 from leadhand.models.views import (
@@ -82,6 +83,7 @@ from leadhand.models.views import (
     WorkerView,
     WorktreeView,
 )
+from leadhand.models.views.work import BeatView, SettledView, WorkView
 
 JSON = "application/json"
 
@@ -179,6 +181,18 @@ _STACKS: tuple[Operation, ...] = (
               body_required=False),
     Operation("stacks.delete", "DELETE", "Delete a workflow session, active or not", (_CHANGE,),
               headers=("Idempotency-Key",), refuses=(422,)),
+)  # fmt: skip
+
+_WORK: tuple[Operation, ...] = (
+    Operation("work.claim", "POST", "Claim the next local step of a session, and wait for one",
+              (as_json(WorkView, "The step, if one is ready, and the session's status."),),
+              body=ClaimWork, body_required=True),
+    Operation("work.beat", "POST", "Extend the lease of an attempt at a local step",
+              (as_json(BeatView, "Whether the attempt may go on."),),
+              body=BeatWork, body_required=True),
+    Operation("work.settle", "POST", "Record the outcome of an attempt at a local step",
+              (as_json(SettledView, "What became of it. A repeated call changes nothing."),),
+              body=SettleWork, body_required=True),
 )  # fmt: skip
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -430,6 +444,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("limits.delete", "DELETE", "Remove a limit", (_GONE,),
               headers=("If-Match",), refuses=(412,)),
     *_STACKS,
+    *_WORK,
     Operation("tokens.create", "POST", "Create a token",
               (as_json(NewToken, "The token; its text is returned only once.", 201),),
               body=NewTokenBody, body_required=True, headers=("Idempotency-Key",), makes="token"),

@@ -30,7 +30,7 @@ def session_answer(
 ) -> Response:
     """A session with its ETag; 304 if the client's copy is current."""
     # The used wall time changes continuously, which is no change of the session.
-    text = view.model_dump_json(exclude={"budget": {"wall_s"}})
+    text = view.model_dump_json(exclude={"budget": {"wall_s"}, "work_token": True})
     shown = hashlib.sha256(text.encode()).hexdigest()[:16]
     tag = etag(view.status, view.updated_at, shown)
     if status == 200 and request.if_none_match.contains_weak(tag.removeprefix("W/").strip('"')):

@@ -46,6 +46,9 @@ NEEDED: Mapping[str, Scope] = {
     "kv.one": Scope.READ,
     "kv.put": Scope.CONTROL,
     "kv.delete": Scope.CONTROL,
+    "work.claim": Scope.CONTROL,  # or the work token of the session
+    "work.beat": Scope.CONTROL,
+    "work.settle": Scope.CONTROL,
     "guards.listed": Scope.READ,
     "guards.stop": Scope.SUBMIT,
     "guards.event": Scope.SUBMIT,
@@ -124,6 +127,8 @@ class BodyRight(NamedTuple):
 _READS = BodyRight("read")
 _CONTROLS = BodyRight("spawn", "below")
 _SHARES = BodyRight("share", "own")
+#: The token for the local steps of a session is for that session alone.
+_WORKS = BodyRight("work", "own")
 #: A stack belongs to a folder and not to a session.
 _READS_STACKS = BodyRight("read", "any")
 _CHANGES_STACKS = BodyRight("share", "any")
@@ -166,6 +171,9 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "kv.one": BodyRight("read", "own"),
     "kv.put": _SHARES,
     "kv.delete": _SHARES,
+    "work.claim": _WORKS,
+    "work.beat": _WORKS,
+    "work.settle": _WORKS,
     "guards.listed": BodyRight("read", "any"),  # those of its own session
     "guards.stop": BodyRight("share", "any"),
     "guards.event": BodyRight("share", "any"),

@@ -20,7 +20,7 @@ from app.engine import Engine
 from app.operations.bulk import How
 from leadhand.models.documents import Budget
 from leadhand.models.forms import GivenAnswer
-from leadhand.models.views import OutputView, Page
+from leadhand.models.views import OutputView, Page, SessionView
 
 
 class Sessions:
@@ -45,7 +45,7 @@ class Sessions:
             submitted = self._engine.submit.document(
                 document, idempotency_key=key, owner=current_owner(), free=free
             )
-        view = self._engine.queries.session(submitted.session)
+        view = self._with_work_token(self._engine.queries.session(submitted.session))
         location = f"/v1/sessions/{submitted.session}"
         return session_answer(view, 202, headers={"Location": location})
 
@@ -222,7 +222,12 @@ class Sessions:
             by=caller if caller is not None and caller.session == session else None,
             seen=requests.if_match(),
         )
-        return session_answer(view, 202)
+        return session_answer(self._with_work_token(view) if verb == "resume" else view, 202)
+
+    def _with_work_token(self, view: SessionView) -> SessionView:
+        """The session with the token for its local steps, if it has such steps."""
+        token = self._engine.local_work.token(view.id) if view.kind == "graph" else None
+        return view if token is None else view.model_copy(update={"work_token": token})
 
 
 def questions_blueprint(engine: Engine) -> Blueprint:

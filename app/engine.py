@@ -28,6 +28,7 @@ from app.operations.folders.own_folders import OwnFolders
 from app.operations.guards.guards import Guards
 from app.operations.inbox import Inbox
 from app.operations.limits import Limits
+from app.operations.local_steps.local_work import LocalWork
 from app.operations.migrate import Migration
 from app.operations.named_locks import NamedLocks
 from app.operations.outbox import Outbox
@@ -183,5 +184,13 @@ class Engine:
             self.reports,
             self.plan_progress,
             self.answers,
+        )
+        self.local_work = LocalWork(
+            store,
+            settings,
+            self.registry,
+            self.transitions,
+            self.attempts,
+            self.expiry,
         )
         self.audit = Audit(store, self.transitions, carrier, self.fleet)

@@ -144,6 +144,8 @@ def _handle(engine: Engine, answer: Reply) -> None:
     for member in answer.ready:
         with _postpone_failures(engine, "ready", member):
             ref, address = _split(member)
+            if engine.local_work.stop_if_abandoned(ref, address):
+                continue
             engine.control.choose_again(ref, workers)
             engine.transitions.rehint(ref, address, depth=engine.expiry.depth(ref, address, depths))
     for errand in answer.errands:

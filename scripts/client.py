@@ -21,6 +21,7 @@ FILES = {
     "async_transport.py": "transport.py",
     "stacks/async_calls.py": "stacks/calls.py",
     "artifacts/async_artifact_calls.py": "artifacts/artifact_calls.py",
+    "work/async_calls.py": "work/calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
     "steps/async_step_calls.py": "steps/step_calls.py",
 }

@@ -12,8 +12,10 @@ from app.compiler.tool_nodes import ToolNode, tool_node
 from app.domain.graphs import ITEMS
 from app.domain.program import (
     JITTER,
+    LOCAL,
     WITH_KINDS_OF_TOOLS,
     WITH_LIMITS,
+    WITH_LOCAL_STEPS,
     WITH_TEMPLATES,
     Action,
     Program,
@@ -36,7 +38,7 @@ from leadhand.graphs.references import (
     target_of,
     value_at,
 )
-from leadhand.models.tool_names import is_newer_kind
+from leadhand.models.tool_names import is_local_tool, is_newer_kind
 
 _ITEMS_TIMEOUT_S = 60.0
 
@@ -73,6 +75,8 @@ def compile_graph(document: GraphDocument) -> Program:
         version = WITH_KINDS_OF_TOOLS
     if any(map(_has_limits, document.steps)):
         version = WITH_LIMITS
+    if any(node.queue == LOCAL for node in body):
+        version = WITH_LOCAL_STEPS
     return Program(schema_version=version, name=document.name, body=body)
 
 
@@ -155,7 +159,8 @@ class _Compiler:
             retry=_retry_policy(step),
             critical=step.critical,
             label=step.name,
-            folder=called.folder,
+            queue=LOCAL if is_local_tool(step.tool) else "",
+            folder=called.folder and not is_local_tool(step.tool),
             limits=called.limits,
             inputs=_inputs_of(step, called),
             template=self._template(step, step.arguments, step.when),

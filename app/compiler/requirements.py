@@ -16,7 +16,7 @@ from leadhand.flows.structure import Placed, steps_of
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
-from leadhand.models.tool_names import shape_of
+from leadhand.models.tool_names import is_local_tool, shape_of
 
 _NO_DEFAULT = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
 _NO_DOER = "name one with agent, command or callable; no worker has a default agent"
@@ -96,8 +96,8 @@ def requirements_of(document: AnyDocument) -> Requirements:
 
 def _of_graph(document: GraphDocument) -> Iterator[ToolNeed]:
     for number, step in enumerate(document.steps):
-        if shape_of(step.tool) == "flow":
-            continue  # no worker has it: its child session runs at any place
+        if shape_of(step.tool) == "flow" or is_local_tool(step.tool):
+            continue  # no worker has it: a child session runs at any place, the submitter elsewhere
         known = {one.name: one.value for one in known_arguments(document, step)}
         yield ToolNeed(f"steps[{number}]", step.tool, step.arguments, known)
 

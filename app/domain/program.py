@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
+#: The form of programs with steps that their submitter carries out (decision 59).
+WITH_LOCAL_STEPS = 9
 #: The form of programs with a limit, a join, an expectation or a rule of retries (decision 61).
 WITH_LIMITS = 8
 #: The form of programs that call tools that are no functions (decision 57).
@@ -45,6 +47,9 @@ WITH_REPLANS = 6
 WITH_PLANS = 4
 #: The form of programs without plans, which older workers run too.
 WITHOUT_PLANS = 3
+
+#: The queue of steps that the session's submitter carries out, as a worker over REST.
+LOCAL = "local"
 
 NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.program import Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
+from app.domain.program import LOCAL, Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
 from app.redaction import without_keys
 from leadhand.graphs.retry_errors import TIMEOUT
 
@@ -116,7 +116,8 @@ def join_step(program: Program, path: str) -> str | None:
 
 
 def _single(node: Node) -> bool:
-    return isinstance(node, Step) and node.for_each is None
+    """Whether one message can carry the node: no message is for a local step."""
+    return isinstance(node, Step) and node.for_each is None and node.queue != LOCAL
 
 
 def _join_of(block: tuple[Node, ...], header: frozenset[str]) -> str | None:
@@ -231,6 +232,18 @@ def is_critical(step: Step) -> bool:
 def queue_of(step: Step) -> str:
     """The queue of a step: its own, that of its action, or `tools`."""
     return step.queue or QUEUES.get(step.action, "tools")
+
+
+def full_queue(queue: str, *, place: str, session: str) -> str:
+    """The name of a queue with the place or, for local steps, the session that it belongs to.
+
+    >>> full_queue("tools", place="here", session="0000000a")
+    'tools@here'
+    >>> full_queue("local", place="here", session="0000000a")
+    'local@0000000a'
+    """
+    of = session if queue == LOCAL else place
+    return f"{queue}@{of}" if of else queue
 
 
 def _block_at(program: Program, path: str) -> tuple[Node, ...]:

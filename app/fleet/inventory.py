@@ -49,7 +49,12 @@ def text_of(fields: Mapping[str, JsonValue], *, now_ms: int, holds_ms: int) -> s
 
 
 def live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
-    """The workers whose inventory has not expired, sorted by name."""
+    """The workers whose inventory has not expired, sorted by name; none of a single session."""
+    return [one for one in all_live_workers(texts, now_ms) if one.session is None]
+
+
+def all_live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
+    """The live workers, and the programs that carry out the local steps of their own sessions."""
     found = (inventory_of(name, text) for name, text in sorted(texts.items()))
     return [one.worker for one in found if now_ms <= one.until_ms]
 

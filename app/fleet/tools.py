@@ -15,6 +15,7 @@ from leadhand.models.tool_names import (
     BUILT_IN_TOOLS,
     TOOLS_FILE,
     is_internal,
+    is_local_tool,
     owner_of,
     shape_of,
 )
@@ -64,7 +65,8 @@ def tools_in(program: Program) -> set[str]:
     """The tools that a program uses, without the built-in ones."""
     steps = (node for _, node in program.walk() if isinstance(node, Step))
     used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
-    return {name for name in used if name not in BUILT_IN_TOOLS and not is_internal(name)}
+    used -= BUILT_IN_TOOLS
+    return {name for name in used if not is_internal(name) and not is_local_tool(name)}
 
 
 def _view(name: str, reports: Sequence[tuple[str, ToolHere]]) -> ToolView:

@@ -99,15 +99,21 @@ class Attempts:
         self._registry = registry
         self._transitions = transitions
 
-    def claim(self, ref: SessionRef, address: str, *, nonce: str, worker: str) -> Reply:
-        """Claim a step; the reply is `granted`, `refused` (with a reason) or `superseded`."""
+    def claim(
+        self, ref: SessionRef, address: str, *, nonce: str, worker: str, is_local: bool = False
+    ) -> Reply:
+        """Claim a step; the reply is `granted`, `refused` (with a reason) or `superseded`.
+
+        A local step is claimed by its session's submitter, all others by workers.
+        """
         arguments: dict[str, JsonValue] = {
             "address": address,
             "nonce": nonce,
             "worker": worker,
             "lease_ms": self._settings.lease_ms,
             "schema": SCHEMA_VERSION,
-            "place": self._settings.place,
+            "place": None if is_local else self._settings.place,
+            "is_local": is_local or None,
         }
         answer = self._transitions.run("claim", ref, arguments)
         self._transitions.dispatch(ref, answer)

@@ -23,6 +23,9 @@ class Callers:
         ref = self._store.ref(caller.session)
         if ref is None:
             return False
+        if caller.is_of_work:
+            created = self._store.values(ref, "session", ["created"]).get("created")
+            return created is not None and int(created) == caller.fence
         if caller.is_of_session:
             return self._life(ref) == caller.fence
         step = self._store.steps(ref, [caller.address]).get(caller.address)

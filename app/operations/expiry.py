@@ -61,7 +61,7 @@ class Expiry:
         """The number of messages in the step's queue; `known` caches it for one sweep."""
         facts = self._registry.facts(ref)
         route = routing.queue_of(self._program_at(ref, address).step(address))
-        queue = f"{route}@{facts.place}" if facts.place else route
+        queue = routing.full_queue(route, place=facts.place, session=ref.id)
         if queue not in known:
             known.update(self._carrier.depths([queue]))
         return known.get(queue, 0)

@@ -11,7 +11,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import SCHEMA_VERSION, Program
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
-from app.domain.routing import queue_of
+from app.domain.routing import full_queue, queue_of
 from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
@@ -133,7 +133,7 @@ class Explainer:
                 yield waits.model_copy(update={"session": ref.id, "state": "waiting"})
         for address, record in sorted(records.items()):
             step = program.step(address)
-            queue = queue_of(step) + (f"@{fields['place']}" if fields["place"] else "")
+            queue = full_queue(queue_of(step), place=fields["place"], session=ref.id)
             around = Around(
                 session=ref.id,
                 status=fields["status"],

@@ -18,9 +18,10 @@ from app.catalog.flow_tools import flow_tool
 from app.domain.clock import iso
 from app.domain.reasons import Reason
 from app.domain.records import StepRecord
+from app.domain.routing import full_queue
 from app.domain.states import ENDED, SessionStatus
 from app.fleet.agents import agents_of
-from app.fleet.inventory import all_queues, consumed_queues, live_workers
+from app.fleet.inventory import all_live_workers, all_queues, consumed_queues, live_workers
 from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles
 from app.store.overview import StoredStep
@@ -70,9 +71,9 @@ class _Route(BaseModel):
     queue: str
     label: str
 
-    def at(self, place: str) -> str:
-        """The queue of the step at a place."""
-        return f"{self.queue}@{place}" if place else self.queue
+    def of(self, stored: StoredStep) -> str:
+        """The queue of a step of this route, with its place or session."""
+        return full_queue(self.queue, place=stored.place, session=stored.ref.id)
 
 
 class _Waiting(NamedTuple):
@@ -112,8 +113,9 @@ class Fleet:
         return sorted([*tools_of(workers), *flows], key=lambda tool: tool.name)
 
     def workers(self) -> list[WorkerView]:
-        """The live workers, each with its running steps."""
-        return _with_load(self.inventories(), self._running())
+        """The live workers, each with its running steps; also those of single sessions."""
+        found = all_live_workers(self._store.fleet().workers(), self._store.now_ms())
+        return _with_load(found, self._running())
 
     def queues(self) -> list[QueueView]:
         """All queues that a live worker consumes or that hold a step, sorted by name.
@@ -199,7 +201,7 @@ class Fleet:
             since = max(record.ready or now_ms, record.due or 0)
             if record.state == "ready" and since <= now_ms:
                 route = _Route.model_validate_json(stored.route)
-                yield _Waiting(route.at(stored.place), since)
+                yield _Waiting(route.of(stored), since)
 
     def _queues(
         self, workers: Sequence[WorkerView], running: Sequence[Running], now_ms: int
@@ -247,7 +249,7 @@ def _attempt(stored: StoredStep, record: StepRecord) -> Running:
         address=stored.address,
         action=route.action,
         label=route.label,
-        queue=route.at(stored.place),
+        queue=route.of(stored),
         attempt=record.attempt,
         process=record.owner or "",
         since=iso(record.since) if record.since else None,

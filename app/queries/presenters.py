@@ -16,7 +16,7 @@ from app.domain.outcomes import MICROS
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, reason_view
 from app.domain.records import StepRecord, TurnRecord
-from app.domain.routing import queue_of
+from app.domain.routing import full_queue, queue_of
 from app.redaction import without_keys
 from leadhand.models.views import (
     BudgetLine,
@@ -147,7 +147,7 @@ def step_view(
         lost=record.lost,
         failed=record.failed,
         worker=record.owner,
-        queue=f"{queue}@{place}" if place and queue else queue,
+        queue=full_queue(queue, place=place, session="") if queue else "",
         started_at=iso(record.since) if record.since else None,
         ended_at=iso(record.ended) if record.ended else None,
         verdict=record.verdict,

@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 from app.domain.clock import iso
 from app.domain.folders import is_folder, lies_below
+from app.domain.program import LOCAL
 from app.domain.records import StepRecord
 from app.fleet.inventory import consumed_queues
 from app.queries.question_texts import answer_command
 from leadhand.models.forms import parse_rules
+from leadhand.models.local_work import LOST_AFTER_S
 from leadhand.models.views import Wait, WorkerView
+
+#: What the queues of local steps begin with.
+LOCAL_QUEUE = f"{LOCAL}@"
 
 
 class Holder(NamedTuple):
@@ -214,6 +219,8 @@ def _wait_of_ready(record: StepRecord, around: Around) -> Wait:
         return _wait_for_rate(record, around) if record.paced else _wait_for_lock(record, around)
     if record.due is not None and record.due > around.now_ms:
         return _wait_for_retry(record, around)
+    if around.queue.startswith(LOCAL_QUEUE):
+        return _wait_for_submitter(around)
     if not takers:
         return _wait_for_worker(around)
     if around.in_line:
@@ -291,6 +298,15 @@ def _wait_for_retry(record: StepRecord, around: Around) -> Wait:
     last = f": {record.failure}" if record.failure else ""
     text = f"attempt {record.attempt} failed{last}; the next one starts at {until}"
     return Wait(why="retry", text=text, until=until, next=[f"leadhand logs {around.session}"])
+
+
+def _wait_for_submitter(around: Around) -> Wait:
+    text = (
+        "the program that submitted the session carries out this step, and has not claimed it;"
+        f" without a call of such a program for {LOST_AFTER_S:.0f} s the session is stopped"
+    )
+    nxt = [f"leadhand stop {around.session}"]
+    return Wait(why="no_worker", text=text, queue=around.queue, next=nxt)
 
 
 def _wait_for_worker(around: Around) -> Wait:

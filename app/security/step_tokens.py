@@ -2,7 +2,8 @@
 
 A token reads `lhc1.<payload>.<signature>`: the payload is base64url JSON, the signature its
 HMAC-SHA256. The token contains the attempt's fence, which the store compares, so it becomes invalid
-with the end of the attempt. A session-long token has no address: it is valid while its session is
+with the end of the attempt. A work token is for the local steps of a session, whatever its status.
+A session-long token has no address: it is valid while its session is
 active, suspended while that is stopped, and invalid after its end.
 """
 
@@ -20,6 +21,9 @@ from app.errors import CapabilityRefused
 PREFIX = "lhc1."
 #: Scopes of a token that outlives attempts: report to the parent, and read the own inbox.
 SESSION_SCOPES = ("report", "inbox")
+#: The scope of a program that carries out the local steps of its session, and the address in its
+#: token, which no step can have.
+WORK_SCOPES, WORK = ("work",), "@work"
 #: Scopes of a doer or checker: read its own session, call exit, start child sessions, share locks
 #: and values with its tree, report, and read its inbox.
 BODY_SCOPES = ("read", "exit", "spawn", "share", *SESSION_SCOPES)
@@ -43,6 +47,16 @@ class Caller(NamedTuple):
     def of_session(cls, session: str, since: int) -> Caller:
         """The holder of a session-long token."""
         return cls(session, "", since, ("read", *SESSION_SCOPES))
+
+    @property
+    def is_of_work(self) -> bool:
+        """Whether the token is for the local steps of its session, as long as that exists."""
+        return self.address == WORK
+
+    @classmethod
+    def of_work(cls, session: str, created: int) -> Caller:
+        """The holder of the token for a session's local steps."""
+        return cls(session, WORK, created, WORK_SCOPES)
 
 
 def mint(caller: Caller, *, secret: str) -> str:

@@ -40,6 +40,11 @@ class FleetRecords:
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("workers")))
 
+    def worker(self, name: str) -> str | None:
+        """The inventory of one worker, also an expired one."""
+        with self._away():
+            return cast("str | None", self._redis.hget(self._keys.everywhere("workers"), name))
+
     def first_proof(self, proof: str) -> str:
         """Store the proof of the fleet's secret unless there is one; returns the stored one."""
         key = self._keys.everywhere("secret")

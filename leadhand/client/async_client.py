@@ -25,6 +25,7 @@ from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
 from leadhand.client.stacks.async_calls import AsyncStackCalls
 from leadhand.client.steps.async_step_calls import AsyncStepCalls
 from leadhand.client.troubles.report import TroubleReport
+from leadhand.client.work.async_calls import AsyncWorkCalls
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget
@@ -57,6 +58,7 @@ class AsyncClient(
     AsyncGuardCalls,
     AsyncStepCalls,
     AsyncArtifactCalls,
+    AsyncWorkCalls,
     AsyncAdministration,
 ):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.

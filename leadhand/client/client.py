@@ -25,6 +25,7 @@ from leadhand.client.shared_calls import SharedCalls
 from leadhand.client.stacks.calls import StackCalls
 from leadhand.client.steps.step_calls import StepCalls
 from leadhand.client.troubles.report import TroubleReport
+from leadhand.client.work.calls import WorkCalls
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
 from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget
@@ -57,6 +58,7 @@ class Client(
     GuardCalls,
     StepCalls,
     ArtifactCalls,
+    WorkCalls,
     Administration,
 ):
     """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.

@@ -28,7 +28,7 @@ from leadhand.models.documents import (
     absolute,
     without_zero,
 )
-from leadhand.models.tool_names import check_tool_name
+from leadhand.models.tool_names import check_graph_tool_name
 
 #: A step's default timeout, in seconds.
 TOOL_TIMEOUT_S = 60.0
@@ -45,7 +45,7 @@ InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 Expression = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)
 ]
-ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_tool_name)]
+ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_graph_tool_name)]
 ErrorName = Annotated[str, AfterValidator(check_error_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
 
@@ -58,7 +58,8 @@ class GraphStep(Document):
     #: Other steps and people refer to it by this name.
     name: StepName
     #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
-    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing.
+    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing;
+    #: or `local:NAME`, which the submitter carries out itself.
     tool: ToolName
     #: May hold references: `${search.papers}`, `Title: ${paper.title ?? "none"}`.
     arguments: dict[str, JsonValue] = Field(default_factory=dict)

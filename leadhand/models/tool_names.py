@@ -27,12 +27,33 @@ _OTHERS = re.compile(
 Shape: TypeAlias = Literal["built-in", "function", "declared", "mcp", "agent", "flow"]
 
 
+#: What the names of tools begin with that the submitter of a graph carries out itself.
+LOCAL_PREFIX = "local:"
+_LOCAL = re.compile(r"^local:[^\x00-\x1f\x7f]+$")
+
+
+def is_local_tool(name: str) -> bool:
+    """Whether the submitter of a graph carries out the tool, as a worker over REST.
+
+    >>> is_local_tool("local:search papers"), is_local_tool("papers:search")
+    (True, False)
+    """
+    return name.startswith(LOCAL_PREFIX)
+
+
+def check_graph_tool_name(value: str) -> str:
+    """Returns the name, unchanged. Raises ValueError if no tool of a graph can have it."""
+    return value if _LOCAL.match(value) else check_tool_name(value)
+
+
 def check_tool_name(value: str) -> str:
     """Returns the name, unchanged. Raises ValueError if no tool can have it.
 
     >>> check_tool_name("papers:search"), check_tool_name("github.search_issues")
     ('papers:search', 'github.search_issues')
     """
+    if is_local_tool(value):
+        raise ValueError(f"it is {value!r}: only graphs have local tools; name another module")
     if not _FUNCTION.match(value) and not _OTHERS.match(value):
         raise ValueError(
             f"it is {value!r}; give 'module:function', 'agent:NAME', 'flow:NAME', 'SERVER.TOOL',"

@@ -17,12 +17,13 @@ from app.domain.addresses import iteration_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
-from app.domain.reasons import Reason, ReasonCode
+from app.domain.reasons import ReasonCode
 from app.domain.records import Hint, Reply
 from app.engine import Engine
 from app.errors import ReferenceUnresolved, SessionUnknown, SpecForeign, StoreAway
 from app.logs import about
 from app.operations.attempts import Work
+from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
 from tasks import tracing
 from workers.attempt.actions import BodyTask, run_body
@@ -55,8 +56,6 @@ TAKE = 4
 #: A check of a row starts within so many seconds of its grant, or not in the row: it is handed
 #: back a moment later, and must not run after that.
 BEGIN_S = WAIT_S * 0.8
-
-_FALSY = (None, False, "", 0, "false", "no", "0")
 
 
 class _Asked(NamedTuple):
@@ -414,20 +413,3 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
 def _origin_of(work: Work) -> Path | None:
     """The folder from which the session's own was made, if it has one of its own."""
     return Path(str(work.workspace["origin"])) if work.workspace is not None else None
-
-
-def is_skipped(work: Work) -> bool:
-    """Whether the step's condition is false, or a step that its template needs was skipped."""
-    if work.step.when is None and work.step.template is None:
-        return False
-    value = work.inputs.get("when")
-    return value in _FALSY or value == [] or value == {}
-
-
-def skipped_outcome(work: Work) -> Outcome:
-    """The outcome of a step that is skipped, with the reason if its template has one."""
-    why = work.inputs.get("skipped")
-    if why is None:
-        return Outcome(word="skipped")
-    reason = Reason(code=ReasonCode.CONDITION, text=str(why), at=work.grant.address)
-    return Outcome(word="skipped", reason=reason)

@@ -1,5 +1,6 @@
 -- Claims a ready step for a worker: it runs under a new fence, a lease and a hard deadline.
--- Arguments: address, nonce, worker, lease_ms, schema (the newest that the worker knows), place?
+-- Arguments: address, nonce, worker, lease_ms, schema (the newest that the worker knows), place?, is_local? (the
+--   submitter's own worker, which gets local steps only, and all others none of these)
 -- Returns: granted(grants) | refused(why; of a lock or rate: lock) | superseded
 --- @requires addresses, attempts, dispatch, hints, locks/calls, locks/locks, loops, programs, records, transaction
 
@@ -29,10 +30,10 @@ return function(tx)
     tx.reply.grants = {attempts.terms(tx, address, step)}
     return transaction.reply(tx, 'granted')
   end
-  local why = reason_to_refuse(tx, address, step)
+  local r = programs.route_of(tx, address)
+  local why = reason_to_refuse(tx, address, step) or (r.queue == 'local') ~= (args.is_local or false) and 'queue'
   if why then return refuse(tx, why) end
 
-  local r = programs.route_of(tx, address)
   local lock, again, paced = locks.take(tx, address, r)
   if lock then   -- while it waits, its slot of the window goes to another step
     hints.withdraw(tx, address, true)

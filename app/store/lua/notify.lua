@@ -14,6 +14,10 @@ return function(tx)
     return transaction.reply(tx, 'gone')
   end
   local r = programs.route_of(tx, address)
+  if r.queue == 'local' and redis.call('ZSCORE', tx.keys.hinted, hints.queue_of(tx, r) .. '<' .. address) then
+    hints.look_again(tx, address)
+    return transaction.reply(tx, 'hinted')
+  end
   local kept = calls.called_until(tx, address)
   if not kept and step.hinted and args.depth > BUSY_DEPTH and tx.now - step.hinted < BUSY_MS then
     redis.call('ZADD', tx.shared.ready, tx.now + hints.MAX_MS, addresses.member(tx, address))

@@ -145,6 +145,8 @@ class WorkerView(View):
     running: list[Running] = []
     #: Troubles that keep it from working, such as a full disk.
     troubles: list[str] = []
+    #: Of a program that carries out the local steps of its own session: that session.
+    session: str | None = None
 
     @property
     def not_taken(self) -> list[str]:

@@ -126,6 +126,9 @@ class SessionView(View):
     needs_attention: list[str] = []
     #: Troubles that keep Redis or its workers from working, such as a full disk.
     troubles: list[str] = []
+    #: Of a graph with local steps, in the responses to its submit and to a resume: the token with
+    #: which its own worker claims them.
+    work_token: str | None = None
 
     @property
     def ended(self) -> bool:

@@ -6,8 +6,11 @@ local hints = {}
 local HINT_MS = 3000     -- until a hint is sent again that no worker took, doubled each time up to hints.MAX_MS
 hints.MAX_MS = 48000
 
--- The queue of a step, at the session's place if it has one.
+local LOOK_MS = 10000    -- between two looks of the sweep at a local step, for which no message is sent
+
+-- The queue of a step, at the session's place if it has one; that of a local step is the session's own.
 function hints.queue_of(tx, r)
+  if r.queue == 'local' then return 'local@' .. tx.args.session end
   return tx.session.place ~= '' and r.queue .. '@' .. tx.session.place or r.queue
 end
 
@@ -15,10 +18,16 @@ end
 function hints.send(tx, address, step, r, queue)
   step.hinted = tx.now
   redis.call('ZADD', tx.keys.hinted, 0, queue .. '<' .. address)
+  if r.queue == 'local' then return hints.look_again(tx, address) end
   local wait = math.min(HINT_MS * 2 ^ (step.hints or 0), hints.MAX_MS)
   redis.call('ZADD', tx.shared.ready, tx.now + wait, addresses.member(tx, address))
   table.insert(tx.reply.hints, {queue = queue, address = address, action = r.action,
     path = addresses.path_of(tx, address), label = r.label, priority = tonumber(tx.session.priority)})
+end
+
+-- Lets the sweep look at a local step: its session is stopped if no worker claims its steps.
+function hints.look_again(tx, address)
+  redis.call('ZADD', tx.shared.ready, tx.now + LOOK_MS, addresses.member(tx, address))
 end
 
 -- Whether the session has no free slot in its window of a queue or a limited key.

@@ -1,0 +1,290 @@
+"""The local steps of a session: claims, heartbeats and outcomes of the program that submitted it.
+
+That program calls the API and consumes no queue of Celery's. A session whose local steps are ready
+while no such program calls is stopped with the reason `lost`; a resume takes it up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from app.domain.addresses import path_of
+from app.domain.control import Seen
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.domain.program import LOCAL, SCHEMA_VERSION
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.records import Grant, Reply, StepRecord
+from app.domain.routing import full_queue
+from app.domain.states import SessionStatus
+from app.errors import InvalidDocument, ReferenceUnresolved, SpecForeign
+from app.fleet.inventory import inventory_of, text_of
+from app.operations.attempts import Attempts, Work
+from app.operations.expiry import Expiry
+from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.registry import Registry
+from app.operations.transitions import Transitions
+from app.redaction import without_keys, without_secrets
+from app.security import step_tokens
+from app.settings import Settings
+from app.store.store import Store
+from app.truncate import cut
+from leadhand.models.local_work import LOST_AFTER_S, Attempt, BeatWork, ClaimWork, SettleWork
+from leadhand.models.tool_names import LOCAL_PREFIX
+from leadhand.models.views.work import BeatView, SettledView, WorkGrant, WorkView
+
+log = logging.getLogger(__name__)
+
+#: The most characters of a value as JSON, and of the text of an outcome.
+VALUE_CHARACTERS = 2 * 1024 * 1024
+TEXT_CHARACTERS = 64_000
+#: The most steps that one claim looks at: those that are ready, and those that run.
+LOOKED_AT = 1_000
+
+
+class LocalWork:
+    """Serves the workers of single sessions. All methods raise SessionUnknown, StoreAway."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        registry: Registry,
+        transitions: Transitions,
+        attempts: Attempts,
+        expiry: Expiry,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._registry = registry
+        self._transitions = transitions
+        self._attempts = attempts
+        self._expiry = expiry
+
+    def token(self, session: str) -> str | None:
+        """The token for the session's local steps, always the same; None if it has none."""
+        ref = self._registry.ref(session)
+        program = self._registry.program(self._registry.facts(ref).program)
+        if not any(getattr(node, "queue", "") == LOCAL for _, node in program.walk()):
+            return None
+        created = self._store.values(ref, "session", ["created"])["created"]
+        caller = step_tokens.Caller.of_work(session, int(created))
+        return step_tokens.mint(caller, secret=self._settings.secret)
+
+    def open(self, session: str, asked: ClaimWork) -> None:
+        """Begin a claim: note the worker, and give up what the workers before it held."""
+        ref = self._registry.ref(session)
+        self._note_worker(ref)
+        if asked.takes_over:
+            mine = _owner(ref, asked.worker)
+            for address, record in self._running(ref):
+                if record.owner and record.owner != mine:
+                    self._expiry.expire(ref, address, gone=record.owner)
+
+    def claim(self, session: str, asked: ClaimWork) -> WorkView:
+        """Claim the next ready local step, in the order of the document.
+
+        The same nonce gets the same step again. Steps that are skipped or cannot be resolved are
+        settled here.
+        """
+        ref = self._registry.ref(session)
+        while True:
+            status = self._status(ref)
+            if status != SessionStatus.ACTIVE:
+                return WorkView(status=status)
+            grant = self._claim_first(ref, asked)
+            if grant is None:
+                return WorkView(status=status)
+            view = self._work_grant(ref, *grant)
+            if view is not None:
+                return WorkView(status=status, grant=view)
+
+    def _claim_first(self, ref: SessionRef, asked: ClaimWork) -> tuple[Grant, int] | None:
+        """The grant of the first step that can be claimed, and the server's time."""
+        owner = _owner(ref, asked.worker)
+        for address in self._candidates(ref, asked.nonce):
+            reply = self._attempts.claim(
+                ref, address, nonce=asked.nonce, worker=owner, is_local=True
+            )
+            if reply.word == "granted":
+                return reply.grants[0], reply.now
+        return None
+
+    def beat(self, session: str, asked: BeatWork) -> BeatView:
+        """Extend the lease of an attempt."""
+        ref = self._registry.ref(session)
+        self._require_local(ref, asked)
+        self._note_worker(ref)
+        reply = self._attempts.beat(ref, _grant_of(asked))
+        lease_s = None if reply.lease is None else max(0.0, (reply.lease - reply.now) / 1000)
+        return BeatView(order=reply.word, lease_s=lease_s)
+
+    def settle(self, session: str, asked: SettleWork) -> SettledView:
+        """Record an outcome once. Raises InvalidDocument for a value that is too long."""
+        ref = self._registry.ref(session)
+        self._require_local(ref, asked)
+        outcome = outcome_of(asked)
+        record = self._store.steps(ref, [asked.address]).get(asked.address)
+        grant = _grant_of(asked, attempt=record.attempt if record is not None else 0)
+        work = self._attempts.bare_work(ref, grant)
+        reply = self._settle(ref, work, outcome)
+        return SettledView(result=reply.word, status=self._status(ref))
+
+    def stop_if_abandoned(self, ref: SessionRef, address: str) -> bool:
+        """Stop the session of a ready local step if no worker has called for a minute.
+
+        The sweep asks, for each step that it finds in `ready`.
+        """
+        if not self._is_local(ref, address):
+            return False
+        now = self._store.now_ms()
+        fields = self._store.values(ref, "session", ["status", "updated"])
+        seen_ms = max(self._worker_seen_ms(ref), int(fields.get("updated") or 0))
+        if fields.get("status") != SessionStatus.ACTIVE or now - seen_ms < LOST_AFTER_S * 1000:
+            return False
+        text = (
+            f"no process has claimed its local steps for {LOST_AFTER_S:.0f} s; resume it in a"
+            " program that has the tools"
+        )
+        arguments: dict[str, JsonValue] = {
+            "verb": "stop",
+            "nonce": secrets.token_hex(8),
+            "from": [SessionStatus.ACTIVE.value],
+            "reason": Reason(code=ReasonCode.LOST, text=text).model_dump(mode="json"),
+            "seen": Seen(fields["status"], int(fields["updated"])).stored_fields(),
+        }
+        reply = self._transitions.run("control", ref, arguments)  # unless it has changed since
+        self._transitions.dispatch(ref, reply)
+        log.warning("session has no worker", extra={"session": ref.id, "reply": reply.word})
+        return True
+
+    def _work_grant(self, ref: SessionRef, grant: Grant, now_ms: int) -> WorkGrant | None:
+        """What the worker calls; None if the step needs no call and was settled."""
+        try:
+            work = self._attempts.work(ref, grant)
+        except ReferenceUnresolved as error:
+            reason = Reason(code=ReasonCode.FAILED_STEP, text=str(error), at=grant.address)
+            outcome = Outcome(word="failed", text=str(error), reason=reason, retryable=False)
+            self._settle(ref, self._attempts.bare_work(ref, grant), outcome)
+            return None
+        except SpecForeign as error:
+            self._transitions.dispatch(ref, self._attempts.refuse(ref, grant, why=str(error)))
+            return None
+        if is_skipped(work):
+            self._settle(ref, work, skipped_outcome(work))
+            return None
+        arguments = work.inputs.get("arguments")
+        return WorkGrant(
+            address=grant.address,
+            step=work.step.label or work.step.id,
+            tool=str(work.inputs.get("tool")).removeprefix(LOCAL_PREFIX),
+            arguments=arguments if isinstance(arguments, dict) else {},
+            fence=grant.fence,
+            nonce=grant.nonce,
+            attempt=grant.attempt,
+            timeout_s=work.step.timeout_s,
+            lease_s=max(0.0, (grant.lease - now_ms) / 1000),
+            key=f"{ref.id}:{grant.address}",
+        )
+
+    def _settle(self, ref: SessionRef, work: Work, outcome: Outcome) -> Reply:
+        reply = self._attempts.settle(work, outcome, take=(), worker=_name(ref))
+        self._transitions.publish(ref, reply.hints)
+        return reply
+
+    def _candidates(self, ref: SessionRef, nonce: str) -> Iterator[str]:
+        """The step that this nonce has claimed, or the ready local steps in the program's order."""
+        known = [address for address, record in self._running(ref) if record.nonce == nonce]
+        if known:
+            yield from known
+            return
+        queue = f"{_name(ref)}<"
+        hinted = self._store.members(ref, "hinted", LOOKED_AT)
+        found = [one.removeprefix(queue) for one in hinted if one.startswith(queue)]
+        program = self._registry.program(self._registry.facts(ref).program)
+        order = {path: number for number, (path, _) in enumerate(program.walk())}
+        yield from sorted(found, key=lambda at: (order.get(path_of(at), len(order)), len(at), at))
+
+    def _running(self, ref: SessionRef) -> list[tuple[str, StepRecord]]:
+        """The local steps that run."""
+        addresses = [
+            one
+            for one in self._store.members(ref, "running", LOOKED_AT)
+            if self._is_local(ref, one)
+        ]
+        return [*self._store.steps(ref, addresses).items()]
+
+    def _is_local(self, ref: SessionRef, address: str) -> bool:
+        program = self._registry.program(self._registry.facts(ref).program)
+        step = program.step_or_none(address)
+        return step is not None and step.queue == LOCAL
+
+    def _require_local(self, ref: SessionRef, asked: Attempt) -> None:
+        """Raises InvalidDocument unless the attempt is one at a local step."""
+        if not self._is_local(ref, asked.address):
+            hint = "give the address of a local step, as its claim returned it"
+            raise InvalidDocument("address", asked.address[:200], hint)
+
+    def _status(self, ref: SessionRef) -> str:
+        return self._store.values(ref, "session", ["status"]).get("status", "deleted")
+
+    def _note_worker(self, ref: SessionRef) -> None:
+        """Publish the inventory of the session's own worker; it expires if it stops calling."""
+        name = _name(ref)
+        text = text_of(
+            {
+                "place": "",
+                "queues": [name],
+                "consumes": [name],
+                "concurrency": 1,
+                "schema_version": SCHEMA_VERSION,
+                "session": ref.id,
+            },
+            now_ms=self._store.now_ms(),
+            holds_ms=round(LOST_AFTER_S * 1000),
+        )
+        self._store.fleet().publish_inventory(name, text)
+
+    def _worker_seen_ms(self, ref: SessionRef) -> int:
+        text = self._store.fleet().worker(_name(ref))
+        return 0 if text is None else inventory_of(_name(ref), text).seen_ms
+
+
+def outcome_of(asked: SettleWork) -> Outcome:
+    """The outcome that a local worker reports, without secrets. Raises InvalidDocument."""
+    text = json.dumps(asked.value, ensure_ascii=False)
+    if len(text) > VALUE_CHARACTERS:
+        hint = f"a value has at most {VALUE_CHARACTERS:,} characters as JSON; return a file's path"
+        raise InvalidDocument("value", f"{len(text):,} characters", hint)
+    value = without_secrets(asked.value)
+    if asked.outcome == "succeeded":
+        shown = asked.value if isinstance(asked.value, str) else text
+        shown = "" if asked.value is None else shown
+        return Outcome(
+            word="succeeded", value=value, text=cut(without_keys(shown), TEXT_CHARACTERS)
+        )
+    why = without_keys(asked.error) or "it failed without a message"
+    reason = Reason(code=ReasonCode(asked.why), text=why, at=asked.address)
+    return Outcome(word="failed", value=value, text=why, reason=reason, retryable=asked.retryable)
+
+
+def _grant_of(asked: Attempt, attempt: int = 0) -> Grant:
+    """The attempt in the form that the transitions take; they compare fence and nonce."""
+    return Grant(
+        address=asked.address, fence=asked.fence, nonce=asked.nonce, attempt=attempt,
+        lease=0, deadline=0, lost=0, failed=0,
+    )  # fmt: skip
+
+
+def _name(ref: SessionRef) -> str:
+    """The queue of the session's local steps, which is its worker's name too."""
+    return full_queue(LOCAL, place="", session=ref.id)
+
+
+def _owner(ref: SessionRef, worker: str) -> str:
+    return f"{_name(ref)}/{worker}"

@@ -1,0 +1,26 @@
+"""Tells whether a claimed step is skipped, and with which outcome (pure)."""
+
+from __future__ import annotations
+
+from app.domain.outcomes import Outcome
+from app.domain.reasons import Reason, ReasonCode
+from app.operations.attempts import Work
+
+_FALSY = (None, False, "", 0, "false", "no", "0")
+
+
+def is_skipped(work: Work) -> bool:
+    """Whether the step's condition is false, or a step that its template needs was skipped."""
+    if work.step.when is None and work.step.template is None:
+        return False
+    value = work.inputs.get("when")
+    return value in _FALSY or value == [] or value == {}
+
+
+def skipped_outcome(work: Work) -> Outcome:
+    """The outcome of a step that is skipped, with the reason if its template has one."""
+    why = work.inputs.get("skipped")
+    if why is None:
+        return Outcome(word="skipped")
+    reason = Reason(code=ReasonCode.CONDITION, text=str(why), at=work.grant.address)
+    return Outcome(word="skipped", reason=reason)

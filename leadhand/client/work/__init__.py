@@ -1,0 +1,3 @@
+"""The part of the clients that claims and settles the local steps of a session."""
+
+from __future__ import annotations

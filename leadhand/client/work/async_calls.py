@@ -1,0 +1,36 @@
+"""The operations of the asynchronous client on the local steps of a session."""
+
+from __future__ import annotations
+
+from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.requests import M, parsed
+from leadhand.client.work.requests import call
+from leadhand.models.local_work import Attempt, BeatWork, ClaimWork, SettleWork
+from leadhand.models.views.work import BeatView, SettledView, WorkView
+
+
+class AsyncWorkCalls:
+    """Claims and settles the local steps of a graph, which its submitter carries out itself.
+
+    The client needs the `work_token` of the session, or a token with the scope control.
+    """
+
+    _connection: AsyncConnection
+
+    async def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
+        """Claim the next ready local step, and wait for one up to `wait_s` of the claim."""
+        return await self._ask_work(WorkView, session, "claim", claim)
+
+    async def beat_work(self, session: str, attempt: BeatWork) -> BeatView:
+        """Extend the lease of an attempt; the reply says whether it may go on."""
+        return await self._ask_work(BeatView, session, "beat", attempt)
+
+    async def settle_work(self, session: str, outcome: SettleWork) -> SettledView:
+        """Record the outcome of an attempt, once."""
+        return await self._ask_work(SettledView, session, "settle", outcome)
+
+    async def _ask_work(
+        self, model: type[M], session: str, verb: str, body: Attempt | ClaimWork
+    ) -> M:
+        answer = await self._connection.transport.send(call(session, verb, body))
+        return parsed(model, answer.checked())

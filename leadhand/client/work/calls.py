@@ -1,0 +1,35 @@
+# Generated from async_calls.py by scripts/client.py: do not edit.
+"""The operations of the synchronous client on the local steps of a session."""
+
+from __future__ import annotations
+
+from leadhand.client.connection import Connection
+from leadhand.client.requests import M, parsed
+from leadhand.client.work.requests import call
+from leadhand.models.local_work import Attempt, BeatWork, ClaimWork, SettleWork
+from leadhand.models.views.work import BeatView, SettledView, WorkView
+
+
+class WorkCalls:
+    """Claims and settles the local steps of a graph, which its submitter carries out itself.
+
+    The client needs the `work_token` of the session, or a token with the scope control.
+    """
+
+    _connection: Connection
+
+    def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
+        """Claim the next ready local step, and wait for one up to `wait_s` of the claim."""
+        return self._ask_work(WorkView, session, "claim", claim)
+
+    def beat_work(self, session: str, attempt: BeatWork) -> BeatView:
+        """Extend the lease of an attempt; the reply says whether it may go on."""
+        return self._ask_work(BeatView, session, "beat", attempt)
+
+    def settle_work(self, session: str, outcome: SettleWork) -> SettledView:
+        """Record the outcome of an attempt, once."""
+        return self._ask_work(SettledView, session, "settle", outcome)
+
+    def _ask_work(self, model: type[M], session: str, verb: str, body: Attempt | ClaimWork) -> M:
+        answer = self._connection.transport.send(call(session, verb, body))
+        return parsed(model, answer.checked())

@@ -1,0 +1,14 @@
+"""The calls about the local steps of a session (pure)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from leadhand.client.calls import Call
+from leadhand.client.paths import session_path
+
+
+def call(session: str, verb: str, body: BaseModel) -> Call:
+    """A call about local steps. Each is safe to repeat: a nonce names the attempt."""
+    content = body.model_dump_json().encode()
+    return Call("POST", session_path(session, f"work/{verb}"), content=content)
