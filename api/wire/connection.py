@@ -39,6 +39,15 @@ class ClientSocket:
     def recv(self, size: int) -> bytes:
         return self._sock.recv(size)
 
+    def has_left(self) -> bool:
+        """Whether the client has closed the connection: it was killed, or waits no more."""
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def send(self, text: bytes) -> int:
         """Ignore gunicorn's `100 Continue`, for which alone it calls this: the loop sent it."""
         return len(text)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from api import requests
 from api.fanout import Fanout, StreamCut
 from api.requests import NoQuery
 from api.responses import answer
+from api.wire.connection import ClientSocket
 from app.domain.states import SessionStatus
 from app.engine import Engine
 from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
@@ -52,6 +53,8 @@ class LocalWork:
             with self._fanout.watch(session, after=after) as live:
                 while (left := end - time.monotonic()) > 0 and not _is_final(view):
                     live.take(min(left, LOOK_S))
+                    if _has_left():
+                        break  # a step must not be granted to a worker that cannot hear of it
                     view = self._engine.local_work.claim(session, asked)
         except StreamCut:
             pass  # this process ends, or has too many events to read: the worker asks again
@@ -71,6 +74,12 @@ class LocalWork:
 def _is_final(view: WorkView) -> bool:
     """Whether waiting is of no use: there is a step, or no more work."""
     return view.grant is not None or view.status != SessionStatus.ACTIVE
+
+
+def _has_left() -> bool:
+    """Whether the client has closed its connection; False if that is not known."""
+    connection = request.environ.get("gunicorn.socket")
+    return isinstance(connection, ClientSocket) and connection.has_left()
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:

@@ -54,7 +54,8 @@ class BeatWork(Attempt):
 class SettleWork(Attempt):
     """The outcome of an attempt."""
 
-    outcome: Literal["succeeded", "failed"]
+    #: released: it was interrupted and does not count; the step is ready again.
+    outcome: Literal["succeeded", "failed", "released"]
     #: What the tool returned: any JSON, of at most 2 MiB.
     value: JsonValue = None
     #: Why it failed.

@@ -128,6 +128,10 @@ class LocalWork:
         """Record an outcome once. Raises InvalidDocument for a value that is too long."""
         ref = self._registry.ref(session)
         self._require_local(ref, asked)
+        if asked.outcome == "released":
+            why = "the process that carried it out ends"
+            reply = self._attempts.release(ref, _grant_of(asked), why=why)
+            return SettledView(result=reply.word, status=self._status(ref))
         outcome = outcome_of(asked)
         record = self._store.steps(ref, [asked.address]).get(asked.address)
         grant = _grant_of(asked, attempt=record.attempt if record is not None else 0)

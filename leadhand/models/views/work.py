@@ -49,7 +49,8 @@ class SettledView(View):
     """What became of an outcome."""
 
     #: settled; again: it failed and is tried once more; repeated: it was recorded before;
-    #: superseded: the attempt does not own the step, and nothing was recorded.
+    #: superseded: the attempt does not own the step, and nothing was recorded. Of an attempt that
+    #: was released: released, or cancelled if the step is not to run again.
     result: str
     #: The session's status after it.
     status: str

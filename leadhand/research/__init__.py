@@ -1,0 +1,89 @@
+"""Research workflows: tools of the caller's own process, carried out and kept by Leadhand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leadhand.research.agent import ResearchAgent
+    from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
+    from leadhand.research.config import AgentConfig
+    from leadhand.research.decomposition import Decomposer, KeywordDecomposer
+    from leadhand.research.errors import (
+        AgentError,
+        StateLoadError,
+        ToolNotFoundError,
+        WorkflowExecutionError,
+        WorkflowValidationError,
+    )
+    from leadhand.research.executor import WorkflowExecutor
+    from leadhand.research.models import (
+        StepProgress,
+        StepStatus,
+        Workflow,
+        WorkflowResult,
+        WorkflowState,
+        WorkflowStep,
+    )
+    from leadhand.research.retry import RetryConfig, retry_with_backoff
+    from leadhand.research.state_manager import StateManager
+
+__all__ = [
+    "AgentConfig",
+    "AgentError",
+    "CircuitBreaker",
+    "CircuitOpenError",
+    "Decomposer",
+    "KeywordDecomposer",
+    "ResearchAgent",
+    "RetryConfig",
+    "StateLoadError",
+    "StateManager",
+    "StepProgress",
+    "StepStatus",
+    "ToolNotFoundError",
+    "Workflow",
+    "WorkflowExecutionError",
+    "WorkflowExecutor",
+    "WorkflowResult",
+    "WorkflowState",
+    "WorkflowStep",
+    "WorkflowValidationError",
+    "retry_with_backoff",
+]
+
+#: The module of each public name.
+_HOMES = {
+    "AgentConfig": "config",
+    "AgentError": "errors",
+    "CircuitBreaker": "circuit_breaker",
+    "CircuitOpenError": "circuit_breaker",
+    "Decomposer": "decomposition",
+    "KeywordDecomposer": "decomposition",
+    "ResearchAgent": "agent",
+    "RetryConfig": "retry",
+    "StateLoadError": "errors",
+    "StateManager": "state_manager",
+    "StepProgress": "models",
+    "StepStatus": "models",
+    "ToolNotFoundError": "errors",
+    "Workflow": "models",
+    "WorkflowExecutionError": "errors",
+    "WorkflowExecutor": "executor",
+    "WorkflowResult": "models",
+    "WorkflowState": "models",
+    "WorkflowStep": "models",
+    "WorkflowValidationError": "errors",
+    "retry_with_backoff": "retry",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that the import of this package is cheap."""
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

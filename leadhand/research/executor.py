@@ -1,0 +1,334 @@
+"""`WorkflowExecutor`: carries out a workflow as a session of Leadhand, with the caller's tools."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import Client
+from leadhand.errors import IdempotencyConflict, LeadhandError, SessionUnknown
+from leadhand.models.views import ResultView, SessionView
+from leadhand.models.views.work import SettledView, WorkGrant
+from leadhand.research.circuit_breaker import CircuitBreaker
+from leadhand.research.config import AgentConfig
+from leadhand.research.document import check_tools, check_workflow, graph_document
+from leadhand.research.local_worker import LocalWorker
+from leadhand.research.models import (
+    StepProgress,
+    StepStatus,
+    Workflow,
+    WorkflowResult,
+    WorkflowState,
+)
+from leadhand.research.state_manager import StateManager
+from leadhand.research.step_log import StepLog
+from leadhand.research.suggestions import suggestions_for
+from leadhand.research.tool_calls import Called, ToolCalls, Tools
+
+#: Called after each step; may be asynchronous.
+OnProgress = Callable[[StepProgress], Awaitable[None] | None]
+#: Statuses of sessions that can be resumed, and those of sessions that have ended for good.
+_RESUMABLE, _FINAL = ("stopped", "failed"), ("exited", "aborted")
+#: The reasons of a session whose time is used up: it has no other budget.
+_TIME_IS_UP = ("deadline", "budget")
+#: Statuses of sessions that are about to end.
+_ENDING = ("stopping", "exiting", "aborting")
+
+
+class WorkflowExecutor:
+    """Carries out workflows. Leadhand keeps each outcome; the tools run in this process."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        state_manager: StateManager,
+        logger: logging.Logger,
+        *,
+        config: AgentConfig | None = None,
+        on_progress: OnProgress | None = None,
+        breaker: Callable[[], CircuitBreaker] | None = CircuitBreaker,
+        url: str | None = None,
+        token: str | None = None,
+    ) -> None:
+        """Nothing is started before `execute`.
+
+        Args:
+            tools: The tools by name; each returns JSON values.
+            state_manager: Writes the mirror of the state.
+            logger: Gets a line for each step.
+            config: Limits and retries.
+            on_progress: Called after each step.
+            breaker: Makes the circuit breaker of a tool; None: there is none.
+            url: The API; by default that of LEADHAND_URL, or the services of this folder.
+            token: The token for it.
+        """
+        self.tools = tools
+        self.state_manager = state_manager
+        self.logger = logger
+        self.config = config or AgentConfig()
+        self.calls = ToolCalls(tools, breaker)
+        self._on_progress = on_progress
+        self._url, self._token = url, token
+
+    async def execute(self, workflow: Workflow, state: WorkflowState) -> WorkflowResult:
+        """Carry out the steps that have not ended; `state` is updated.
+
+        Raises WorkflowValidationError and ToolNotFoundError before anything runs.
+        """
+        check_workflow(workflow, strict=self.config.strict_references)
+        check_tools(workflow, self.tools)
+        run = _Run(self, workflow, state)
+        async with AsyncClient(self._url, self._token) as client:
+            return await run.to_end(client)
+
+    async def report(self, progress: StepProgress) -> None:
+        """Report the end of a step. An error of the receiver is logged."""
+        if self._on_progress is None:
+            return
+        try:
+            waiting = self._on_progress(progress)
+            if waiting is not None:
+                await waiting
+        except Exception:
+            self.logger.exception("on_progress failed")
+
+
+class _Run:
+    """One execution of a workflow."""
+
+    def __init__(self, executor: WorkflowExecutor, workflow: Workflow, state: WorkflowState):
+        self._executor = executor
+        self._config = executor.config
+        self._logger = executor.logger
+        self._workflow = workflow
+        self._state = state
+        self._begun = time.monotonic()
+        self._steps = {step.name: (number, step) for number, step in enumerate(workflow.steps)}
+        folder = Path(executor.state_manager.state_dir)
+        self._log = StepLog(folder, state.session_id)
+        self._statuses: dict[str, StepStatus] = {}
+        #: The first critical step that failed, and why.
+        self._critical: tuple[str, Called] | None = None
+
+    async def to_end(self, client: AsyncClient) -> WorkflowResult:
+        """Start or continue the session, carry out its steps, and collect its result."""
+        state = self._state
+        state.workflow, state.status = self._workflow, "running"
+        state.advance()
+        takes_over = state.leadhand_session is not None
+        view = await self._session(client)
+        if view.status == "active":
+            await self._work(client, view, takes_over=takes_over)
+        return await self._result(await client.wait(view.id))
+
+    async def _session(self, client: AsyncClient) -> SessionView:
+        """The session of this workflow: a new one, or the one that is to be continued."""
+        known = await self._known(client)
+        if known is not None and known.status in _ENDING:
+            await client.wait(known.id)
+            known = await self._known(client)
+        if known is not None and known.status in _RESUMABLE:
+            return await client.resume(known.id, budget=self._more_time(known))
+        if known is not None and known.status == "completed":
+            return known
+        state = self._state
+        if known is None or known.status in _FINAL or state.run_key is None:
+            state.run_key = uuid.uuid4().hex
+        # Saved before the submit, so that a killed process finds its session by the same key.
+        await self._executor.state_manager.save_state(state)
+        document = graph_document(self._workflow, self._config)
+        try:
+            view = await client.submit(document, f"research-{state.run_key}")
+        except IdempotencyConflict:
+            if known is None:
+                raise
+            view = known  # it was submitted with other limits, which stay
+        state.leadhand_session = view.id
+        await self._executor.state_manager.save_state(state)
+        return view
+
+    async def _known(self, client: AsyncClient) -> SessionView | None:
+        if self._state.leadhand_session is None:
+            return None
+        try:
+            return await client.session(self._state.leadhand_session)
+        except SessionUnknown:
+            return None  # deleted: the steps that ended are replayed from the state
+
+    def _more_time(self, known: SessionView) -> dict[str, float] | None:
+        """A new time limit for a session that has used up the one before."""
+        line = known.budget.get("wall_s")
+        if known.reason is None or known.reason.code not in _TIME_IS_UP or line is None:
+            return None
+        return {"wall_s": line.used + self._config.timeout_seconds}
+
+    async def _work(self, client: AsyncClient, view: SessionView, *, takes_over: bool) -> None:
+        token = view.work_token or client.token
+        async with AsyncClient(client.url, token) as own:
+            with Client(client.url, token) as beats:
+                worker = LocalWorker(
+                    own,
+                    view.id,
+                    beats=beats,
+                    body=self._call,
+                    on_settled=self._settled,
+                    on_interrupted=partial(self._stop, client, view.id),
+                    parallel=self._config.max_parallel,
+                )
+                await worker.run(takes_over=takes_over)
+
+    async def _stop(self, client: AsyncClient, session: str) -> None:
+        """Stop the session of an execution that was cancelled, or whose services failed."""
+        self._state.status = "stopped"
+        try:
+            await client.stop(session)
+        except LeadhandError as error:  # it ends already, or the API is away
+            self._logger.warning("session %s is not stopped: %s", session, error)
+        await self._executor.state_manager.save_state(self._state)
+
+    async def _call(self, grant: WorkGrant) -> Called:
+        number, step = self._steps[grant.step]
+        state = self._state
+        if grant.step in state.completed_steps and grant.step in state.step_results:
+            return Called(0.0, value=state.step_results[grant.step])
+        total = len(self._workflow.steps)
+        self._logger.info("Executing step %d/%d: %s", number + 1, total, step.name)
+        self._statuses[step.name] = StepStatus.RUNNING
+        called = await self._executor.calls.call(grant)
+        self._log.write(
+            step.name,
+            step.tool,
+            grant.arguments,
+            elapsed=called.elapsed,
+            result=called.value,
+            error=called.error,
+            attempt=grant.attempt,
+        )
+        return called
+
+    async def _settled(self, grant: WorkGrant, called: Called, settled: SettledView) -> None:
+        """Note an outcome that Leadhand has recorded: in the state, its file, logs and progress."""
+        if settled.result == "superseded":
+            return
+        name, step = grant.step, self._steps[grant.step][1]
+        if settled.result == "again":
+            self._logger.warning("Step '%s' failed: %s; it is tried again", name, called.error)
+            return
+        state = self._state
+        if called.error is None:
+            state.step_results[name] = called.value
+            _add(state.completed_steps, name)
+            self._statuses[name] = StepStatus.COMPLETED
+            self._logger.info("Step '%s' completed in %.2fs", name, called.elapsed)
+        else:
+            error = f"Step '{name}' failed: {called.error}"
+            self._logger.error("%s", error)
+            _add(state.errors, error)
+            self._statuses[name] = StepStatus.FAILED
+            if step.critical:
+                self._critical = self._critical or (name, called)
+            else:
+                state.step_results[name] = {"error": called.error}
+                _add(state.failed_steps, name)
+        state.advance()
+        ended = len(state.ended_steps)
+        if self._config.enable_checkpoints:
+            await self._executor.state_manager.save_state(state)
+        await self._executor.report(
+            StepProgress(
+                session_id=state.session_id,
+                step=name,
+                status=self._statuses[name],
+                elapsed_seconds=called.elapsed,
+                ended=ended,
+                total=len(self._workflow.steps),
+                error=called.error,
+            )
+        )
+
+    async def _result(self, view: ResultView) -> WorkflowResult:
+        """The result of the session, in the words of this front end."""
+        state = self._state
+        self._take_over(view)
+        success = view.status == "completed"
+        state.status = {"completed": "completed", "stopped": "stopped"}.get(view.status, "failed")
+        statuses = {name: self._status_of(name, success=success) for name in self._steps}
+        message, name = self._message(view)
+        why = self._critical[1].why if self._critical is not None else None
+        return WorkflowResult(
+            success=success,
+            results=dict(state.step_results),
+            errors=list(state.errors),
+            message=message,
+            session_id=state.session_id,
+            elapsed_seconds=time.monotonic() - self._begun,
+            statuses=statuses,
+            suggestions=[]
+            if success
+            else suggestions_for(self._workflow, state, view, step=name, why=why),
+        )
+
+    def _take_over(self, view: ResultView) -> None:
+        """Take over what Leadhand has recorded and this process has not seen: it was killed."""
+        state = self._state
+        for name, value in view.results.items():
+            if name in state.ended_steps or name not in self._steps:
+                continue
+            error = _error_in(value)
+            if error is None:
+                state.step_results[name] = value
+                state.completed_steps.append(name)
+            elif not self._steps[name][1].critical:
+                state.step_results[name] = value
+                state.failed_steps.append(name)
+                _add(state.errors, f"Step '{name}' failed: {error}")
+        state.advance()
+
+    def _status_of(self, name: str, *, success: bool) -> StepStatus:
+        if name in self._state.completed_steps:
+            return StepStatus.COMPLETED
+        if name in self._state.failed_steps or self._statuses.get(name) is StepStatus.FAILED:
+            return StepStatus.FAILED
+        return StepStatus.SKIPPED if success else StepStatus.PENDING
+
+    def _message(self, view: ResultView) -> tuple[str, str | None]:
+        """What the result says, and the step that it is about."""
+        if view.status == "completed":
+            return f"Workflow '{self._workflow.name}' completed successfully", None
+        name = self._critical[0] if self._critical is not None else self._failed_step(view)
+        if view.status == "failed" and name is not None:
+            return f"Critical step failed: {name}", name
+        code = view.reason.code if view.reason is not None else view.status
+        if code in _TIME_IS_UP:
+            limit = f"{self._config.timeout_seconds:g} s"
+            return f"Workflow '{self._workflow.name}' took longer than {limit}", None
+        text = view.reason.text if view.reason is not None else ""
+        return f"Workflow '{self._workflow.name}' is {view.status}: {text or code}", None
+
+    def _failed_step(self, view: ResultView) -> str | None:
+        """The critical step that ended a session which failed before this process continued it."""
+        for name, value in view.results.items():
+            step, error = self._steps.get(name), _error_in(value)
+            if step is None or error is None or name in self._state.ended_steps:
+                continue
+            if step[1].critical:
+                _add(self._state.errors, f"Step '{name}' failed: {error}")
+                return name
+        return None
+
+
+def _error_in(value: Any) -> str | None:
+    """The error in the result of a failed step, which is `{"error": text}`; None in others."""
+    is_failure = isinstance(value, dict) and set(value) == {"error"}
+    return str(value["error"]) if is_failure else None
+
+
+def _add(found: list[Any], one: Any) -> None:
+    if one not in found:
+        found.append(one)

@@ -1,0 +1,168 @@
+"""Carries out the local steps of one session: claims them, calls the tools, reports outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from leadhand.client.async_client import AsyncClient
+from leadhand.client.client import Client
+from leadhand.errors import ApiAway
+from leadhand.models.local_work import ClaimWork, SettleWork
+from leadhand.models.views.work import SettledView, WorkGrant, WorkView
+from leadhand.research.heartbeats import Heartbeats
+from leadhand.research.tool_calls import Called
+
+#: How long one claim waits for a step, in seconds.
+_WAIT_S = 10.0
+
+#: Calls the tool of an attempt.
+Body = Callable[[WorkGrant], Awaitable[Called]]
+#: Called with each outcome that was recorded.
+OnSettled = Callable[[WorkGrant, Called, SettledView], Awaitable[None]]
+
+
+class LocalWorker:
+    """The worker of one session, in the event loop of the caller.
+
+    `client` has the work token of the session. Heartbeats are sent by a thread.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        session: str,
+        *,
+        beats: Client,
+        body: Body,
+        on_settled: OnSettled,
+        on_interrupted: Callable[[], Awaitable[None]],
+        parallel: int,
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._body = body
+        self._on_settled = on_settled
+        #: Stops the session.
+        self._on_interrupted = on_interrupted
+        self._parallel = parallel
+        self._name = worker_name()
+        self._loop = asyncio.get_running_loop()
+        self._beats = Heartbeats(beats, session, self._order)
+        #: The attempts in hand, by nonce.
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        #: Those whose tools have not returned; only these are cancelled.
+        self._in_tools: set[str] = set()
+
+    async def run(self, *, takes_over: bool) -> str:
+        """Carry out steps until the session is not active; returns its status.
+
+        With `takes_over` the attempts of earlier workers are lost at once: they have ended.
+        """
+        claim: asyncio.Task[WorkView] | None = None
+        with self._beats:
+            try:
+                while True:
+                    if claim is None and len(self._calls) < self._parallel:
+                        claim = asyncio.create_task(self._claim(takes_over=takes_over))
+                        takes_over = False
+                    await self._any(claim)
+                    if claim is None or not claim.done():
+                        continue
+                    view, claim = claim.result(), None
+                    if view.grant is not None:
+                        self._start(view.grant)
+                    elif view.status != "active":
+                        await self._give_up()
+                        return view.status
+            except BaseException:
+                if claim is not None:
+                    claim.cancel()
+                # First of all: a claim that still waits at the API would get what is given up.
+                await self._on_interrupted()
+                raise
+            finally:
+                await self._give_up()
+
+    async def _any(self, claim: asyncio.Task[WorkView] | None) -> None:
+        """Wait until the claim or a call is done. Raises the error of a call."""
+        waiting = [*self._calls.values(), *([] if claim is None else [claim])]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for nonce, call in list(self._calls.items()):
+            if call.done():
+                del self._calls[nonce]
+                if not call.cancelled():
+                    call.result()
+
+    async def _claim(self, *, takes_over: bool) -> WorkView:
+        claim = ClaimWork(
+            worker=self._name, nonce=uuid.uuid4().hex, wait_s=_WAIT_S, takes_over=takes_over
+        )
+        return await self._client.claim_work(self._session, claim)
+
+    def _start(self, grant: WorkGrant) -> None:
+        self._beats.keep(grant)
+        self._calls[grant.nonce] = asyncio.create_task(self._carry_out(grant))
+
+    async def _carry_out(self, grant: WorkGrant) -> None:
+        self._in_tools.add(grant.nonce)
+        try:
+            called = await self._body(grant)
+        except asyncio.CancelledError:
+            self._beats.drop(grant.nonce)
+            with suppress(ApiAway):
+                await self._client.settle_work(self._session, _outcome(grant, None))
+            raise
+        finally:
+            self._in_tools.discard(grant.nonce)
+        settled = await self._client.settle_work(self._session, _outcome(grant, called))
+        self._beats.drop(grant.nonce)
+        await self._on_settled(grant, called, settled)
+
+    async def _give_up(self) -> None:
+        """Cancel the tools that run, and give their attempts back; report the other outcomes."""
+        calls = dict(self._calls)
+        self._calls.clear()
+        for nonce, call in calls.items():
+            if nonce in self._in_tools:
+                call.cancel()
+        await asyncio.gather(*calls.values(), return_exceptions=True)
+
+    def _order(self, nonce: str, order: str) -> None:
+        """Called by the thread of heartbeats."""
+        del order  # whatever it is, the outcome does not count any more
+        self._loop.call_soon_threadsafe(self._end, nonce)
+
+    def _end(self, nonce: str) -> None:
+        call = self._calls.get(nonce)
+        if call is not None and nonce in self._in_tools:
+            call.cancel()
+
+
+def worker_name() -> str:
+    """The name of this process as a worker: its host, its id, and a random word."""
+    host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()).lstrip("_.-")[:60] or "local"
+    return f"{host}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def _outcome(grant: WorkGrant, called: Called | None) -> SettleWork:
+    """The outcome of a call; None for one that was cancelled."""
+    attempt = {"address": grant.address, "fence": grant.fence, "nonce": grant.nonce}
+    if called is None:
+        return SettleWork.model_validate({**attempt, "outcome": "released"})
+    if called.error is None:
+        return SettleWork.model_validate({**attempt, "outcome": "succeeded", "value": called.value})
+    return SettleWork.model_validate(
+        {
+            **attempt,
+            "outcome": "failed",
+            "error": called.error[:20_000],
+            "why": called.why,
+            "retryable": called.retryable,
+        }
+    )

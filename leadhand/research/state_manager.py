@@ -1,0 +1,196 @@
+"""`StateManager`: the state files of workflows, as mirrors of what Leadhand keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import uuid
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from leadhand.research.document import definition_of, hash_of, workflow_of
+from leadhand.research.errors import StateLoadError
+from leadhand.research.models import Workflow, WorkflowState
+
+_LOG = logging.getLogger("leadhand.research")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
+#: The statuses after which a file may be deleted by age.
+_ENDED = ("completed", "failed")
+_LISTED = (
+    "session_id", "workflow_name", "status", "current_step", "started_at", "updated_at",
+)  # fmt: skip
+
+
+class StateManager:
+    """Saves, loads and lists the states of workflows: one JSON file each."""
+
+    def __init__(self, state_dir: str | Path = ".polyhedra/agent") -> None:
+        self.state_dir = Path(state_dir)
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+
+    async def save_state(self, state: WorkflowState) -> None:
+        """Write the state's file, all or nothing."""
+        path = self._path(state.session_id)
+        text = json.dumps(_fields(state), indent=2, ensure_ascii=False)
+        await asyncio.to_thread(_write, path, text)
+
+    async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
+        """The state of a workflow; None if it has no file, or one that cannot be read.
+
+        With `strict` a file that cannot be read raises StateLoadError.
+        """
+        try:
+            return await asyncio.to_thread(_read, self._path(session_id))
+        except StateLoadError as error:
+            if strict:
+                raise
+            _LOG.warning("%s", error)
+            return None
+
+    async def cleanup_state(self, session_id: str) -> None:
+        """Delete the state of a completed workflow."""
+        await self.delete(session_id)
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a state; False if there is none."""
+        path = self._path(session_id)
+        try:
+            await asyncio.to_thread(path.unlink)
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        """The states with a file, the one that was changed last first; damaged ones are skipped."""
+        found = await asyncio.to_thread(self._listed)
+        return sorted(found, key=lambda one: str(one["updated_at"]), reverse=True)
+
+    async def can_resume(self, session_id: str) -> bool:
+        """Whether `resume_workflow` can continue the workflow."""
+        state = await self.load_state(session_id)
+        return state is not None and state.workflow is not None and state.status != "completed"
+
+    async def cleanup_old_states(self, days: float = 7) -> int:
+        """Delete completed and failed states that were not changed for so long; returns how many.
+
+        Others are kept: they can be resumed.
+        """
+        before = local_now() - timedelta(days=days)
+        deleted = 0
+        for one in await self.list_sessions():
+            if one["status"] in _ENDED and _time(one["updated_at"]) < before:
+                deleted += await self.delete(one["session_id"])
+        return deleted
+
+    def _listed(self) -> list[dict[str, Any]]:
+        found = []
+        for path in sorted(self.state_dir.glob("*.json")):
+            try:
+                fields = _load(path)
+                _time(fields["updated_at"])
+                found.append({name: fields[name] for name in _LISTED})
+            except FileNotFoundError:
+                continue  # its workflow has just completed
+            except (StateLoadError, KeyError, TypeError, ValueError) as error:
+                _LOG.warning("state %s is skipped: %s", path, error)
+        return found
+
+    def _path(self, session_id: str) -> Path:
+        """The file of a state. Raises ValueError for an id that is no name of a file."""
+        if not _ID.fullmatch(session_id):
+            raise ValueError(
+                f"session id {session_id!r} is not valid; give letters, digits, _, - and ."
+            )
+        return self.state_dir / f"{session_id}.json"
+
+
+def _fields(state: WorkflowState) -> dict[str, Any]:
+    workflow = state.workflow
+    names = [step.name for step in workflow.steps] if workflow is not None else []
+    current = names[state.current_step] if state.current_step < len(names) else None
+    return {
+        "session_id": state.session_id,
+        "workflow_name": workflow.name if workflow is not None else None,
+        "status": state.status,
+        "current_step": state.current_step,
+        "current_step_name": current,
+        "completed_steps": state.completed_steps,
+        "failed_steps": state.failed_steps,
+        "step_results": state.step_results,
+        "errors": state.errors,
+        "error_count": len(state.errors),
+        "last_error": state.errors[-1] if state.errors else None,
+        "started_at": state.started_at.isoformat(),
+        "updated_at": local_now().isoformat(),
+        "workflow": definition_of(workflow) if workflow is not None else None,
+        "workflow_hash": hash_of(workflow) if workflow is not None else None,
+        "leadhand_session": state.leadhand_session,
+        "run_key": state.run_key,
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file, so that a reader or a crash never sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise StateLoadError(f"state {path} cannot be read: {error}") from error
+    if not isinstance(fields, dict):
+        raise StateLoadError(f"state {path} cannot be read: it is no JSON object")
+    return fields
+
+
+def _read(path: Path) -> WorkflowState | None:
+    try:
+        fields = _load(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return WorkflowState(
+            session_id=fields["session_id"],
+            workflow=_workflow(fields.get("workflow")),
+            status=fields["status"],
+            current_step=int(fields["current_step"]),
+            completed_steps=list(fields["completed_steps"]),
+            step_results=dict(fields["step_results"]),
+            errors=list(fields["errors"]),
+            started_at=_time(fields["started_at"]),
+            failed_steps=list(fields.get("failed_steps", [])),
+            leadhand_session=fields.get("leadhand_session"),
+            run_key=fields.get("run_key"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise StateLoadError(f"state {path} cannot be read: {why}") from error
+
+
+def _workflow(definition: Any) -> Workflow | None:
+    return None if definition is None else workflow_of(definition)
+
+
+def local_now() -> datetime:
+    """The local time without a zone, as in the files of the seed."""
+    return datetime.now()  # noqa: DTZ005
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=None)

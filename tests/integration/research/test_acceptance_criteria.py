@@ -1,0 +1,403 @@
+"""The acceptance criteria of the seed, AC-001 to AC-006, written against `leadhand.research`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from leadhand.research import (
+    CircuitBreaker,
+    StepProgress,
+    StepStatus,
+    ToolNotFoundError,
+    WorkflowExecutionError,
+    WorkflowValidationError,
+)
+from tests.integration.research.conftest import Research, flow, run, step
+
+
+async def search(query: str) -> dict[str, Any]:
+    return {"urls": [f"{query}-1", f"{query}-2"], "found": 2}
+
+
+async def fetch(url: str) -> dict[str, Any]:
+    return {"text": f"text of {url}"}
+
+
+def report(texts: list[str], found: int) -> str:
+    """An ordinary function is a tool, too."""
+    return f"{found}: {'; '.join(texts)}"
+
+
+async def broken(**_: Any) -> None:
+    raise ValueError("the server is down")
+
+
+PAPERS = (
+    step("search", arguments={"query": "agents"}),
+    step("first", "fetch", arguments={"url": "${search.urls[0]}"}),
+    step("second", "fetch", arguments={"url": "${search.urls[1]}"}),
+    step(
+        "report",
+        arguments={"texts": ["${first.text}", "${second.text}"], "found": "${search.found}"},
+    ),
+)
+
+
+def test_ac_001_a_chain_of_tools_runs_and_keeps_its_results(research: Research) -> None:
+    result = run(
+        research.agent(search=search, fetch=fetch, report=report).execute_workflow(flow(*PAPERS))
+    )
+    assert result.success
+    assert result.message == "Workflow 'papers' completed successfully"
+    assert result.results["report"] == "2: text of agents-1; text of agents-2"
+    assert set(result.results) == {"search", "first", "second", "report"}
+    assert set(result.statuses.values()) == {StepStatus.COMPLETED}
+
+
+def test_ac_001_a_command_in_words_becomes_steps(research: Research) -> None:
+    async def summarise(text: Any) -> str:
+        return f"summary of {text['found']}"
+
+    agent = research.agent(search=search, summarise=summarise)
+    workflow = run(agent.decompose("search for agents, then summarise it"))
+    assert [(one.name, one.arguments) for one in workflow.steps] == [
+        ("search", {"query": "agents"}),
+        ("summarise", {"text": '${steps["search"]}'}),
+    ]
+    result = run(agent.run("search for agents, then summarise it"))
+    assert result.results["summarise"] == "summary of 2"
+
+
+def test_ac_002_tool_failure_is_captured_and_calls_are_logged(research: Research) -> None:
+    agent = research.agent(broken=broken, search=search)
+    result = run(
+        agent.execute_workflow(
+            flow(step("broken", arguments={"api_key": "k", "n": 1}), step("later", "search",
+                 arguments={"query": "x"}, depends_on=["broken"])),
+            "the-log",
+        )
+    )  # fmt: skip
+    assert not result.success
+    (line,) = [
+        json.loads(text) for text in (research.folder / "logs/the-log.log").read_text().splitlines()
+    ]
+    assert line["error"] == "the server is down"
+    assert line["arguments"] == {"api_key": "[redacted]", "n": 1}
+    assert {"time", "step", "tool", "elapsed"} <= set(line)
+
+
+def test_ac_003_state_is_kept_after_a_failure_and_removed_after_success(
+    research: Research,
+) -> None:
+    calls: list[str] = []
+
+    async def once(query: str) -> str:
+        calls.append(query)
+        return query
+
+    works = False
+
+    async def flaky() -> str:
+        if not works:
+            raise ValueError("not yet")
+        return "done"
+
+    agent = research.agent(once=once, flaky=flaky)
+    workflow = flow(step("once", arguments={"query": "q"}), step("flaky", depends_on=["once"]))
+    first = run(agent.execute_workflow(workflow, "mine"))
+    assert not first.success
+    stored = json.loads((research.folder / "mine.json").read_text())
+    assert (stored["status"], stored["current_step"], stored["completed_steps"]) == (
+        "failed", 1, ["once"],
+    )  # fmt: skip
+    assert stored["step_results"] == {"once": "q"}
+    assert stored["errors"] == ["Step 'flaky' failed: not yet"]
+    (listed,) = run(agent.list_sessions())
+    assert (listed["session_id"], listed["status"], listed["workflow_name"]) == (
+        "mine", "failed", "papers",
+    )  # fmt: skip
+    works = True
+    # Another agent, as in another process: only the state says what is to be done.
+    other = research.agent(once=once, flaky=flaky)
+    result = run(other.resume_workflow("mine"))
+    assert result.success
+    assert result.results == {"once": "q", "flaky": "done"}
+    assert calls == ["q"]
+    assert research.states == []
+    assert run(agent.list_sessions()) == []
+
+
+def test_ac_003_unknown_session_cannot_be_resumed(research: Research) -> None:
+    with pytest.raises(ValueError, match="No state found for session nothing"):
+        run(research.agent().resume_workflow("nothing"))
+
+
+def test_ac_004_independent_steps_run_at_the_same_time(research: Research) -> None:
+    meeting = asyncio.Barrier(3)  # each waits for the two others
+
+    async def meet(name: str) -> str:
+        await meeting.wait()
+        return name
+
+    steps = [step(name, "meet", arguments={"name": name}, timeout=20) for name in "abc"]
+    result = run(research.agent(meet=meet).execute_workflow(flow(*steps)))
+    assert result.success, result
+
+
+def test_ac_004_dependency_order_is_respected(research: Research) -> None:
+    order: list[str] = []
+
+    async def note(name: str, after: Any = None) -> str:
+        order.append(name)
+        return name
+
+    steps = [
+        step("last", "note", arguments={"name": "last", "after": "${middle}"}),
+        step("middle", "note", arguments={"name": "middle"}, depends_on=["first"]),
+        step("first", "note", arguments={"name": "first"}),
+    ]
+    assert run(research.agent(note=note).execute_workflow(flow(*steps))).success
+    assert order == ["first", "middle", "last"]
+
+
+def test_ac_004_with_one_at_a_time_independent_steps_keep_their_order(research: Research) -> None:
+    order: list[str] = []
+
+    async def note(name: str) -> None:
+        order.append(name)
+
+    steps = [step(name, "note", arguments={"name": name}) for name in "dbca"]
+    agent = research.agent({"max_parallel": 1}, note=note)
+    assert run(agent.execute_workflow(flow(*steps))).success
+    assert order == ["d", "b", "c", "a"]
+
+
+def test_ac_005_progress_is_reported_after_each_step(
+    research: Research, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[StepProgress] = []
+    agent = research.agent(
+        search=search, fetch=fetch, report=report, more={"on_progress": seen.append}
+    )
+    with caplog.at_level(logging.INFO, "leadhand.research"):
+        run(agent.execute_workflow(flow(*PAPERS)))
+    assert {one.step for one in seen} == {"search", "first", "second", "report"}
+    assert {one.status for one in seen} == {StepStatus.COMPLETED}
+    assert [one.ended for one in seen] == [1, 2, 3, 4]
+    assert all(one.elapsed_seconds >= 0 and one.total == 4 for one in seen)
+    assert "Executing step 1/4: search" in caplog.text
+    assert "Step 'search' completed in 0.0" in caplog.text
+
+
+def test_ac_006_non_critical_failure_lets_the_workflow_go_on(research: Research) -> None:
+    steps = [
+        step("broken", critical=False),
+        step("search", arguments={"query": "${broken.error}"}),
+        step("lenient", "search", arguments={"query": "q ${broken.text}"}),
+    ]
+    result = run(research.agent(broken=broken, search=search).execute_workflow(flow(*steps)))
+    assert result.success
+    assert result.results["broken"] == {"error": "the server is down"}
+    assert result.results["search"]["urls"][0] == "the server is down-1"
+    assert result.results["lenient"]["urls"][0] == "q -1"
+    assert result.errors == ["Step 'broken' failed: the server is down"]
+    assert result.statuses["broken"] is StepStatus.FAILED
+
+
+def test_ac_006_critical_failure_halts_with_partial_results_and_suggestions(
+    research: Research,
+) -> None:
+    calls: list[str] = []
+
+    async def later() -> None:
+        calls.append("later")
+
+    steps = [
+        step("search", arguments={"query": "q"}),
+        step("broken", depends_on=["search"]),
+        step("later", depends_on=["broken"]),
+    ]
+    agent = research.agent(search=search, broken=broken, later=later)
+    result = run(agent.execute_workflow(flow(*steps), "halted"))
+    assert not result.success
+    assert result.message == "Critical step failed: broken"
+    assert list(result.results) == ["search"]
+    assert result.errors == ["Step 'broken' failed: the server is down"]
+    assert calls == []
+    assert any("agent.resume_workflow('halted')" in one for one in result.suggestions)
+    assert any("leadhand explain " in one for one in result.suggestions)
+
+
+def test_success_false_fails_the_step(research: Research) -> None:
+    async def sorry() -> dict[str, Any]:
+        return {"success": False, "error": "no paper found"}
+
+    result = run(research.agent(sorry=sorry).execute_workflow(flow(step("sorry"))))
+    assert result.errors == ["Step 'sorry' failed: no paper found"]
+
+
+def test_timeout_of_a_step_is_enforced(research: Research) -> None:
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    result = run(
+        research.agent(endless=endless).execute_workflow(flow(step("endless", timeout=0.2)))
+    )
+    assert result.errors == ["Step 'endless' failed: it took longer than 0.2 s"]
+    assert any("raise its timeout" in one for one in result.suggestions)
+
+
+def test_retries_of_a_step_win_over_those_of_the_configuration(research: Research) -> None:
+    calls: list[str] = []
+
+    async def flaky(name: str) -> str:
+        calls.append(name)
+        if calls.count(name) < 2:
+            raise ConnectionError("try again")
+        return name
+
+    agent = research.agent({"max_retries": 1, "retry_delay": 0.01}, flaky=flaky)
+    assert run(agent.execute_workflow(flow(step("a", "flaky", arguments={"name": "a"})))).success
+    never = step("b", "flaky", arguments={"name": "b"}, retry_count=0)
+    assert not run(agent.execute_workflow(flow(never))).success
+    assert calls == ["a", "a", "b"]
+
+
+def test_missing_tool_is_found_before_anything_runs(research: Research) -> None:
+    calls: list[int] = []
+
+    async def first() -> None:
+        calls.append(1)
+
+    workflow = flow(step("first"), step("second", "no such tool"))
+    with pytest.raises(WorkflowExecutionError, match="Tool 'no such tool' not found") as raised:
+        run(research.agent(first=first).execute_workflow(workflow))
+    assert isinstance(raised.value.__cause__, ToolNotFoundError)
+    assert isinstance(raised.value, ValueError)
+    assert calls == []
+    assert research.states == []
+
+
+def test_circle_is_found_before_anything_runs(research: Research) -> None:
+    workflow = flow(step("a", arguments={"x": "${b}"}), step("b", "a", arguments={"x": "${a}"}))
+    with pytest.raises(WorkflowValidationError, match="circle: a, b"):
+        run(research.agent(a=search).execute_workflow(workflow))
+
+
+def test_unknown_reference_is_none_unless_strict(
+    research: Research, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def given(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    workflow = flow(step("given", arguments={"x": "${nothing.at.all}", "y": "${HOME}/x"}))
+    result = run(research.agent(given=given).execute_workflow(workflow))
+    assert result.results["given"] == {"x": None, "y": "/x"}
+    assert "${nothing.at.all} has no value" in caplog.text
+    with pytest.raises(WorkflowValidationError, match="there is no step 'nothing'"):
+        run(research.agent({"strict_references": True}, given=given).execute_workflow(workflow))
+
+
+def test_open_circuit_breaker_refuses_a_call(research: Research) -> None:
+    calls: list[int] = []
+
+    async def broken() -> None:
+        calls.append(1)
+        raise ValueError("down")
+
+    steps = [
+        step(name, "broken", critical=False, depends_on=before)
+        for name, before in (("a", []), ("b", ["a"]), ("c", ["b"]))
+    ]
+    agent = research.agent(broken=broken, more={"breaker": lambda: CircuitBreaker(threshold=2)})
+    result = run(agent.execute_workflow(flow(*steps)))
+    assert len(calls) == 2
+    assert "Circuit breaker is open" in result.results["c"]["error"]
+
+
+def test_time_limit_of_the_workflow_ends_it_and_a_resume_gets_more(research: Research) -> None:
+    quick = False
+
+    async def slow() -> str:
+        if not quick:
+            await asyncio.Event().wait()
+        return "done"
+
+    agent = research.agent({"timeout_seconds": 1.0}, slow=slow)
+    result = run(agent.execute_workflow(flow(step("slow")), "late"))
+    assert result.message == "Workflow 'papers' took longer than 1 s"
+    quick = True
+    assert run(agent.resume_workflow("late")).success
+
+
+def test_value_that_json_does_not_have_fails_its_step(research: Research) -> None:
+    async def odd() -> Any:
+        return {1, 2}
+
+    result = run(research.agent(odd=odd).execute_workflow(flow(step("odd"))))
+    assert result.errors == ["Step 'odd' failed: Object of type set is not JSON serializable"]
+
+
+def test_same_id_starts_anew_after_success(research: Research) -> None:
+    calls: list[int] = []
+
+    async def count() -> int:
+        calls.append(1)
+        return len(calls)
+
+    agent = research.agent(count=count)
+    results = [run(agent.execute_workflow(flow(step("count")), "again")) for _ in range(2)]
+    assert [one.results for one in results] == [{"count": 1}, {"count": 2}]
+
+
+def test_cancelled_execution_stops_its_session_and_can_be_resumed(research: Research) -> None:
+    begun = asyncio.Event()
+    waits = True
+
+    async def long() -> str:
+        begun.set()
+        if waits:
+            await asyncio.Event().wait()
+        return "done"
+
+    agent = research.agent(long=long)
+
+    async def cancel() -> None:
+        work = asyncio.create_task(agent.execute_workflow(flow(step("long")), "cancelled"))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    run(cancel())
+    (listed,) = run(agent.list_sessions())
+    assert listed["status"] == "stopped"
+    waits = False
+    assert run(agent.resume_workflow("cancelled")).results == {"long": "done"}
+
+
+def test_state_that_was_saved_without_a_session_is_continued(research: Research) -> None:
+    """What another program, or a lost Redis, left behind: completed steps are not called again."""
+    from leadhand.research import WorkflowState
+
+    calls: list[str] = []
+
+    async def tool(name: str, given: Any = None) -> Any:
+        calls.append(name)
+        return [name, given]
+
+    workflow = flow(
+        step("a", "tool", arguments={"name": "a"}),
+        step("b", "tool", arguments={"name": "b", "given": "${a}"}),
+    )
+    agent = research.agent(tool=tool)
+    state = WorkflowState("left", workflow, completed_steps=["a"], step_results={"a": "from then"})
+    run(agent.state_manager.save_state(state))
+    result = run(agent.resume_workflow("left"))
+    assert calls == ["b"]
+    assert result.results == {"a": "from then", "b": ["b", "from then"]}
