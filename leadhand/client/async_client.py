@@ -88,11 +88,6 @@ class AsyncClient(
         """The URL of the API."""
         return self._connection.transport.reach.url
 
-    @property
-    def token(self) -> str:
-        """The token with which the API is called."""
-        return self._connection.transport.reach.token
-
     async def submit(
         self,
         document: Document,

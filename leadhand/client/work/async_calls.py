@@ -17,6 +17,11 @@ class AsyncWorkCalls:
 
     _connection: AsyncConnection
 
+    @property
+    def token(self) -> str:
+        """The token with which the API is called."""
+        return self._connection.transport.reach.token
+
     async def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
         """Claim the next ready local step, and wait for one up to `wait_s` of the claim."""
         return await self._ask_work(WorkView, session, "claim", claim)

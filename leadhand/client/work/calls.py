@@ -18,6 +18,11 @@ class WorkCalls:
 
     _connection: Connection
 
+    @property
+    def token(self) -> str:
+        """The token with which the API is called."""
+        return self._connection.transport.reach.token
+
     def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
         """Claim the next ready local step, and wait for one up to `wait_s` of the claim."""
         return self._ask_work(WorkView, session, "claim", claim)
