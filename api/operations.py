@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 from pydantic import BaseModel, JsonValue
 
 from api import requests
@@ -14,12 +11,14 @@ from api.fleet.statistics import StatisticsQuery
 from api.guards import GuardsQuery, ResetBody
 from api.health import Health
 from api.limits import LimitBody
+from api.openapi.operation import JSON, ApiResponse, Operation, as_json
 from api.plans import Decision
 from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.stacks import bodies as stacks
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
+from api.work.operations import LOCAL_WORK
 from api.worktrees import (
     ApplyBody,
     ApplyPlanBody,
@@ -30,7 +29,6 @@ from api.worktrees import (
 )
 from leadhand.flows.documents import AnyDocument, FlowRun
 from leadhand.models.guards import AgentEvent, StopReport
-from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
 from leadhand.models.plans import PlanChange, PlanEdit, TaskReport
 from leadhand.models.stacks import OutputsView, StackChange, StackHead, StackView, WorkflowSession
 from leadhand.models.views import (
@@ -83,44 +81,6 @@ from leadhand.models.views import (
     WorkerView,
     WorktreeView,
 )
-from leadhand.models.views.work import BeatView, SettledView, WorkView
-
-JSON = "application/json"
-
-
-class ApiResponse(NamedTuple):
-    """A response: its status, description, body by media type, and headers."""
-
-    status: int
-    what: str
-    body: Mapping[str, object] = {}
-    headers: tuple[str, ...] = ()
-
-
-class Operation(NamedTuple):
-    """An operation of the API, by endpoint."""
-
-    endpoint: str
-    method: str
-    summary: str
-    responses: tuple[ApiResponse, ...]
-    query: type[BaseModel] | None = requests.NoQuery
-    #: The type of the request body; None if it is not read.
-    body: object | None = None
-    body_required: bool = False
-    headers: tuple[str, ...] = ()
-    #: Problem statuses in addition to those implied by its parameters and body.
-    refuses: tuple[int, ...] = ()
-    #: The path parameter of other operations that takes the `id` of its response.
-    makes: str | None = None
-
-
-def as_json(
-    model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()
-) -> ApiResponse:
-    """A JSON response."""
-    return ApiResponse(status, what, {JSON: model}, headers)
-
 
 _GONE = ApiResponse(204, "Done.")
 _SESSION = as_json(SessionView, "The session as it is now.", 202, headers=("ETag",))
@@ -181,18 +141,6 @@ _STACKS: tuple[Operation, ...] = (
               body_required=False),
     Operation("stacks.delete", "DELETE", "Delete a workflow session, active or not", (_CHANGE,),
               headers=("Idempotency-Key",), refuses=(422,)),
-)  # fmt: skip
-
-_WORK: tuple[Operation, ...] = (
-    Operation("work.claim", "POST", "Claim the next local step of a session, and wait for one",
-              (as_json(WorkView, "The step, if one is ready, and the session's status."),),
-              body=ClaimWork, body_required=True),
-    Operation("work.beat", "POST", "Extend the lease of an attempt at a local step",
-              (as_json(BeatView, "Whether the attempt may go on."),),
-              body=BeatWork, body_required=True),
-    Operation("work.settle", "POST", "Record the outcome of an attempt at a local step",
-              (as_json(SettledView, "What became of it. A repeated call changes nothing."),),
-              body=SettleWork, body_required=True),
 )  # fmt: skip
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -444,7 +392,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("limits.delete", "DELETE", "Remove a limit", (_GONE,),
               headers=("If-Match",), refuses=(412,)),
     *_STACKS,
-    *_WORK,
+    *LOCAL_WORK,
     Operation("tokens.create", "POST", "Create a token",
               (as_json(NewToken, "The token; its text is returned only once.", 201),),
               body=NewTokenBody, body_required=True, headers=("Idempotency-Key",), makes="token"),

@@ -13,8 +13,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import DefsRef, GenerateJsonSchema
 from werkzeug.routing import Rule
 
+from api.openapi.operation import JSON, ApiResponse, Operation
 from api.openapi.schemas import WORD_SETS, with_comments, with_validators
-from api.operations import JSON, OPERATIONS, ApiResponse, Operation
+from api.operations import OPERATIONS
 from api.scopes import PUBLIC, scope_of
 from leadhand.models.patterns import AGENT_SESSION, NAME, SHARED_NAME
 from leadhand.models.problems import MEDIA_TYPE, Problem

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from leadhand.research.agent import ResearchAgent
+    from leadhand.research.approval import ApprovalRecord, CostApproval
     from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
     from leadhand.research.config import AgentConfig
     from leadhand.research.decomposition import Decomposer, KeywordDecomposer
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentConfig",
     "AgentError",
+    "ApprovalRecord",
     "CircuitBreaker",
     "CircuitOpenError",
+    "CostApproval",
     "Decomposer",
     "KeywordDecomposer",
     "ResearchAgent",
@@ -56,8 +59,10 @@ __all__ = [
 _HOMES = {
     "AgentConfig": "config",
     "AgentError": "errors",
+    "ApprovalRecord": "approval",
     "CircuitBreaker": "circuit_breaker",
     "CircuitOpenError": "circuit_breaker",
+    "CostApproval": "approval",
     "Decomposer": "decomposition",
     "KeywordDecomposer": "decomposition",
     "ResearchAgent": "agent",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from leadhand.research.approval import CostApproval
 from leadhand.research.circuit_breaker import CircuitBreaker
 from leadhand.research.config import AgentConfig
 from leadhand.research.decomposition import Decomposer, KeywordDecomposer
@@ -32,6 +33,7 @@ class ResearchAgent:
         on_progress: OnProgress | None = None,
         decomposer: Decomposer | None = None,
         breaker: Callable[[], CircuitBreaker] | None = CircuitBreaker,
+        approval: CostApproval | None = None,
         url: str | None = None,
         token: str | None = None,
     ) -> None:
@@ -45,6 +47,7 @@ class ResearchAgent:
             on_progress: Called after each step.
             decomposer: Makes a workflow of a command in words.
             breaker: Makes the circuit breaker of each tool; None: there is none.
+            approval: Asks before steps that may cost much; None: none is asked about.
             url: The API; by default that of LEADHAND_URL, or the services of this folder.
             token: The token for it.
         """
@@ -62,6 +65,7 @@ class ResearchAgent:
             config=self.config,
             on_progress=on_progress,
             breaker=breaker,
+            approval=approval,
             url=url,
             token=token,
         )

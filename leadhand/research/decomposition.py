@@ -19,7 +19,7 @@ _BETWEEN = re.compile(
     r"\s*(?:[;\n]|,?\s+and\s+then\s+|,?\s+then\s+|\.\s+(?:then\s+)?|,\s+and\s+|,\s*)\s*",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*])\s+")
+_NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*])\s+", re.MULTILINE)
 _GIVEN = re.compile(r"\b([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S+)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _WORD = re.compile(r"[^\W_]+")
@@ -93,13 +93,13 @@ def _split(command: str) -> list[str]:
         kept.append(found[0])
         return f"\x00{len(kept) - 1}\x00"
 
-    hidden = _QUOTED.sub(hide, command)
+    hidden = _NUMBER.sub("\n", _QUOTED.sub(hide, command))
     shown = re.compile(r"\x00(\d+)\x00")
     return [shown.sub(lambda at: kept[int(at[1])], part) for part in _BETWEEN.split(hidden)]
 
 
 def _clean(part: str) -> str:
-    return _NUMBER.sub("", part).strip().rstrip(".")
+    return part.strip().rstrip(".")
 
 
 def _stem(word: str) -> str:

@@ -15,6 +15,7 @@ from leadhand.client.client import Client
 from leadhand.errors import IdempotencyConflict, LeadhandError, SessionUnknown
 from leadhand.models.views import ResultView, SessionView
 from leadhand.models.views.work import SettledView, WorkGrant
+from leadhand.research.approval import ApprovalDeniedError, CostApproval
 from leadhand.research.circuit_breaker import CircuitBreaker
 from leadhand.research.config import AgentConfig
 from leadhand.research.document import check_tools, check_workflow, graph_document
@@ -53,6 +54,7 @@ class WorkflowExecutor:
         config: AgentConfig | None = None,
         on_progress: OnProgress | None = None,
         breaker: Callable[[], CircuitBreaker] | None = CircuitBreaker,
+        approval: CostApproval | None = None,
         url: str | None = None,
         token: str | None = None,
     ) -> None:
@@ -65,6 +67,7 @@ class WorkflowExecutor:
             config: Limits and retries.
             on_progress: Called after each step.
             breaker: Makes the circuit breaker of a tool; None: there is none.
+            approval: Asks before steps that may cost much; None: none is asked about.
             url: The API; by default that of LEADHAND_URL, or the services of this folder.
             token: The token for it.
         """
@@ -73,6 +76,7 @@ class WorkflowExecutor:
         self.logger = logger
         self.config = config or AgentConfig()
         self.calls = ToolCalls(tools, breaker)
+        self.approval = approval
         self._on_progress = on_progress
         self._url, self._token = url, token
 
@@ -113,6 +117,9 @@ class _Run:
         folder = Path(executor.state_manager.state_dir)
         self._log = StepLog(folder, state.session_id)
         self._statuses: dict[str, StepStatus] = {}
+        self._client: AsyncClient | None = None
+        #: Which step was not approved.
+        self._denied: str | None = None
         #: The first critical step that failed, and why.
         self._critical: tuple[str, Called] | None = None
 
@@ -124,7 +131,11 @@ class _Run:
         takes_over = state.leadhand_session is not None
         view = await self._session(client)
         if view.status == "active":
-            await self._work(client, view, takes_over=takes_over)
+            self._client = client
+            try:
+                await self._work(client, view, takes_over=takes_over)
+            except ApprovalDeniedError as denied:
+                self._denied = str(denied)
         return await self._result(await client.wait(view.id))
 
     async def _session(self, client: AsyncClient) -> SessionView:
@@ -143,6 +154,7 @@ class _Run:
         # Saved before the submit, so that a killed process finds its session by the same key.
         await self._executor.state_manager.save_state(state)
         document = graph_document(self._workflow, self._config)
+        self._allow_for_answers(document)
         try:
             view = await client.submit(document, f"research-{state.run_key}")
         except IdempotencyConflict:
@@ -152,6 +164,16 @@ class _Run:
         state.leadhand_session = view.id
         await self._executor.state_manager.save_state(state)
         return view
+
+    def _allow_for_answers(self, document: dict[str, Any]) -> None:
+        """Give the steps that wait for an approval the time for it; their tools have their own."""
+        approval = self._executor.approval
+        if approval is None:
+            return
+        for step, node in zip(self._workflow.steps, document["steps"], strict=True):
+            if approval.needs_answer(step):
+                node["timeout_s"] += approval.answer_s
+                document["budget"]["wall_s"] += approval.answer_s
 
     async def _known(self, client: AsyncClient) -> SessionView | None:
         if self._state.leadhand_session is None:
@@ -198,9 +220,12 @@ class _Run:
         if grant.step in state.completed_steps and grant.step in state.step_results:
             return Called(0.0, value=state.step_results[grant.step])
         total = len(self._workflow.steps)
+        approval = self._executor.approval
+        if approval is not None and self._client is not None:
+            await approval.require(self._client, step, grant)
         self._logger.info("Executing step %d/%d: %s", number + 1, total, step.name)
         self._statuses[step.name] = StepStatus.RUNNING
-        called = await self._executor.calls.call(grant)
+        called = await self._executor.calls.call(grant, timeout_s=step.timeout)
         self._log.write(
             step.name,
             step.tool,
@@ -299,6 +324,8 @@ class _Run:
 
     def _message(self, view: ResultView) -> tuple[str, str | None]:
         """What the result says, and the step that it is about."""
+        if self._denied is not None:
+            return f"Workflow '{self._workflow.name}' is stopped: {self._denied}", None
         if view.status == "completed":
             return f"Workflow '{self._workflow.name}' completed successfully", None
         name = self._critical[0] if self._critical is not None else self._failed_step(view)

@@ -43,18 +43,18 @@ class ToolCalls:
         self._new_breaker = breaker
         self.breakers: dict[str, CircuitBreaker] = {}
 
-    async def call(self, grant: WorkGrant) -> Called:
+    async def call(self, grant: WorkGrant, *, timeout_s: float) -> Called:
         """Call the tool of an attempt. An asynchronous tool runs here, another one in a thread."""
         begun = time.monotonic()
         breaker = self._breaker(grant.tool)
         try:
             if breaker is None:
-                value = await self._call(grant)
+                value = await self._call(grant, timeout_s)
             else:
-                value = await breaker.call(self._call, grant)
+                value = await breaker.call(self._call, grant, timeout_s)
             return Called(time.monotonic() - begun, value=value)
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its failure
-            return _failed(error, grant, time.monotonic() - begun)
+            return _failed(error, timeout_s, time.monotonic() - begun)
 
     def _breaker(self, tool: str) -> CircuitBreaker | None:
         if self._new_breaker is None:
@@ -63,9 +63,9 @@ class ToolCalls:
             self.breakers[tool] = self._new_breaker()
         return self.breakers[tool]
 
-    async def _call(self, grant: WorkGrant) -> Any:
+    async def _call(self, grant: WorkGrant, timeout_s: float) -> Any:
         tool = self._tools[grant.tool]
-        async with asyncio.timeout(grant.timeout_s):
+        async with asyncio.timeout(timeout_s):
             if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(
                 getattr(tool, "__call__", None)  # noqa: B004 - an object with an async __call__
             ):
@@ -80,12 +80,12 @@ class ToolCalls:
         return value
 
 
-def _failed(error: Exception, grant: WorkGrant, elapsed: float) -> Called:
+def _failed(error: Exception, timeout_s: float, elapsed: float) -> Called:
     match error:
         case CircuitOpenError():
             return Called(elapsed, error=str(error), why="circuit_open")
-        case TimeoutError() if elapsed >= grant.timeout_s:
-            text = f"it took longer than {grant.timeout_s:g} s"
+        case TimeoutError() if elapsed >= timeout_s:
+            text = f"it took longer than {timeout_s:g} s"
             return Called(elapsed, error=text, why="timeout")
         case _:
             return Called(elapsed, error=str(error) or type(error).__name__)

@@ -11,6 +11,7 @@ import pytest
 
 from leadhand.research import (
     CircuitBreaker,
+    CostApproval,
     StepProgress,
     StepStatus,
     ToolNotFoundError,
@@ -401,3 +402,45 @@ def test_state_that_was_saved_without_a_session_is_continued(research: Research)
     result = run(agent.resume_workflow("left"))
     assert calls == ["b"]
     assert result.results == {"a": "from then", "b": ["b", "from then"]}
+
+
+def test_step_that_costs_much_waits_for_an_approval(research: Research) -> None:
+    answers = iter([False, True])
+    calls: list[str] = []
+
+    async def tool(name: str) -> str:
+        calls.append(name)
+        return name
+
+    approval = CostApproval(decide=lambda _step, _cost: next(answers))
+    agent = research.agent(tool=tool, more={"approval": approval})
+    workflow = flow(
+        step("cheap", "tool", arguments={"name": "cheap"}, estimated_cost=0.05),
+        step("dear", "tool", arguments={"name": "dear"}, estimated_cost=0.5, depends_on=["cheap"]),
+    )
+    denied = run(agent.execute_workflow(workflow, "dear"))
+    assert (denied.success, list(denied.results)) == (False, ["cheap"])
+    assert "step 'dear' was not approved" in denied.message
+    (listed,) = run(agent.list_sessions())
+    assert listed["status"] == "stopped"
+    assert run(agent.resume_workflow("dear")).success
+    assert calls == ["cheap", "dear"]
+    assert [(one.step, one.decision) for one in approval.history] == [
+        ("cheap", "not asked"), ("dear", "denied"), ("dear", "approved"),
+    ]  # fmt: skip
+
+
+def test_cost_that_cannot_be_estimated_is_asked_about(research: Research) -> None:
+    asked: list[float | None] = []
+
+    def estimate(_: Any) -> float:
+        raise LookupError("no prices")
+
+    def decide(_: Any, cost: float | None) -> bool:
+        asked.append(cost)
+        return True
+
+    approval = CostApproval(estimate=estimate, decide=decide)
+    agent = research.agent(search=search, more={"approval": approval})
+    assert run(agent.execute_workflow(flow(step("search", arguments={"query": "q"})))).success
+    assert asked == [None]
