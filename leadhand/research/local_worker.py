@@ -58,6 +58,8 @@ class LocalWorker:
         self._calls: dict[str, asyncio.Task[None]] = {}
         #: Those whose tools have not returned; only these are cancelled.
         self._in_tools: set[str] = set()
+        #: Attempts whose bodies could not say how they ended.
+        self._unreported: list[WorkGrant] = []
 
     async def run(self, *, takes_over: bool) -> str:
         """Carry out steps until the session is not active; returns its status.
@@ -115,8 +117,10 @@ class LocalWorker:
             called = await self._body(grant)
         except asyncio.CancelledError:
             self._beats.drop(grant.nonce)
-            with suppress(ApiAway):
-                await self._client.settle_work(self._session, _outcome(grant, None))
+            await self._release(grant)
+            raise
+        except Exception:
+            self._unreported.append(grant)  # it is released once the session is stopped
             raise
         finally:
             self._in_tools.discard(grant.nonce)
@@ -132,6 +136,15 @@ class LocalWorker:
             if nonce in self._in_tools:
                 call.cancel()
         await asyncio.gather(*calls.values(), return_exceptions=True)
+        while self._unreported:
+            grant = self._unreported.pop()
+            self._beats.drop(grant.nonce)
+            await self._release(grant)
+
+    async def _release(self, grant: WorkGrant) -> None:
+        """Give an attempt back; if the API is away, its lease ends."""
+        with suppress(ApiAway):
+            await self._client.settle_work(self._session, _outcome(grant, None))
 
     def _order(self, nonce: str, order: str) -> None:
         """Called by the thread of heartbeats."""

@@ -13,12 +13,12 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
 from app.errors import ReferenceUnresolved
 from app.operations.attempts import Work
+from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from leadhand.graphs.documents import GraphDocument
 from tests.engine.driving import LEASE_MS, Bench
 from tests.engine.graphs.graph_world import failed
 from tests.engine.graphs.reference import interpret, needs_of, returned
 from tests.engine.world import World
-from workers.attempt.attempt import is_skipped, skipped_outcome
 from workers.tools.builtin import STEPS
 from workers.tools.tool import expect_success
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -106,7 +107,11 @@ def write_report(title: str, texts: list[str]) -> None:
     del title, texts
 
 
-TOOLS = {"search_papers": search_papers, "fetch": fetch, "write_report": write_report}
+TOOLS: dict[str, Callable[..., Any]] = {
+    "search_papers": search_papers,
+    "fetch": fetch,
+    "write_report": write_report,
+}
 
 
 def decomposed(command: str) -> list[tuple[str, dict[str, Any], list[str]]]:
