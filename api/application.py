@@ -25,6 +25,8 @@ from api import (
     worktrees,
 )
 from api.artifacts import routes as artifact_routes
+from api.dashboard import changes, hosts, links
+from api.dashboard import routes as dashboard
 from api.fanout import Fanout
 from api.fleet import routes as fleet
 from api.fleet import statistics
@@ -75,6 +77,8 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.url_map.converters["session"] = Session
     flask.url_map.converters["flow"] = Flow
     request_log.install(flask)
+    names = hosts.Hosts(settings)
+    hosts.install(flask, names)
     store.install(flask, engine)
     auth.install(flask, settings, engine)
     problems.install(flask, engine)
@@ -98,6 +102,10 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(limits.blueprint(engine))
     flask.register_blueprint(store.blueprint(engine))
     flask.register_blueprint(tokens.blueprint(engine, settings))
+    browsers = dashboard.make_browsers(settings, engine)
+    flask.register_blueprint(links.blueprint(browsers, names))
+    flask.register_blueprint(changes.blueprint(engine, streams=streams))
+    flask.register_blueprint(dashboard.blueprint(engine, browsers, names, streams=streams))
     flask.register_blueprint(health.blueprint(engine))
     flask.register_blueprint(openapi_routes.blueprint(flask))
     return flask

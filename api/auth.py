@@ -18,6 +18,9 @@ from app.security.command_permission import free_commands
 from app.security.step_tokens import PREFIX, Caller, verify_any
 from app.settings import Settings
 
+#: The routes of the dashboard, which authenticates browsers by itself.
+BROWSER = "dashboard"
+
 
 class Visitor(NamedTuple):
     """The authenticated caller: a body, the holder of a token, or else the operator."""
@@ -59,7 +62,7 @@ class Doorkeeper:
     def admit(self) -> None:
         """Authenticate and authorize a request. Raises Refused."""
         endpoint = request.endpoint
-        if endpoint in PUBLIC:
+        if endpoint in PUBLIC or request.blueprint == BROWSER:
             return
         text = _bearer()
         visitor = self.recognise(text)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, JsonValue
 
 from api import requests
 from api.artifacts.routes import BYTES, PartBody, PartQuery
+from api.dashboard.changes import ChangesQuery
 from api.fleet.routes import FsckBody
 from api.fleet.statistics import StatisticsQuery
 from api.guards import GuardsQuery, ResetBody
@@ -35,7 +36,9 @@ from leadhand.models.views import (
     AgentView,
     ApplyingView,
     ArtifactView,
+    AttentionView,
     BulkView,
+    ChangeView,
     CleaningView,
     DiffsPage,
     Event,
@@ -66,6 +69,7 @@ from leadhand.models.views import (
     ReportView,
     ResultView,
     SessionView,
+    SignInLink,
     StatisticsView,
     StepView,
     StopView,
@@ -288,6 +292,17 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("questions.listed", "GET", "List the open questions to people",
               (as_json(Page[QuestionView], "A page of questions, those of new sessions first."),),
               query=requests.QuestionsQuery, refuses=(404,)),
+    Operation("attention.listed", "GET", "List the sessions that need a person, and why",
+              (as_json(Page[AttentionView], "A page of sessions, the newest call first."),),
+              query=requests.PageQuery),
+    Operation(
+        "attention.changes", "GET", "Read or follow the changes of all sessions",
+        (ApiResponse(200, "A page of changes, or a stream of them.",
+              {JSON: Page[ChangeView], "text/event-stream": str}),),
+        query=ChangesQuery, headers=("Last-Event-ID",), refuses=(503,),
+    ),
+    Operation("sign_in.link", "POST", "Make a link that opens the dashboard once, signed in",
+              (as_json(SignInLink, "The link.", 201),), body=requests.NoBody),
     Operation(
         "plans.one", "GET", "Show the plan of a session",
         (as_json(PlanView, "The plan as it is now.", headers=("ETag",)),

@@ -54,6 +54,9 @@ NEEDED: Mapping[str, Scope] = {
     "guards.event": Scope.SUBMIT,
     "guards.reset": Scope.CONTROL,
     "questions.listed": Scope.READ,
+    "attention.listed": Scope.READ,
+    "attention.changes": Scope.READ,
+    "sign_in.link": Scope.READ,  # the browser can do no more than the token
     "plans.one": Scope.READ,
     "plans.tasks": Scope.READ,
     "plans.task": Scope.READ,

@@ -48,6 +48,7 @@ from app.operations.transitions import Transitions
 from app.operations.values import SharedValues
 from app.operations.worktrees import Worktrees
 from app.queries.artifacts import ArtifactQueries
+from app.queries.attention import Attention
 from app.queries.control_receipts import Receipts
 from app.queries.explain import Explainer
 from app.queries.fleet import Fleet
@@ -105,6 +106,7 @@ class Engine:
         self.stack_queries = StackQueries(store)
         self.statistics = Statistics(store)
         self.questions = Questions(store)
+        self.attention = Attention(store, self.queries, self.fleet.inventories)
         self.guard_list = GuardQueries(store, self.queries)
         self.explainer = Explainer(
             store,

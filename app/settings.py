@@ -47,6 +47,10 @@ class Settings(BaseModel):
     api_processes: int = Field(default=1, ge=1, le=64)
     #: URL at which bodies reach the API.
     api_url: str = "http://127.0.0.1:8765"
+    #: URL at which browsers reach the dashboard, if it is not the address of the API itself.
+    public_url: str = Field(default="", pattern=r"^(https?://[^/?#@\s]+/?)?$")
+    #: Further host names under which browsers reach it, as HOST or HOST:PORT.
+    allowed_hosts: tuple[Host, ...] = ()
     place: str = Field(default="local", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     #: Allowed roots of working folders; empty allows any folder.
     roots: tuple[Path, ...] = ()
@@ -228,6 +232,7 @@ _PLAIN = {
     "api_threads": "LEADHAND_API_THREADS",
     "api_processes": "LEADHAND_API_PROCESSES",
     "api_url": "LEADHAND_API_URL",
+    "public_url": "LEADHAND_PUBLIC_URL",
     "place": "LEADHAND_PLACE",
     "state_dir": "LEADHAND_STATE_DIR",
     "spill": "LEADHAND_SPILL",
@@ -271,6 +276,7 @@ _PLAIN = {
 _HOSTS = {
     "webhook_hosts": "LEADHAND_WEBHOOK_HOSTS",
     "tool_hosts": "LEADHAND_TOOL_HOSTS",
+    "allowed_hosts": "LEADHAND_ALLOWED_HOSTS",
 }
 _PATHS = {
     "roots": "LEADHAND_ROOTS",

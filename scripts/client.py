@@ -22,6 +22,7 @@ FILES = {
     "stacks/async_calls.py": "stacks/calls.py",
     "artifacts/async_artifact_calls.py": "artifacts/artifact_calls.py",
     "work/async_calls.py": "work/calls.py",
+    "dashboard/async_dashboard_calls.py": "dashboard/dashboard_calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
     "steps/async_step_calls.py": "steps/step_calls.py",
 }

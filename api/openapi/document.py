@@ -82,7 +82,9 @@ _PATH_SCHEMAS: Mapping[str, Schema] = {
 
 def build_document(flask: Flask) -> Schema:
     """Generates the document. Raises LookupError for a route without an operation."""
-    rules = {(rule.endpoint, method): rule for rule in flask.url_map.iter_rules()
+    # The dashboard's routes are pages for a browser.
+    described = (one for one in flask.url_map.iter_rules() if not one.rule.startswith("/ui"))
+    rules = {(rule.endpoint, method): rule for rule in described
              for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}  # fmt: skip
     known = {(one.endpoint, one.method): one for one in OPERATIONS}
     if missing := rules.keys() - known.keys():

@@ -77,6 +77,15 @@ class ClientSocket:
         """Always 0: gunicorn must not wait for this socket."""
         return 0.0
 
+    def is_closed(self) -> bool:
+        """Whether the client has closed the connection; looks without waiting."""
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def setblocking(self, *_: object) -> None:
         """Ignore gunicorn, whose own worker reads in its threads; this socket never blocks."""
 

@@ -226,6 +226,8 @@ class StepRecord(BaseModel):
     lease: int | None = None
     deadline: int | None = None
     due: int | None = None
+    #: How often it was hinted again because no worker took it.
+    hints: int = 0
     verdict: str | None = None
     reason: Reason | None = None
     parked: dict[str, JsonValue] | None = None

@@ -67,7 +67,7 @@ class Questions:
         examined, last = 0, start
         for asking in islice(self._walk(start), LOOKED_AT):
             examined += 1
-            for view in _views(asking):
+            for view in question_views(asking):
                 if asking.ref.id == start.session and view.address <= (start.address or ""):
                     continue
                 if len(items) == limit:
@@ -94,7 +94,7 @@ class Questions:
             return
         parked = self._store.members(ref, "parked", STEPS)
         records = self._store.steps(ref, parked)
-        yield from _views(Asking(0, ref, fields, _questions(records)))
+        yield from question_views(Asking(0, ref, fields, _questions(records)))
         for record in records.values():
             child = (record.parked or {}).get("child")
             if isinstance(child, str) and deeper:
@@ -124,7 +124,8 @@ def _questions(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
     }
 
 
-def _views(asking: Asking) -> Iterator[QuestionView]:
+def question_views(asking: Asking) -> Iterator[QuestionView]:
+    """The views of the questions that a session asks."""
     # The only question of a plan's session is about its draft.
     is_plan = asking.fields.get("kind") == "plan"
     for address, record in asking.records.items():

@@ -93,7 +93,7 @@ class Queries:
         self._catalog = catalog
         self._program = read
         self._listing = Listing(store, status_of=self._status, view_of=self._view)
-        self.walk = self._listing.walk
+        self.walk, self.view = self._listing.walk, self._view
 
     def session(self, session: str) -> SessionView:
         """One session with its progress."""

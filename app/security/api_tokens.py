@@ -241,10 +241,15 @@ class Tokens:
         self._record_use(token.id)
         return token
 
+    def find(self, id_: str) -> Token | None:
+        """A token by its id; None if revoked or expired."""
+        token = self._token(id_)
+        return None if token is None or self._has_expired(token) else token
+
     def owner(self, id_: str) -> Owner | None:
         """A token as the owner of sessions, with its quotas; None if revoked or expired."""
-        token = self._token(id_)
-        return None if token is None or self._has_expired(token) else token.owner
+        token = self.find(id_)
+        return None if token is None else token.owner
 
     def views(self) -> list[TokenView]:
         """All tokens with a valid signature, newest first."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from redis import exceptions
 
 from app.errors import ProgramStale, StoreAway, StoreForbids, StoreFull, StoreReadOnly
 
+#: Translates the errors of a call to Redis.
+Away = Callable[[], AbstractContextManager[None]]
 #: Error text of a transition that was called with an outdated program.
 _STALE = "stale program"
 #: Error texts of Redis: out of memory, disk not writable, and not able to serve (loading, or

@@ -73,10 +73,14 @@ errands      zset    ``verb|session|root``: the outbox of messages between sessi
 tokens       hash    API tokens by id: secret's hash, scopes ..., signed; until revoked or expired
 token-uses   hash    when each was used last; deleted with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
+browser:X    string  a browser session, by the hash of its cookie: its token, signed (TTL 7 days)
+browser-link:X string  a sign-in link, by the hash of its secret: its token, signed (TTL 60 s)
 token-key:X  string  the token of an Idempotency-Key, by the key's hash (TTL 7 days)
 spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
 hooks        zset    ``session|root|delivery`` by when a webhook is tried (again)
 sessions     zset    session ids by creation
+changes      stream  changes of sessions, for those who watch them all: session, what (about 5,000)
+attention    zset    sessions that may need a person, by when they began to; readers check each
 status:X     zset    session ids of one status by creation
 facts        zset    ``fact<value<created<session``: kind, label and name of each session; and the
                      mark, ``~<time``, until which all sessions are listed in it
@@ -128,12 +132,14 @@ GLOBAL_PARTS = (
     "leases", "ready", "errands", "sessions", "facts", "workers", "swept", "epoch",
     "holds", "tickets", "called", "waits", "limits", "rates", "hooks", "used", "owed", "named",
     "stacks", "artifacts",
+    "changes", "attention",
 )  # fmt: skip
 
 #: Prefixes of keys with a name: a status, a session, a program, a token ...
 NAMED_PARTS = (
     "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
     "stack", "stack-line", "stack-all", "stack-call", "workflow", "stats",
+    "browser", "browser-link",
 )  # fmt: skip
 #: Keys across sessions that only Python writes.
 OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")

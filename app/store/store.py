@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, TypeVar, cast
 
 from pydantic import JsonValue
 from redis import Redis
@@ -16,7 +16,7 @@ from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
 from app.store.artifacts import ArtifactReads
-from app.store.errors import translate_errors
+from app.store.errors import Away, translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
 from app.store.foreign_data import ForeignData
@@ -35,7 +35,7 @@ from app.store.tokens import TokenStore
 from leadhand.models.views import Event
 
 Due = Literal["leases", "ready", "errands"]
-
+P = TypeVar("P")
 #: Maximum connections of a client. Each thread takes one for reads and one for transitions;
 #: redis-py's default of 100 is too low for a large API.
 CONNECTIONS = 10_000
@@ -374,6 +374,10 @@ class Store:
     def tokens(self) -> TokenStore:
         """The records of API tokens."""
         return TokenStore(self._redis, self.keys, self._translate_errors)
+
+    def part(self, kind: Callable[[Redis, Keys, Away], P]) -> P:
+        """A part of the store that reads and writes keys of its own."""
+        return kind(self._redis, self.keys, self._translate_errors)
 
     def foreign_data(self) -> ForeignData:
         """The removal of webhooks and tokens from imported data."""

@@ -60,6 +60,7 @@ _COMMANDS = {
     "tools": "leadhand.cli.commands.tools",
     "mcp": "leadhand.cli.commands.mcp",
     "import": "leadhand.cli.commands.import_state",
+    "ui": "leadhand.cli.commands.administration.ui",
     "up": "leadhand.cli.commands.up",
     "worker": "leadhand.cli.commands.servers",
     "api": "leadhand.cli.commands.servers",

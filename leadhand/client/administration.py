@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from leadhand.client import requests
 from leadhand.client.connection import Connection
+from leadhand.client.dashboard.dashboard_calls import DashboardCalls
 from leadhand.client.operator import statistics
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
@@ -30,7 +31,7 @@ from leadhand.models.views import (
 T = TypeVar("T")
 
 
-class Administration:
+class Administration(DashboardCalls):
     """A part of the client; see there."""
 
     def __init__(self, connection: Connection) -> None:

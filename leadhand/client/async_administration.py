@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from leadhand.client import requests
 from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.dashboard.async_dashboard_calls import AsyncDashboardCalls
 from leadhand.client.operator import statistics
 from leadhand.client.requests import Ask, combine_audits
 from leadhand.models.documents import Webhook
@@ -29,7 +30,7 @@ from leadhand.models.views import (
 T = TypeVar("T")
 
 
-class AsyncAdministration:
+class AsyncAdministration(AsyncDashboardCalls):
     """A part of the client; see there."""
 
     def __init__(self, connection: AsyncConnection) -> None:

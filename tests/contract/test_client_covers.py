@@ -51,6 +51,8 @@ METHODS = {
     "guards.event": "report_event",
     "guards.reset": "reset_guards",
     "events.of_session": "events",
+    "attention.listed": "attention",
+    "sign_in.link": "sign_in_link",
     "flows.listed": "flows",
     "flows.one": "flow",
     "flows.run": "run_flow",

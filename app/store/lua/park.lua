@@ -4,8 +4,8 @@
 --   default? (of a person's deadline),
 --   rules? (what a person's answer must fit, as JSON)
 -- Returns: parked(fence) | ended(status of a child that has ended meanwhile) | superseded
---- @requires addresses, dispatch, events, locks/locks, loops, outcomes, plans/progress, records, sessions, transaction
---- @requires transcript, webhooks
+--- @requires addresses, dispatch, events, indexes/changes, locks/locks, loops, outcomes, plans/progress, records
+--- @requires sessions, transaction, transcript, webhooks
 return function(tx)
   local args = tx.args
   local address = args.address
@@ -38,6 +38,7 @@ return function(tx)
   redis.call('ZADD', tx.shared.leases, step.parked.until_ms, addresses.member(tx, address))
   events.emit(tx, 'step.parked', address, {on = args.on, until_ms = step.parked.until_ms, fence = step.fence,
     child = args.child})
+  if args.on == 'human' then changes.call_person(tx) end
   if args.plan then progress.adopt(tx, args.plan) end
   if args.on == 'plan' then
     progress.begin(tx, address)

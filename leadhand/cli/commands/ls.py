@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("CREATED"),
     Column("REASON", least=12, drop=0),
 )
+_WHY = Column("WHY", least=12)
 
 
 @click.command("ls")
@@ -51,12 +52,23 @@ _COLUMNS = (
 )
 @click.option("--created-before", metavar="TIME", help="Only those created before this time.")
 @click.option("--archived", is_flag=True, help="Only archived ones, which are hidden otherwise.")
+@click.option("--needs-me", is_flag=True, help="Only those that need a person, with the reason.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def ls_command(
-    *, status: tuple[str, ...], archived: bool, limit: int, as_json: bool, **wanted: str | None
+    *,
+    status: tuple[str, ...],
+    archived: bool,
+    needs_me: bool,
+    limit: int,
+    as_json: bool,
+    **wanted: str | None,
 ) -> int:
     """List sessions, the newest first."""
+    if needs_me:
+        if status or archived or any(wanted.values()):
+            raise click.UsageError("--needs-me takes no filter; leave the others out")
+        return _needs_me(limit, as_json=as_json)
     from leadhand.cli.connect import open_client
     from leadhand.cli.render.reason_line import reason_line
 
@@ -83,6 +95,35 @@ def ls_command(
     none = "no sessions match" if is_filtered else "no sessions; start one with `leadhand spawn`"
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in fitted_table(_COLUMNS, rows, width) if rows else [none]:
+        click.echo(line)
+    if page.next is not None:
+        click.echo(f"... more than {limit}: see --limit")
+    return 0
+
+
+def _needs_me(limit: int, *, as_json: bool) -> int:
+    """List the sessions that need a person, the newest call first."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        page = client.attention(limit=limit)
+    if as_json:
+        echo_json(page)
+        return 0
+    columns = (Column("ID"), Column("NAME", least=12), Column("NEEDS"), Column("SINCE"), _WHY)
+    rows = [
+        [
+            one.session.id,
+            plain(one.session.title, most=_TITLE),
+            need.kind,
+            age(need.since or one.since),
+            plain(need.text),
+        ]
+        for one in page.items
+        for need in one.needs
+    ]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in fitted_table(columns, rows, width) if rows else ["nothing needs you"]:
         click.echo(line)
     if page.next is not None:
         click.echo(f"... more than {limit}: see --limit")

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from leadhand.models.views.artifact import ArtifactView, UploadView
+from leadhand.models.views.attention import (
+    AttentionView,
+    ChangeView,
+    NeedView,
+    SignInLink,
+)
 from leadhand.models.views.audit import (
     Finding,
     FolderAuditStarted,
@@ -135,11 +141,13 @@ __all__ = [
     "AgentsFault",
     "ApplyingView",
     "ArtifactView",
+    "AttentionView",
     "BestIteration",
     "BudgetLine",
     "BulkRefusal",
     "BulkView",
     "Cause",
+    "ChangeView",
     "CheckCount",
     "CleaningView",
     "Counters",
@@ -174,6 +182,7 @@ __all__ = [
     "MergeView",
     "Met",
     "Missing",
+    "NeedView",
     "NewToken",
     "NoDiffs",
     "NoDiffsWhy",
@@ -200,6 +209,7 @@ __all__ = [
     "RunningStep",
     "SessionCount",
     "SessionView",
+    "SignInLink",
     "Spent",
     "StatisticsView",
     "StepView",

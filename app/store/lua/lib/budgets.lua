@@ -1,7 +1,9 @@
 -- Budgets of a session: steps, iterations, cost, tokens, time and stops of stages. A session that reaches a limit ends,
 -- unless the same transition ends it anyway.
---- @requires addresses, records
+--- @requires addresses, indexes/changes, records
 local budgets = {}
+
+local NEARLY = 0.8   -- the part of a limit from which a person should look at the session
 
 -- The limits by name: steps, iterations, cost_micros, tokens, wall_ms, stage_stops, stops.
 function budgets.limits(tx)
@@ -13,6 +15,10 @@ end
 -- Notes that a limit is reached, if it is. The first one that a transition reaches counts.
 function budgets.note(tx, what, used)
   local limit = budgets.limits(tx)[what]
+  if limit and used >= NEARLY * limit and not tx.nearly then
+    tx.nearly = true
+    changes.call_person(tx)
+  end
   if limit and used >= limit then tx.reached = tx.reached or {what = what, used = used, limit = limit} end
 end
 

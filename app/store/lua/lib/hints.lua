@@ -1,10 +1,11 @@
 -- Hints: messages that tell workers of ready steps. Each session has a window for each queue and for each limited key:
 -- so many of its steps are hinted, the others wait in line.
---- @requires addresses, events, locks/limits, programs, records
+--- @requires addresses, events, indexes/changes, locks/limits, programs, records
 local hints = {}
 
 local HINT_MS = 3000     -- until a hint is sent again that no worker took, doubled each time up to hints.MAX_MS
 hints.MAX_MS = 48000
+local LONG = 4             -- hints without a worker after which a person should look at the session
 
 local LOOK_MS = 10000    -- between two looks of the sweep at a local step, for which no message is sent
 
@@ -17,6 +18,7 @@ end
 -- Adds a hint to the reply, and the time at which it is sent again to `ready`.
 function hints.send(tx, address, step, r, queue)
   step.hinted = tx.now
+  if (step.hints or 0) >= LONG then changes.call_person(tx, true) end
   redis.call('ZADD', tx.keys.hinted, 0, queue .. '<' .. address)
   if r.queue == 'local' then return hints.look_again(tx, address) end
   local wait = math.min(HINT_MS * 2 ^ (step.hints or 0), hints.MAX_MS)

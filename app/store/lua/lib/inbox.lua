@@ -1,6 +1,6 @@
 -- The inbox: messages to the session's turns. A turn gets those that are unread when its step is claimed, and
 -- acknowledges them when its outcome is recorded; an attempt that is lost leaves them to the next one.
---- @requires events, programs, records, texts
+--- @requires events, indexes/changes, programs, records, texts
 local inbox = {}
 
 inbox.BYTES_MAX = 16384          -- of a text, and of the data of a message
@@ -66,6 +66,7 @@ function inbox.add(tx, kind, from, text, data, escalates)
   redis.call('HSET', tx.keys.inbox, id, message)
   redis.call('ZADD', tx.keys.unread, 0, member_of(id, sign, ''))
   count_unread(tx, 1, sign)
+  if escalates then changes.call_person(tx) end
   events.emit(tx, 'inbox.message', '', {id = id, kind = kind, from = from, text = texts.beginning(text, 200),
     escalates = escalates})
   return id

@@ -1,6 +1,6 @@
 -- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
---- @requires addresses, budgets, cancellation, events, hints, locks/locks, loops, programs, quotas, records
---- @requires results/artifacts, sessions, tree/children, turns, usage/statistics, usage/usage
+--- @requires addresses, budgets, cancellation, events, hints, indexes/changes, locks/locks, loops, programs, quotas
+--- @requires records, results/artifacts, sessions, tree/children, turns, usage/statistics, usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -26,6 +26,7 @@ end
 -- Records the outcome of a step.
 local function record(tx, address, step, word, verdict, reason, text)
   local before = step.state
+  if step.parked and step.parked.on == 'human' then changes.add(tx, 'answered') end
   step.state, step.verdict, step.reason, step.ended = word, verdict, reason, tx.now
   step.lease, step.deadline, step.parked, step.due, step.failure, step.ending = nil, nil, nil, nil, nil, nil
   records.save(tx, 'steps', address)

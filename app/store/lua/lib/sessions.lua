@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
---- @requires addresses, budgets, events, facts, labels, locks/calls, locks/locks, parts, quotas, records
---- @requires tree/children, tree/detachment, usage/statistics, webhooks
+--- @requires addresses, budgets, events, facts, indexes/changes, labels, locks/calls, locks/locks, parts, quotas
+--- @requires records, tree/children, tree/detachment, usage/statistics, webhooks
 local sessions = {}
 
 -- Adds a new session to the indexes; it takes its label.
@@ -9,6 +9,7 @@ function sessions.list(tx)
   redis.call('ZADD', tx.prefix .. 'status:active', tx.now, tx.args.session)
   facts.add_new(tx)
   labels.hold(tx)
+  changes.add(tx, 'active')
 end
 
 -- Removes a session, whose record still exists, from the indexes.
@@ -16,6 +17,7 @@ function sessions.unlist(tx)
   redis.call('ZREM', tx.shared.sessions, tx.args.session)
   redis.call('ZREM', tx.prefix .. 'status:' .. tx.session.status, tx.args.session)
   facts.remove(tx)
+  changes.forget(tx)
 end
 
 -- Changes the status, also in the indexes by status.
@@ -26,6 +28,8 @@ function sessions.set_status(tx, status, reason)
   tx.session.status = status
   redis.call('HSET', tx.keys.session, 'status', status)
   if reason then redis.call('HSET', tx.keys.session, 'reason', cjson.encode(reason)) end
+  changes.add(tx, status)
+  if status == 'failed' then changes.call_person(tx) end
 end
 
 local WEBHOOK_MS = 60000             -- a session that is deleted at its end stays this long for its webhook

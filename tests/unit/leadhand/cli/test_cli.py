@@ -27,7 +27,7 @@ COMMANDS = (
     "limit", "top", "queues", "workers",
     "stats",
     "agents", "tools",
-    "mcp", "import", "up", "worker", "api", "doctor",
+    "mcp", "import", "ui", "up", "worker", "api", "doctor",
 )  # fmt: skip
 
 

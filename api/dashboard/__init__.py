@@ -1,0 +1,1 @@
+"""The dashboard: pages for a browser, rendered on the server."""

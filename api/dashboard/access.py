@@ -1,0 +1,98 @@
+"""Authenticates browsers by their cookie, and authorizes each route by its scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import Response, g, request
+
+from api.auth import Visitor
+from api.dashboard.hosts import Hosts
+from api.problem_types import forbidden
+from app.errors import CapabilityRefused
+from app.security.api_tokens import Scope
+from app.security.browser_sessions import LONGEST_S, BrowserSessions
+
+#: Routes without a cookie; they show nothing about sessions.
+PUBLIC = frozenset({"sign_in", "redeem", "static"})
+#: Route -> its scope. Any other route needs `read` to be seen, and `control` to be posted.
+NEEDED: Mapping[str, Scope] = {"run_flow": Scope.SUBMIT, "sign_out": Scope.READ}
+_COOKIE = "leadhand"
+
+
+class NotSignedIn(Exception):
+    """The browser has no valid session."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Access:
+    """The gate of the dashboard."""
+
+    def __init__(self, browsers: BrowserSessions, hosts: Hosts) -> None:
+        self.browsers = browsers
+        self.hosts = hosts
+
+    def admit(self) -> None:
+        """Authenticate and authorize a request. Raises NotSignedIn and Refused."""
+        self.hosts.check_host()
+        self.hosts.check_origin()
+        route = (request.endpoint or "").rpartition(".")[2]
+        if route in PUBLIC:
+            return
+        cookie = request.cookies.get(self.cookie_name)
+        if not cookie:
+            raise NotSignedIn("")
+        visitor = self._recognise(cookie)
+        g.by, g.visitor = visitor.name, visitor
+        g.token_recheck = lambda: self._still(cookie)
+        needed = scope_of(route, request.method)
+        if needed not in visitor.scopes:
+            raise forbidden(
+                f"the token that signed in lacks the scope {needed.value!r}",
+                hint="sign in with a token that has it",
+            )
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie: browsers share it between all ports of a host."""
+        if self.hosts.is_secure:
+            return f"__Host-{_COOKIE}"
+        _, _, port = request.host.rpartition(":")
+        return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
+
+    def set_cookie(self, response: Response, text: str) -> None:
+        """Give the browser its session."""
+        response.set_cookie(
+            self.cookie_name, text, max_age=LONGEST_S, path="/", httponly=True,
+            samesite="Strict", secure=self.hosts.is_secure,
+        )  # fmt: skip
+
+    def drop_cookie(self, response: Response) -> None:
+        """End the browser's session."""
+        self.browsers.end(request.cookies.get(self.cookie_name, ""))
+        response.delete_cookie(
+            self.cookie_name, path="/", httponly=True, samesite="Strict",
+            secure=self.hosts.is_secure,
+        )  # fmt: skip
+
+    def _recognise(self, cookie: str) -> Visitor:
+        try:
+            return Visitor(token=self.browsers.recognise(cookie))
+        except CapabilityRefused as error:
+            raise NotSignedIn(error.why) from None
+
+    def _still(self, cookie: str) -> bool:
+        try:
+            self._recognise(cookie)
+        except NotSignedIn:
+            return False
+        return True
+
+
+def scope_of(route: str, method: str) -> Scope:
+    """The scope that a route of the dashboard needs."""
+    default = Scope.READ if method in ("GET", "HEAD", "OPTIONS") else Scope.CONTROL
+    return NEEDED.get(route, default)

@@ -1,0 +1,98 @@
+"""Checks the Host and the origin of requests that a browser may have been tricked into.
+
+A page of another site can resolve its own name to 127.0.0.1 (DNS rebinding), or post a form to the
+dashboard with the user's cookie. The first sends a foreign Host, the second a foreign origin.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from flask import Flask, request
+
+from api.problem_types import Refused, forbidden, refuse_by_status
+from app.settings import Settings
+
+#: Names of the machine itself; with any port.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_MISDIRECTED = 421
+
+
+class Hosts:
+    """The names under which this API is reached."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._public = settings.public_url.rstrip("/")
+        self._allowed = {name.lower() for name in settings.allowed_hosts}
+        if self._public:
+            self._allowed.add(urlsplit(self._public).netloc.lower())
+        #: Whether only this machine reaches the API, so that every request names it.
+        self.is_loopback = _name_of(settings.api_bind) in LOOPBACK
+
+    def check_host(self) -> None:
+        """Refuse a request for another host. Raises Refused."""
+        given = request.host.lower()
+        name = _name_of(given)
+        if name in LOOPBACK or given in self._allowed or name in self._allowed:
+            return
+        hint = (
+            "reach it by its own address, or name the host in LEADHAND_PUBLIC_URL or"
+            " LEADHAND_ALLOWED_HOSTS"
+        )
+        raise refuse_by_status(_MISDIRECTED, f"this API is not {given[:100]!r}", hint=hint)
+
+    def check_origin(self) -> None:
+        """Refuse a request that changes something and comes from another site. Raises Refused."""
+        if request.method in _SAFE:
+            return
+        site = request.headers.get("Sec-Fetch-Site")
+        if site is not None:
+            if site == "same-origin":
+                return
+            raise _foreign(f"it comes from another site ({site[:20]})")
+        origin = request.headers.get("Origin")
+        if origin is None:
+            raise _foreign("it names no origin")
+        if origin not in self._origins():
+            raise _foreign(f"it comes from {origin[:100]!r}")
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach the dashboard by https."""
+        return self._public.startswith("https:") or request.is_secure
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the dashboard for browsers, without a slash at its end."""
+        return self._public or f"{request.scheme}://{request.host}"
+
+    def _origins(self) -> set[str]:
+        parts = urlsplit(self._public)
+        own = {f"{request.scheme}://{request.host}"}
+        return own | ({f"{parts.scheme}://{parts.netloc}"} if self._public else set())
+
+
+def install(flask: Flask, hosts: Hosts) -> None:
+    """Check the Host of every request to an API that only this machine reaches."""
+
+    def check() -> None:
+        if hosts.is_loopback:
+            hosts.check_host()
+
+    flask.before_request(check)
+
+
+def _name_of(host: str) -> str:
+    """A host without its port.
+
+    >>> [_name_of(host) for host in ("127.0.0.1:8765", "[::1]:80", "[::1]", "example.org")]
+    ['127.0.0.1', '[::1]', '[::1]', 'example.org']
+    """
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _foreign(why: str) -> Refused:
+    return forbidden(f"the request was refused: {why}", hint="open the dashboard itself")

@@ -1,0 +1,55 @@
+"""The flows of the catalog: what each does, why one is disabled, and a form that runs it."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, g, redirect, request
+
+from api.auth import current_owner
+from api.dashboard.render import page
+from app.engine import Engine
+from app.queries.filters import SessionFilter
+from app.security.api_tokens import Scope
+from leadhand.flows.documents import FlowRun
+
+#: Runs of a flow that its page lists.
+RUNS = 20
+#: Prefix of the names of a flow's inputs in its form.
+INPUT = "input."
+
+
+def add_to(routes: Blueprint, engine: Engine) -> None:
+    """Register the routes."""
+
+    def flows() -> Response:
+        return page("flows.html", flows=engine.catalog.flows())
+
+    def flow(name: str) -> Response:
+        found = engine.catalog.flow(name)
+        wanted = SessionFilter(kind="flow", name=name)
+        runs = engine.queries.sessions(wanted, limit=RUNS)
+        return page("flow.html", flow=found, runs=runs)
+
+    def run_flow(name: str) -> Response:
+        known = {one.name for one in engine.catalog.flow(name).inputs}
+        sent = request.form.to_dict()
+        inputs = {one: sent[INPUT + one] for one in known if sent.get(INPUT + one, "") != ""}
+        values: dict[str, object] = {"inputs": inputs}
+        if sent.get("folder"):
+            values["working_folder"] = sent["folder"]
+        submitted = engine.submit.flow(
+            name,
+            FlowRun.model_validate(values),
+            idempotency_key=sent.get("key") or None,
+            owner=current_owner(),
+            free=Scope.EXEC_FREE in g.visitor.scopes,
+        )
+        response = redirect(f"/ui/sessions/{submitted.session}", 303)
+        assert isinstance(response, Response)
+        if request.headers.get("HX-Request"):
+            response = Response(status=204)
+            response.headers["HX-Redirect"] = f"/ui/sessions/{submitted.session}"
+        return response
+
+    routes.add_url_rule("/flows", "flows", flows)
+    routes.add_url_rule("/flows/<name>", "flow", flow)
+    routes.add_url_rule("/flows/<name>/runs", "run_flow", run_flow, methods=["POST"])

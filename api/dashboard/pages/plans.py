@@ -1,0 +1,55 @@
+"""Plans: the list, and the board of one plan with its tasks by status."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from api.dashboard.render import page
+from app.engine import Engine
+from app.queries.filters import SessionFilter
+from leadhand.models.views import PlanView, TaskView
+
+LIMIT = 50
+#: The columns of the board, with the statuses of their tasks.
+COLUMNS = (
+    ("Pending", ("pending",)),
+    ("In progress", ("in_progress",)),
+    ("Blocked or failed", ("blocked", "failed")),
+    ("Done", ("completed",)),
+)
+
+
+def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
+    """The tasks by column, in the order of the plan."""
+    return [
+        (title, [task for task in plan.tasks if task.status in statuses])
+        for title, statuses in COLUMNS
+    ]
+
+
+def add_to(routes: Blueprint, engine: Engine) -> None:
+    """Register the routes."""
+
+    def plans() -> Response:
+        cursor = request.args.get("cursor") or None
+        found = engine.queries.sessions(SessionFilter(kind="plan"), limit=LIMIT, cursor=cursor)
+        return page("plans.html", found=found)
+
+    def values(session: str) -> dict[str, object]:
+        plan = engine.plans.view(session)
+        return {
+            "plan": plan,
+            "view": engine.queries.session(session),
+            "columns": board(plan),
+            "open": [one for one in plan.proposals if one.status == "open"],
+        }
+
+    def plan(session: str) -> Response:
+        return page("plan.html", values(session))
+
+    def plan_panel(session: str) -> Response:
+        return page("plan_board.html", values(session))
+
+    routes.add_url_rule("/plans", "plans", plans)
+    routes.add_url_rule("/plans/<session>", "plan", plan)
+    routes.add_url_rule("/plans/<session>/panels/board", "plan_panel", plan_panel)

@@ -1,0 +1,173 @@
+"""The page of one session: a header, and a tab for each side of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from flask import Blueprint, Response, g, request
+
+from api.dashboard.panels.matrix import cells_of, matrices
+from api.dashboard.panels.patches import LINES, files_of, numbered
+from api.dashboard.render import elapsed_s, page
+from app.engine import Engine
+from app.errors import SessionUnknown
+from app.security.api_tokens import Scope
+from leadhand.models.views import DiffView, LedgerEntry, SessionView
+
+#: Entries that a panel shows at once.
+ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
+TABS = (
+    ("overview", "Overview"), ("transcript", "Transcript"), ("changes", "Changes"),
+    ("output", "Output"), ("steps", "Steps"), ("tree", "Tree"), ("log", "Log"),
+)  # fmt: skip
+Values = Mapping[str, object]
+
+
+class SessionPage:
+    """Reads what the tabs of a session show."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tabs: Mapping[str, Callable[[SessionView], Values]] = {
+            "overview": self._overview,
+            "transcript": self._transcript,
+            "changes": self._changes,
+            "output": self._output,
+            "steps": self._steps,
+            "tree": self._tree,
+            "log": self._log,
+        }
+
+    def show(self, session: str) -> Response:
+        """GET /ui/sessions/ID."""
+        return page("session.html", self._values(session))
+
+    def panel(self, session: str, name: str) -> Response:
+        """GET .../panels/NAME: the header or the tab that is open."""
+        template = "session_head.html" if name == "head" else f"tabs/{self._tab()}.html"
+        values = self._values(session, with_tab=name != "head")
+        return page(template, values)
+
+    def iteration(self, session: str, number: int) -> Response:
+        """GET .../iterations/N: the verdicts, the feedback and the output of one iteration."""
+        entries = self._engine.queries.ledger(session, limit=number + 1).items
+        if number >= len(entries):
+            raise SessionUnknown(session)
+        entry = entries[number]
+        check = request.args.get("check", type=int)
+        cells = [cell for cell in cells_of(entry) if check is None or cell.number == check]
+        return page(
+            "iteration.html", id=session, entry=entry, cells=cells, check=check,
+            outputs=self._check_outputs(session, entry) if check is not None else [],
+        )  # fmt: skip
+
+    def diff_file(self, session: str, number: int, file: int) -> Response:
+        """GET .../diffs/N/files/M: a page of the lines of one file."""
+        start = max(0, request.args.get("start", 0, type=int))
+        diff = self._diffs(session)[number]
+        patch = files_of(diff.patch)[file]
+        lines = list(numbered(patch, start=start))
+        more = start + LINES if len(patch.lines) > start + LINES else None
+        return page(
+            "diff_lines.html", id=session, number=number, file=patch, lines=lines, more=more
+        )
+
+    def _values(self, session: str, *, with_tab: bool = True) -> Values:
+        view = self._engine.queries.session(session)
+        tab = self._tab()
+        shown = self._tabs[tab](view) if with_tab else {}
+        return {
+            "view": view,
+            "tab": tab,
+            "tabs": TABS,
+            "elapsed": elapsed_s(view.created_at, view.ended_at),
+            "controls": _controls(view) if Scope.CONTROL in g.visitor.scopes else [],
+            **shown,
+        }
+
+    def _tab(self) -> str:
+        asked = request.args.get("tab", "overview")
+        return asked if asked in self._tabs else "overview"
+
+    def _overview(self, view: SessionView) -> Values:
+        found = self._engine.queries.ledger(view.id, limit=ITERATIONS)
+        questions = self._engine.questions.of_tree(view.id, limit=20).items
+        return {
+            "explained": self._engine.explainer.explain(view.id),
+            "matrices": matrices(found.items),
+            "more_iterations": found.next is not None,
+            "questions": questions,
+            "messages": self._engine.messages.page(view.id, unread=True, limit=20).items,
+        }
+
+    def _transcript(self, view: SessionView) -> Values:
+        cursor = request.args.get("cursor") or None
+        return {"entries": self._engine.queries.transcript(view.id, limit=ENTRIES, cursor=cursor)}
+
+    def _changes(self, view: SessionView) -> Values:
+        found = self._engine.queries.diffs(view.id, limit=200)
+        diffs = [(n, diff, files_of(diff.patch)) for n, diff in enumerate(found.items)]
+        return {"diffs": diffs, "none": found.none}
+
+    def _output(self, view: SessionView) -> Values:
+        step = request.args.get("step") or None
+        return {"outputs": self._engine.outputs.outputs(view.id, step=step, limit=10)}
+
+    def _steps(self, view: SessionView) -> Values:
+        cursor = request.args.get("cursor") or None
+        return {"steps": self._engine.queries.steps(view.id, limit=STEPS, cursor=cursor)}
+
+    def _tree(self, view: SessionView) -> Values:
+        return {"tree": self._engine.trees.tree(view.id, limit=TREE)}
+
+    def _log(self, view: SessionView) -> Values:
+        after = request.args.get("after") or "0"
+        events = self._engine.queries.events(view.id, after=after, limit=EVENTS)
+        return {"events": events, "more": len(events) == EVENTS}
+
+    def _check_outputs(self, session: str, entry: LedgerEntry) -> list[object]:
+        """The stored output of the iteration's steps, as long as it is kept."""
+        found = self._engine.outputs.outputs(session, step=None, limit=50)
+        return [one for one in found if entry.address and one.address.startswith(entry.address)]
+
+    def _diffs(self, session: str) -> list[DiffView]:
+        return self._engine.queries.diffs(session, limit=200).items
+
+    def add_to(self, routes: Blueprint) -> None:
+        """Register the routes."""
+        base = "/sessions/<session>"
+        routes.add_url_rule(base, "session", self.show)
+        routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
+        routes.add_url_rule(f"{base}/iterations/<int:number>", "iteration", self.iteration)
+        routes.add_url_rule(
+            f"{base}/diffs/<int:number>/files/<int:file>", "diff_file", self.diff_file
+        )
+
+
+def _controls(view: SessionView) -> list[tuple[str, str, str, str]]:
+    """The actions that the session's status allows: name, label, confirmation, text to enter."""
+    name = f"session {view.id}"
+    stop = ("stop", "Stop", "", "")
+    leave = ("exit", "Exit…", "", "Why does it exit?")
+    abort = (
+        "abort", "Abort",
+        f"Abort {name}? Its running steps are killed, and it cannot be resumed.", "",
+    )  # fmt: skip
+    resume = ("resume", "Resume", "", "")
+    delete = ("delete", "Delete", f"Delete {name} with all its records?", "")
+    match view.status:
+        case "active" | "waiting":
+            return [stop, leave, abort]
+        case "stopped" | "failed":
+            return [resume, abort, delete]
+        case "stopping":
+            return [abort]
+        case "completed" | "exited" | "aborted":
+            return [delete]
+        case _:
+            return []
+
+
+def add_to(routes: Blueprint, engine: Engine) -> None:
+    """Register the routes."""
+    SessionPage(engine).add_to(routes)

@@ -1,0 +1,86 @@
+"""The list of sessions: its filters are in the address, so that a view can be saved and sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from flask import Blueprint, Response, redirect, request
+from pydantic import ValidationError
+
+from api.dashboard.render import page
+from app.engine import Engine
+from app.queries.filters import SessionFilter
+from leadhand.models.views import Page, SessionView
+
+LIMIT = 50
+STATUSES = (
+    "active", "waiting", "stopping", "stopped", "failed", "completed", "exited", "aborted",
+)  # fmt: skip
+KINDS = ("loop", "workflow", "flow", "graph", "plan", "guard")
+_ID = re.compile(r"[0-9a-f]{8}")
+
+
+class Listed:
+    """What the list shows for an address."""
+
+    def __init__(self, engine: Engine, arguments: Mapping[str, str], statuses: list[str]) -> None:
+        self.statuses = [one for one in statuses if one in STATUSES]
+        self.kind = arguments.get("kind", "") if arguments.get("kind") in KINDS else ""
+        self.query = arguments.get("q", "").strip()[:120]
+        self.cursor = arguments.get("cursor") or None
+        self.found = self._find(engine)
+
+    @property
+    def next_url(self) -> str:
+        """The address of the next page."""
+        pairs = [("status", one) for one in self.statuses]
+        pairs += [("kind", self.kind), ("q", self.query), ("cursor", self.found.next or "")]
+        return urlencode([(name, value) for name, value in pairs if value])
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether any filter is set."""
+        return bool(self.statuses or self.kind or self.query)
+
+    def _find(self, engine: Engine) -> Page[SessionView]:
+        wanted = {"status": tuple(self.statuses), "kind": self.kind or None}
+        search = engine.queries.sessions
+        if not self.query:
+            return search(self._filter(wanted), limit=LIMIT, cursor=self.cursor)
+        # A word is a label or a name; both have an index, and a label is the rarer one.
+        by_label = self._filter({**wanted, "label": self.query})
+        found = search(by_label, limit=LIMIT, cursor=self.cursor)
+        if found.items:
+            return found
+        by_name = self._filter({**wanted, "name": self.query})
+        return search(by_name, limit=LIMIT, cursor=self.cursor)
+
+    def _filter(self, values: Mapping[str, object]) -> SessionFilter:
+        try:
+            return SessionFilter.model_validate(values)
+        except ValidationError:
+            return SessionFilter()
+
+
+def add_to(routes: Blueprint, engine: Engine) -> None:
+    """Register the routes."""
+
+    def listed() -> dict[str, object]:
+        found = Listed(engine, request.args, request.args.getlist("status"))
+        return {"listed": found, "statuses": STATUSES, "kinds": KINDS}
+
+    def sessions() -> Response:
+        asked = request.args.get("q", "").strip()
+        if _ID.fullmatch(asked) and engine.store.ref(asked) is not None:
+            found = redirect(f"/ui/sessions/{asked}")
+            assert isinstance(found, Response)
+            return found
+        return page("sessions.html", listed())
+
+    def sessions_panel() -> Response:
+        return page("sessions_list.html", listed())
+
+    routes.add_url_rule("/sessions", "sessions", sessions)
+    routes.add_url_rule("/panels/sessions", "sessions_panel", sessions_panel)

@@ -1,0 +1,169 @@
+"""Lists the sessions that need a person, by their index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from app.domain.clock import iso
+from app.domain.ids import SessionRef
+from app.domain.people.attention import Facts, Need, Question, Used, needs_attention
+from app.domain.plans import parse_plan
+from app.domain.records import StepRecord
+from app.domain.states import SessionStatus
+from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor
+from app.queries.presenters import budget_lines, reason_of
+from app.queries.questions import Asking, question_views
+from app.queries.sessions import Queries
+from app.store.changes import Called, ChangeReads
+from app.store.store import Store
+from app.truncate import cut
+from leadhand.models.views import AttentionView, NeedView, Page, WorkerView
+
+#: Sessions per read, and the most that one page examines.
+BATCH, LOOKED_AT = 50, 1000
+#: Steps of a session that are read.
+STEPS = 50
+#: Questions of one session that are listed.
+QUESTIONS = 10
+#: Maximum characters of a reason.
+TEXT = 2000
+#: A badge counts to here.
+COUNTED = 100
+#: Hints without a worker after which a step is stuck; as `changes.call_person` is called.
+STUCK_HINTS = 4
+_END = Called(9e15, "")
+
+
+class Waiting(NamedTuple):
+    """A session that needs a person, as it was read."""
+
+    called: Called
+    ref: SessionRef
+    fields: Mapping[str, str]
+    needs: list[Need]
+    #: Its steps that ask a person.
+    asking: dict[str, StepRecord]
+
+
+class Attention:
+    """Reads the index `attention`; it removes sessions that need no person any more."""
+
+    def __init__(
+        self, store: Store, queries: Queries, workers: Callable[[], list[WorkerView]]
+    ) -> None:
+        self._store = store
+        self._queries = queries
+        self._workers = workers
+        self._index = store.part(ChangeReads)
+
+    def page(self, *, limit: int = 50, cursor: str | None = None) -> Page[AttentionView]:
+        """A page of the sessions that need a person, the newest call first."""
+        items: list[AttentionView] = []
+        last: Called | None = None
+        for one in self._walk(_decode(cursor)):
+            if last is not None and len(items) == limit:
+                return Page(items=items, next=encode_cursor([last.at, last.session]))
+            last = one.called
+            items.append(self._view(one))
+        return Page(items=items)
+
+    def count(self) -> int:
+        """How many sessions need a person, counted to COUNTED."""
+        return sum(1 for _ in islice(self._walk(_END), COUNTED))
+
+    def _view(self, one: Waiting) -> AttentionView:
+        asking = Asking(0, one.ref, one.fields, one.asking)
+        return AttentionView(
+            session=self._queries.view(one.ref, one.fields),
+            since=iso(int(one.called.at)),
+            needs=[_need_view(need) for need in one.needs],
+            questions=list(islice(question_views(asking), QUESTIONS)),
+        )
+
+    def _walk(self, before: Called) -> Iterator[Waiting]:
+        """Yields the sessions that need a person, newest first; removes the others."""
+        examined = 0
+        while examined < LOOKED_AT and (found := self._index.called(before=before, limit=BATCH)):
+            before, examined = found[-1], examined + len(found)
+            over: list[Called] = []
+            for one in self._examine(found):
+                if one.needs:
+                    yield one
+                else:
+                    over.append(one.called)
+            self._index.remove(over)
+
+    def _examine(self, found: list[Called]) -> list[Waiting]:
+        known = self._store.fields_of([one.session for one in found])
+        active = [ref for ref, f in known.values() if f["status"] == SessionStatus.ACTIVE]
+        parked = self._store.overview().parked(active, STEPS)
+        waiting = []
+        for called in found:
+            ref, fields = known.get(called.session, (SessionRef(called.session, ""), {}))
+            asking = self._asking(ref, parked.get(ref, []))
+            needs = needs_attention(self._facts(ref, fields, asking)) if fields else []
+            waiting.append(Waiting(called, ref, fields, needs, asking))
+        return waiting
+
+    def _asking(self, ref: SessionRef, addresses: list[str]) -> dict[str, StepRecord]:
+        records = self._store.steps(ref, addresses) if addresses else {}
+        return {a: r for a, r in records.items() if r.parked and r.parked.get("on") == "human"}
+
+    def _facts(
+        self, ref: SessionRef, fields: Mapping[str, str], asking: Mapping[str, StepRecord]
+    ) -> Facts:
+        lines = budget_lines(fields, self._store.now_ms())
+        active = fields["status"] == SessionStatus.ACTIVE
+        return Facts(
+            status=fields["status"],
+            kind=fields["kind"],
+            has_parent=bool(fields.get("parent")) and not fields.get("detached_from"),
+            reason=reason_of(fields),
+            ended_ms=int(fields["ended"]) if fields.get("ended") else None,
+            questions=tuple(
+                Question(a, str((r.parked or {}).get("question") or ""), r.since)
+                for a, r in asking.items()
+            ),
+            proposals=self._proposals(ref) if active and fields["kind"] == "plan" else 0,
+            stuck=self._stuck(ref, fields.get("place", "")) if active else (),
+            limits=tuple(Used(name, one.used, one.limit) for name, one in lines.items()),
+            escalated=int(fields.get("escalated", 0)),
+        )
+
+    def _proposals(self, ref: SessionRef) -> int:
+        record = parse_plan(self._store.plan(ref))
+        return 0 if record is None else sum(one.status == "open" for one in record.proposals)
+
+    def _stuck(self, ref: SessionRef, place: str) -> tuple[str, ...]:
+        """Ready steps that were hinted again and again while no worker is there to take them."""
+        records = self._store.steps(ref, self._store.members(ref, "live", STEPS))
+        found = tuple(
+            address
+            for address, record in records.items()
+            if record.state == "ready" and record.hints >= STUCK_HINTS
+        )
+        if not found:
+            return ()
+        there = any(not place or worker.place == place for worker in self._workers())
+        return () if there else found
+
+
+def _need_view(need: Need) -> NeedView:
+    return NeedView(
+        kind=need.kind,
+        text=cut(need.text, TEXT),
+        address=need.address,
+        since=None if need.since_ms is None else iso(need.since_ms),
+    )
+
+
+def _decode(cursor: str | None) -> Called:
+    if cursor is None:
+        return _END
+    match decode_cursor(cursor):
+        case [int() | float() as at, str() as session]:
+            return Called(float(at), session)
+        case _:
+            raise invalid_cursor(cursor)

@@ -1,0 +1,105 @@
+"""Reads the changes of all sessions, and the index of those that may need a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, cast
+
+from redis import Redis
+from redis.exceptions import WatchError
+
+from app.domain.ids import SessionRef
+from app.store.events import stream_entries
+from app.store.keys import Keys
+
+#: A read must end before the socket's time-out.
+LONGEST_MS = 2000
+
+
+class Change(NamedTuple):
+    """A change of a session."""
+
+    id: str
+    session: str
+    #: Its new status, or `attention`, `answered`, `deleted`.
+    what: str
+
+
+class Called(NamedTuple):
+    """A session that may need a person, and since when (ms)."""
+
+    at: float
+    session: str
+
+
+class ChangeReads:
+    """Reads `changes` and `attention`."""
+
+    def __init__(
+        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._redis = redis
+        self._away = away
+        self._keys = keys
+        self._stream = keys.everywhere("changes")
+        self._attention = keys.everywhere("attention")
+
+    def last(self) -> str:
+        """The id of the newest change; that before the first one if there is none."""
+        return self._last(self._stream)
+
+    def first(self) -> str | None:
+        """The id of the oldest stored change."""
+        with self._away():
+            found = self._redis.xrange(self._stream, count=1)
+        return next((id_ for id_, _ in stream_entries(found)), None)
+
+    def last_event(self, ref: SessionRef) -> str:
+        """The id of a session's newest event."""
+        return self._last(self._keys.part(ref, "events"))
+
+    def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[Change]:
+        """The changes after an id, oldest first; waits up to `block_ms` for the first."""
+        with self._away():
+            found = self._redis.xread(
+                {self._stream: last}, count=limit, block=min(block_ms, LONGEST_MS) or None
+            )
+        pairs = found.items() if isinstance(found, dict) else found or []
+        return [
+            Change(str(id_), fields["s"], fields["w"])
+            for _, entries in pairs
+            for id_, fields in stream_entries(entries)
+        ]
+
+    def called(self, *, before: Called, limit: int) -> list[Called]:
+        """Sessions that may need a person, the newest call first."""
+        start = 0
+        while True:
+            with self._away():
+                rows = self._redis.zrevrangebyscore(
+                    self._attention, before.at, "-inf", start=start, num=limit, withscores=True
+                )
+            found = [Called(float(at), s) for s, at in cast("list[tuple[str, float]]", rows)]
+            later = [one for one in found if one < before]
+            if later or len(found) < limit:
+                return later
+            start += limit  # all of them have the same ms, and were returned before
+
+    def remove(self, over: Sequence[Called]) -> None:
+        """Remove sessions that need no person, unless they were called again meanwhile."""
+        if not over:
+            return
+        with self._away(), self._redis.pipeline() as pipe:
+            try:
+                pipe.watch(self._attention)  # type: ignore[no-untyped-call]
+                pipe.multi()
+                pipe.zrem(self._attention, *(one.session for one in over))
+                pipe.execute()
+            except WatchError:
+                return  # the next reader removes them
+
+    def _last(self, key: str) -> str:
+        with self._away():
+            found = self._redis.xrevrange(key, count=1)
+        return next((id_ for id_, _ in stream_entries(found)), "0-0")

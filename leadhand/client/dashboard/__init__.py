@@ -1,0 +1,3 @@
+"""The operations of the clients for people who watch all sessions."""
+
+from __future__ import annotations

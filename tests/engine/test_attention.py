@@ -1,0 +1,119 @@
+"""Which sessions need a person, and the stream of their changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.engine import Engine
+from app.store.changes import ChangeReads
+from app.sweep import sweep
+from leadhand.models.documents import Budget
+from tests.flows import flow
+from tests.session_driving import claim, end, ref_of, run_iteration, settle
+from tests.silent_engine import loop, silent_engine
+from workers.attempt.park import park
+
+
+@pytest.fixture
+def engine(store_url: str) -> Engine:
+    return silent_engine(store_url, secret="s")
+
+
+def needs(engine: Engine) -> dict[str, list[str]]:
+    return {
+        one.session.id: [need.kind for need in one.needs] for one in engine.attention.page().items
+    }
+
+
+def ask(engine: Engine) -> str:
+    step = {"type": "human", "label": "ask", "question": "Which colour?"}
+    session = str(engine.submit.document(flow(step)).session)
+    work = engine.attempts.work(ref_of(engine, session), claim(engine, session))
+    assert park(engine, work) is None
+    return session
+
+
+def test_question_needs_a_person_until_it_is_answered(engine):
+    session = ask(engine)
+    [found] = engine.attention.page().items
+    assert [need.text for need in found.needs] == ["Which colour?"]
+    assert [one.question for one in found.questions] == ["Which colour?"]
+    engine.answers.give(session, "green", by="ann")
+    assert needs(engine) == {}
+    assert engine.store._redis.zcard("lh:attention") == 0
+
+
+def test_failed_session_needs_a_person_until_it_is_resumed_or_deleted(engine):
+    first, second = (engine.submit.document(loop()).session for _ in range(2))
+    end(engine, first, "failed")
+    end(engine, second, "failed")
+    assert needs(engine) == {second: ["failed"], first: ["failed"]}
+    engine.control.apply(first, "resume")
+    engine.deletion.delete(second, force=False, seen=None)
+    assert needs(engine) == {}
+
+
+def test_ended_and_stopped_sessions_need_nobody(engine):
+    for status in ("completed", "stopped", "aborted"):
+        end(engine, engine.submit.document(loop()).session, status)
+    stopped = ask(engine)
+    engine.control.apply(stopped, "stop")
+    assert needs(engine) == {}
+    engine.control.apply(stopped, "resume")
+
+
+def test_limit_needs_a_person_from_80_percent_on(engine):
+    session = engine.submit.document(loop(budget=Budget(steps=8))).session
+    for _ in range(2):  # of three steps
+        run_iteration(engine, session, "retry")
+        assert needs(engine) == {}
+    settle(engine, session, claim(engine, session))
+    assert needs(engine) == {session: ["budget"]}
+
+
+def test_step_that_no_worker_takes_is_stuck(store_url):
+    now = [1_000_000_000_000]
+    engine = silent_engine(store_url, clock=lambda: now[0], secret="s")
+    session = engine.submit.document(loop()).session
+    for _ in range(3):
+        now[0] += 48_000
+        sweep(engine)
+    assert needs(engine) == {}
+    for _ in range(2):
+        now[0] += 48_000
+        sweep(engine)
+    assert needs(engine) == {session: ["stuck"]}
+
+
+def test_pages_are_by_the_newest_call_and_complete(engine):
+    sessions = [ask(engine) for _ in range(5)]
+    found, cursor = [], None
+    while True:
+        page = engine.attention.page(limit=2, cursor=cursor)
+        found += [one.session.id for one in page.items]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert sorted(found) == sorted(sessions)
+    assert engine.attention.count() == 5
+
+
+def test_stream_has_each_change_of_a_status_and_each_question(engine):
+    session = ask(engine)
+    engine.answers.give(session, "green", by="ann")
+    changes = engine.store.part(ChangeReads).after("0-0")
+    assert [one.what for one in changes if one.session == session][:3] == [
+        "active", "attention", "answered",
+    ]  # fmt: skip
+    engine.deletion.delete(session, force=False, seen=None)
+    assert engine.store.part(ChangeReads).after(changes[-1].id)[-1].what == "deleted"
+
+
+def test_stream_is_bounded(engine):
+    redis = engine.store._redis
+    with redis.pipeline(transaction=False) as pipe:
+        for n in range(6000):
+            pipe.xadd("lh:changes", {"s": f"{n:08x}", "w": "active"})
+        pipe.execute()
+    engine.submit.document(loop())
+    assert redis.xlen("lh:changes") < 5300
