@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from leadhand.models.text import plain, reason_text, without_ansi
+from leadhand.models.views import Reason
 
 #: Nothing is loaded from elsewhere, and no inline script or style runs.
 POLICY = (
@@ -104,9 +105,13 @@ def markdown(text: object) -> Markup:
     return Markup(linked)  # noqa: S704 - the renderer escapes what it is given
 
 
-def reason(found: object) -> str:
-    """A reason with those beneath it, on one line."""
-    return plain(reason_text(found), most=600) if found else ""
+def reason(found: Reason | None) -> str:
+    """A reason with those beneath it, on one line.
+
+    >>> reason(Reason(code="failed_step", text="do failed", beneath=Reason(code="lost")))
+    'do failed: lost'
+    """
+    return plain(reason_text(found.model_dump()), most=600) if found else ""
 
 
 def cost(usd: float | None) -> str:

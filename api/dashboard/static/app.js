@@ -157,14 +157,13 @@
   const dialog = one("#confirm");
   document.addEventListener("htmx:confirm", (event) => {
     const form = event.target;
-    const { confirm, entryLabel, entryName } = form.dataset;
-    if (!confirm && !entryLabel) return;
+    const { entryLabel, entryName } = form.dataset;
     event.preventDefault();
     const entry = one("#confirm-entry");
     entry.hidden = !entryLabel;
     one("textarea", entry).value = "";
     one("span", entry).textContent = entryLabel || "";
-    one("#confirm-text").textContent = confirm || "";
+    one("#confirm-text").textContent = entryLabel ? "" : event.detail.ctx.confirm;
     dialog.returnValue = "no";
     dialog.onclose = () => {
       if (dialog.returnValue !== "yes") return event.detail.dropRequest();

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from app.domain.reasons import Reason
 from app.domain.states import SessionStatus
+from leadhand.models.text import reason_text
 
 NeedKind = Literal["question", "approval", "proposal", "failed", "stuck", "budget", "messages"]
 
@@ -69,7 +70,7 @@ def needs_attention(facts: Facts) -> list[Need]:
 
 def _failure(facts: Facts) -> Need:
     reason = facts.reason
-    text = (reason.text or str(reason.code)) if reason is not None else "it failed"
+    text = reason_text(reason.model_dump(mode="json")) if reason is not None else "it failed"
     return Need("failed", text, reason.at if reason else None, facts.ended_ms)
 
 

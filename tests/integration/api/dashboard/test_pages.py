@@ -214,3 +214,15 @@ def test_signed_out_reader_sees_nothing_of_a_session(stranger, engine):
         answer = stranger.get(path, headers=SAME)
         assert answer.status_code == 401
         assert "secret-plan" not in answer.text
+
+
+def test_final_actions_ask_before_they_are_sent(browser, engine):
+    session = engine.submit.document(loop()).session
+    text = browser.get(f"/ui/sessions/{session}").text
+    [abort] = re.findall(r'<form[^>]*id="do-abort"[^>]*>', text)
+    assert 'hx-confirm="Abort session' in abort
+    end(engine, session, "completed")
+    [delete] = re.findall(
+        r'<form[^>]*id="do-delete"[^>]*>', browser.get(f"/ui/sessions/{session}").text
+    )
+    assert 'hx-confirm="Delete session' in delete

@@ -1,0 +1,70 @@
+"""A real browser at the dashboard; without Chromium (`apt install chromium`) tests are skipped."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from werkzeug.serving import make_server
+
+from api import create_app
+from app.engine import Engine
+from app.settings import Settings
+from tests.silent_engine import OPERATOR, SECRET, silent_engine
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+#: Collects what the content security policy refuses.
+LISTEN = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.refused.push(event.violatedDirective);
+});
+"""
+
+
+@pytest.fixture
+def engine(store_url: str) -> Engine:
+    return silent_engine(store_url, secret=SECRET)
+
+
+@pytest.fixture
+def url(engine: Engine) -> Iterator[str]:
+    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.shutdown()
+    server.server_close()
+    app.fanout.close()
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if path is None:
+        pytest.skip("no Chromium on PATH; on Debian: apt install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser, url: str) -> Page:
+    """A page that is signed in, at the inbox."""
+    return sign_in(chromium, url)
+
+
+def sign_in(chromium: Browser, url: str) -> Page:
+    page = chromium.new_context().new_page()
+    page.set_default_timeout(20_000)
+    page.add_init_script(LISTEN)
+    page.goto(f"{url}/ui/sign-in")
+    page.get_by_label("Token").fill(OPERATOR)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/ui/inbox")
+    return page
