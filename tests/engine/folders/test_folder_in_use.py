@@ -247,6 +247,7 @@ def test_folder_of_a_deleted_session_is_removed_once_it_holds_no_work(failed: Fa
 def test_folders_are_listed_page_by_page(failed: Failed, tmp_path: Path) -> None:
     other = Failed(failed.world, tmp_path / "other")
     index = failed.engine.folder_index
+    failed.engine.guard.require()  # gives a new store its id
     own = {"folder": str(other.home.path), "origin": str(other.repo)}
     other.engine.own_folders.record({"session": other.ref.id, "cleaned": True, **own})
     found = {one.session: one.cleaned for one in index.page(None).items}
