@@ -43,7 +43,7 @@ def compile_plan(document: PlanDocument) -> Program:
     _check_given(document)
     nodes: list[Step | Loop] = []
     if has_workspaces(document):
-        nodes.append(survey_step(document.workspace, merge=merges(document)))
+        nodes.append(_survey(document))
     if document.tasks is None:
         nodes.append(_analyze(document))
     draft = _draft(document)
@@ -59,6 +59,12 @@ def compile_plan(document: PlanDocument) -> Program:
     version = WITH_MERGES if merges(document) else version
     version = WITH_REPLANS if document.on_task_failure == "replan" else version
     return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
+
+
+def _survey(document: PlanDocument) -> Step:
+    return survey_step(
+        document.workspace, merge=merges(document), target=literal(document.target or "")
+    )
 
 
 def has_workspaces(document: PlanDocument) -> bool:

@@ -15,12 +15,14 @@ from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, Workspace
 TIMEOUT_S = 1800.0
 
 
-def survey_step(kind: str | None, *, merge: bool = False) -> Step:
+def survey_step(kind: str | None, *, merge: bool = False, target: str = "") -> Step:
     """The step that looks at a plan's folder before anything is paid for.
 
-    With `merge` it makes the branch that gets the work of the tasks.
+    With `merge` it makes the branch that gets the work of the tasks, or looks at that of the user.
     """
     more: dict[str, JsonValue] = {"merge": True} if merge else {}
+    if merge and target:
+        more["target"] = target
     return _step(WORKSPACE, {"do": "survey", "kind": kind, **more})
 
 

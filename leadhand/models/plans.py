@@ -116,12 +116,27 @@ class PlanDocument(Document):
     #: What becomes of accepted work in worktrees: it is merged into the plan's own branch, where
     #: the tasks' checkers judge it again; with `none` it stays on the branches of the tasks.
     merge: Literal["plan", "none"] = "plan"
+    #: An existing branch of the repository that gets the work instead of the plan's own. It must
+    #: not be checked out or protected.
+    target: BranchName | None = None
     label: Name | None = None
     priority: Priority = "normal"
     cwd: Annotated[str | None, Field(validate_default=True)] = None
     place: Place | None = None
     webhook: Webhook | None = None
     budget: Budget = Budget()
+
+    @field_validator("target")
+    @classmethod
+    def _merge_into_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+        is_merged = info.data.get("merge") != "none"
+        if value is not None and not (
+            is_merged and info.data.get("workspace") in (None, "worktree")
+        ):
+            raise ValueError(
+                "only work in worktrees is merged; leave target, or merge and workspace"
+            )
+        return value
 
     @field_validator("cwd")
     @classmethod

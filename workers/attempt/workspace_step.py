@@ -31,6 +31,7 @@ from workers.workspaces import worktrees
 from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
 from workers.workspaces.copy_back import write_digests
+from workers.workspaces.fast_forward import require_free
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, reopen
 from workers.workspaces.repository import count_uncommitted, find_repository
@@ -145,10 +146,8 @@ def _survey(task: BodyTask, git: Git) -> Outcome:
     )  # fmt: skip
     if task.inputs.get("merge"):
         with shelf.locked(git.cancel) as lock:
-            branch = plan_branch(task.session)
-            worktrees.make_branch(git.holding(lock), branch, found.target)
-        target = f"refs/heads/{branch}"
-        survey = survey.model_copy(update={"home": found.target, "target": target, "merge": True})
+            merging = _merge_into(task, git.holding(lock), found.target)
+        survey = survey.model_copy(update=merging)
     target = found.target.removeprefix("refs/heads/")
     outcome = _done(f"each task works in a worktree, from {target}", survey.model_dump())
     changes = count_uncommitted(git)
@@ -157,6 +156,17 @@ def _survey(task: BodyTask, git: Git) -> Outcome:
     what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
     warning = f"{what} in no worktree: tasks start from the commits of {target}"
     return outcome.model_copy(update={"warning": warning})
+
+
+def _merge_into(task: BodyTask, git: Git, home: str) -> dict[str, JsonValue]:
+    """Which branch gets the work of a plan: its own, or one of the user, which must be free."""
+    branch = str(task.inputs.get("target") or "")
+    if branch:
+        home = require_free(git, branch)
+    else:
+        branch = plan_branch(task.session)
+        worktrees.make_branch(git, branch, home)
+    return {"home": home, "target": f"refs/heads/{branch}", "merge": True}
 
 
 def _make(task: BodyTask, cancel: threading.Event, deadline: float) -> Outcome:

@@ -53,6 +53,23 @@ def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
     return Forwarded(target, old, new)
 
 
+def require_free(git: Git, branch: str) -> str:
+    """The tip of a branch that merges may move. Raises WorkspaceRefused for any other."""
+    found = tip(git, branch)
+    if found is None:
+        raise WorkspaceRefused(f"there is no branch {branch!r}; create it (git branch {branch})")
+    if is_protected(git, branch):
+        raise WorkspaceRefused(
+            f"the branch {branch!r} is protected ({PROTECTED}); name another one"
+        )
+    holder = holder_of(git, branch)
+    if holder is not None:
+        raise WorkspaceRefused(
+            f"the branch {branch!r} is checked out in {str(holder)!r}; check out another one there"
+        )
+    return found
+
+
 def is_protected(git: Git, branch: str) -> bool:
     """Whether the repository's settings name a branch as one that is never moved."""
     patterns = git.ask("config", "--get-all", PROTECTED) or ""

@@ -6,7 +6,6 @@ from pathlib import PurePosixPath
 
 from app.compiler.merges import apply_program, diff_program
 from app.domain.ids import SessionRef
-from app.domain.merges import plan_branch
 from app.domain.plan_errors import NoPlan, PlanRefused
 from app.domain.plans import PlanRecord, parse_plan
 from app.domain.program import Program
@@ -42,7 +41,7 @@ class ComingHome:
         """
         ref, facts, _ = self._read(session)
         survey = self._survey(ref)
-        source = plan_branch(session)
+        source = survey.target.removeprefix(_HEADS)
         program = apply_program(session, facts.cwd or "", source, branch)
         # Once the plan has ended nothing holds its folder: wait for others that work there.
         is_free = facts.cwd and self._store.fields(ref).get("status") in ENDED
@@ -60,7 +59,7 @@ class ComingHome:
         if task is not None and not any(one.id == task for one in tasks):
             raise PlanRefused(session, task, "the plan has no such task")
         chosen = [one for one in tasks if one.branch and task in (None, one.id)]
-        source = plan_branch(session)
+        source = survey.target.removeprefix(_HEADS)
         pairs = [(survey.home, _HEADS + source)]
         if unmerged or task is not None:
             pairs = [

@@ -79,6 +79,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Where accepted work in worktrees is merged (plan: the plan's own branch).",
     ),
     click.option(
+        "--target", metavar="BRANCH", help="Merge into this branch, which is not checked out."
+    ),
+    click.option(
         "--proposal-timeout", "proposal_timeout_s", type=float, metavar="S",
         help="Seconds after which an open proposal is refused (two days).",
     ),
