@@ -74,7 +74,9 @@ def _day(day: int, fields: Mapping[str, str]) -> DayCount:
             ended[str(row[3])] += by
         elif counter == "cost_micros":
             cost += by
-    return DayCount(day=_EPOCH + timedelta(days=day), ended=dict(ended), cost_usd=cost / MICROS)
+    return DayCount(
+        day=(_EPOCH + timedelta(days=day)).isoformat(), ended=dict(ended), cost_usd=cost / MICROS
+    )
 
 
 def _view(first: date, last: date, rows: Mapping[Row, Counters]) -> StatisticsView:
@@ -87,8 +89,8 @@ def _view(first: date, last: date, rows: Mapping[Row, Counters]) -> StatisticsVi
     completed = sum(row.count for row in sessions if row.status == "completed")
     cost = sum(row.cost_usd for row in usage)
     return StatisticsView(
-        first=first,
-        last=last,
+        first=first.isoformat(),
+        last=last.isoformat(),
         sessions=sessions,
         loops=loops,
         acceptance=list(acceptance(loops)),

@@ -17,6 +17,8 @@ PUBLISHED = json.loads((HERE.parents[1] / "docs" / "openapi.json").read_text())
 #: Members of these may be added; a key of theirs is a name, never a keyword of JSON Schema.
 NAMES = {"paths", "properties", "schemas", "links", "mapping"}
 PROSE = {"description", "summary", "title"}
+#: A path may get another method.
+METHODS = {"delete", "get", "patch", "post", "put"}
 #: Fields of requests that may be left out since; a client that sends them is served as before.
 OPTIONAL_SINCE = {"Answers": ("text",)}
 #: The page of diffs has a field of its own since, and so a name of its own.
@@ -34,11 +36,11 @@ def structure(value: Any, *, of: str = "") -> Any:
 def changes(before: Any, now: Any, *, of: str = "", at: str = "#") -> Iterator[str]:
     """Each place where `now` differs.
 
-    A new path, schema, field, link, enum value, optional parameter or kind of document that may be
-    sent is no difference.
+    A new path, method, schema, field, link, enum value, optional parameter or kind of document that
+    may be sent is no difference.
     """
     if isinstance(before, dict) and isinstance(now, dict):
-        added = set() if of in NAMES else now.keys() - before.keys()
+        added = set() if of in NAMES else now.keys() - before.keys() - METHODS
         yield from (f"{at}/{name} was added" for name in sorted(added))
         for name, value in before.items():
             if name not in now:

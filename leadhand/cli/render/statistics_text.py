@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import date
 
 from leadhand.cli.render.tables import plural, table
 from leadhand.models.views import StatisticsView
@@ -11,7 +12,7 @@ from leadhand.models.views import StatisticsView
 
 def statistics_lines(view: StatisticsView) -> Iterator[str]:
     """The tables of a period, each after its title; those without rows are left out."""
-    days = (view.last - view.first).days + 1
+    days = (date.fromisoformat(view.last) - date.fromisoformat(view.first)).days + 1
     if not view.days:
         yield f"nothing ended in the last {plural(days, 'day')}"
         return

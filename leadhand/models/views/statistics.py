@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from leadhand.models.views.view import View
 
 
@@ -71,7 +69,8 @@ class Acceptance(View):
 class DayCount(View):
     """What ended on a day, and what it cost."""
 
-    day: date
+    #: Such as 2026-11-01.
+    day: str
     #: Ended sessions by status.
     ended: dict[str, int] = {}
     cost_usd: float = 0
@@ -84,8 +83,9 @@ class StatisticsView(View):
     row, and so does what it used.
     """
 
-    first: date
-    last: date
+    #: Days such as 2026-11-01.
+    first: str
+    last: str
     #: All days in which something was counted, in order.
     days: list[DayCount] = []
     sessions: list[SessionCount] = []

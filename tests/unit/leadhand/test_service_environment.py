@@ -37,6 +37,7 @@ def test_stack_is_told_whole():
         "LEADHAND_PLACE": "local",
         "LEADHAND_STATE_DIR": "/work/.leadhand",
         "LEADHAND_SPILL": "/work/.leadhand/spill",
+        "LEADHAND_ARTIFACTS": "/work/.leadhand/artifacts",
         "LEADHAND_AGENTS": os.pathsep.join(["/work/agents.toml", "/home/me/agents.toml"]),
         "LEADHAND_FLOWS": "/work/flows",
         "LEADHAND_TOOLS": "/work/tools",

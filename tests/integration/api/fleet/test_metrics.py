@@ -108,7 +108,7 @@ def test_the_fleet_as_numbers(client: FlaskClient) -> None:
 
 @pytest.mark.usefixtures("running")
 def test_every_metric_is_explained(client: FlaskClient) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
     told = samples(client.get("/metrics", headers=HEADERS).text)
     assert [name for name in told if f"`{name}{{" not in page and f"`{name}`" not in page] == []
 
