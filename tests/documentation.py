@@ -24,6 +24,7 @@ PAGES = sorted(
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "examples/flows/README.md",
+        ROOT / "examples/research/README.md",
         *ROOT.glob("docs/**/*.md"),
     ]
 )

@@ -12,6 +12,7 @@ from app.domain.program import Action, Given, Loop, Node, Program, RetryPolicy, 
 from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows
+from tests.chaos.graph_load import draw_graph
 from tests.chaos.merge_load import Merges
 from tests.chaos.plan_load import Plans
 
@@ -62,7 +63,7 @@ class Load:
             self._loop, self._loop, self._workflow, self._workflow, self._nested, self._graph,
             self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
             self._flow, self._flow, self._flow, self._flow, self._brief, self._paced,
-            self._spawning, self._plan, self._plan, self._merged,
+            self._spawning, self._plan, self._plan, self._merged, self._tools, self._tools,
         ]  # fmt: skip
         self._flows = Flows(rng, command, longest_s=longest_s)
         self._plans = Plans(rng, command, longest_s=longest_s)
@@ -303,6 +304,11 @@ class Load:
         # No other session works in a user's repository.
         self._cwd = self._folder / self._place / f"repository {self._number}"
         return end, document | {"place": self._place, "cwd": str(self._cwd)}
+
+    def _tools(self) -> tuple[End, dict[str, Any]]:
+        """A graph of tools."""
+        end, document = draw_graph(self._rng)
+        return end, document | {"cwd": str(self._cwd), "place": self._place}
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}
