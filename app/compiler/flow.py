@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,6 +17,7 @@ from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_FORMS,
     WITH_KINDS_OF_TOOLS,
+    WITH_LIMITS,
     WITHOUT_PLANS,
     Action,
     Given,
@@ -26,7 +28,7 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.references import literal
+from app.domain.references import TEXT, literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -77,7 +79,10 @@ def compile_flow(document: FlowDocument) -> Program:
         for one in steps_of(document)
     ):
         schema = WITH_KINDS_OF_TOOLS
-    return Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
+    program = Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
+    if f"{json.dumps(TEXT)}:" not in program.model_dump_json():
+        return program
+    return program.model_copy(update={"schema_version": WITH_LIMITS})
 
 
 def _required_inputs(document: FlowDocument) -> dict[str, str]:

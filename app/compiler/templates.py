@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.references import literal, text_reference
-from leadhand.flows.structure import ESCAPED, INPUT_REFERENCE, STEP_REFERENCE
+from app.domain.references import literal, text_of, text_reference
+from leadhand.flows.structure import ESCAPED, INPUT_REFERENCE, STEP_IN_TEXT, STEP_REFERENCE
 
 _PLACEHOLDER = re.compile(rf"{ESCAPED.pattern}|{INPUT_REFERENCE.pattern}")
 
@@ -34,18 +34,34 @@ class Texts(NamedTuple):
                     nodes[label] = (*nodes.get(label, ()), *paths)
         return self._replace(nodes=nodes)
 
-    def translate(self, text: str) -> str:
+    def translate(self, text: str) -> JsonValue:
         """Translates a text for a step's inputs: a reference, or a literal with inputs filled in.
+
+        A text that has references to steps within becomes one of parts.
 
         >>> texts = Texts({"what": "tests"}, {"plan": ("plan",)})
         >>> texts.translate("${steps.plan}"), texts.translate("write ${inputs.what}")
         ('${top/plan:text!}', 'write tests')
         >>> texts.translate("write $${inputs.what}")
         'write ${inputs.what}'
+        >>> texts.translate("Plan: ${steps.plan}.")
+        {'${text}': ['Plan: ', '${top/plan:text!}', '.']}
         """
         label = STEP_REFERENCE.match(text)
         if label is not None and label.group(1) in self.nodes:
             return text_reference(self.nodes[label.group(1)])
+        parts, at = list[JsonValue](), 0
+        for found in STEP_IN_TEXT.finditer(text):
+            is_escaped = text[: found.start()].endswith("$")
+            if not is_escaped and found.group(1) in self.nodes:
+                parts += [self._literal(text[at : found.start()])] if at < found.start() else []
+                parts.append(text_reference(self.nodes[found.group(1)]))
+                at = found.end()
+        if not parts:
+            return self._literal(text)
+        return text_of([*parts, self._literal(text[at:])] if at < len(text) else parts)
+
+    def _literal(self, text: str) -> str:
         return literal(_PLACEHOLDER.sub(self._substitute, text))
 
     def _substitute(self, found: re.Match[str]) -> str:

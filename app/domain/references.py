@@ -9,6 +9,7 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${node:text!}`: the node's text, or the reason why there is none
 - `${top/loop/node:text!}`: the text of the node at that path from the program's own block;
   `${top/a|top/loop/b:text!}`: of the one among several that ran last
+- `{"${text}": [part, ...]}`: one text of literal parts and references, each of which becomes text
 - `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: the number of its last
   iterations with the same result
 """
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from leadhand.graphs.references import as_text
+
 #: The keys of `:text!`, and its substitutes for a missing text: for a node that did not run, a step
 #: that failed, and a loop without an agent's answer.
 TEXT_KEYS = ("text!",)
@@ -30,6 +33,21 @@ RESERVED = frozenset({"previous", "history", "item", "index", "turn"})
 _TOP, _OR = "top/", "|"
 _WHOLE = re.compile(r"^\$\{([A-Za-z][^{}]*)\}$")
 _ESCAPED = re.compile(r"^\$\$+\{[^{}]*\}$")
+
+
+#: The only key of an object that becomes one text, made of its parts.
+TEXT = "${text}"
+
+
+def text_of(parts: list[JsonValue]) -> dict[str, JsonValue]:
+    """Builds an input that becomes one text of literal parts and references."""
+    return {TEXT: parts}
+
+
+def _parts_of(value: dict[str, JsonValue]) -> list[JsonValue] | None:
+    """The parts of an object that becomes one text; None for any other object."""
+    parts = value.get(TEXT) if len(value) == 1 else None
+    return parts if isinstance(parts, list) else None
 
 
 class Reference(NamedTuple):
@@ -116,6 +134,9 @@ def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> J
     if isinstance(value, list):
         return [substitute(item, resolve) for item in value]
     if isinstance(value, dict):
+        parts = _parts_of(value)
+        if parts is not None:
+            return "".join(as_text(substitute(part, resolve)) for part in parts)
         return {key: substitute(item, resolve) for key, item in value.items()}
     return value
 

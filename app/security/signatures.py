@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.references import parse
+from app.domain.references import parse, references_in
 
 #: Prefix of the signed data, so that a signature of one kind is invalid for another.
 _SESSION = "leadhand session 1"
@@ -94,6 +94,6 @@ def command_from_outcome(inputs: Mapping[str, JsonValue]) -> str | None:
             return who
         for free in _FREE:
             text = given.get(free) if isinstance(given, dict) else None
-            if isinstance(text, str) and parse(text):
+            if any(references_in(text)):
                 return f"{who}.{free}"
     return None

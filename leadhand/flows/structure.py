@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: A whole line that is replaced with the text of an earlier step.
 STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
+#: The same within a text.
+STEP_IN_TEXT = re.compile(r"\$\{steps\.([^{}]+)\}")
 #: Replaced with an input of the run, anywhere in a text.
 INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
 #: The start of an escaped reference, which is kept literally: `$${inputs.x}`, `$${steps.x}`.
@@ -235,12 +237,12 @@ def _faults_of_texts(
                 known = ", ".join(sorted(inputs)) or "none"
                 message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
                 yield Fault(where, f"{message}. Add it to them", text)
-        label = STEP_REFERENCE.match(text)
-        if label is not None and label.group(1) not in seen:
-            message = f"the label {label.group(1)!r} is not visible here"
-            hint = "refer to an earlier step of this list or of an enclosing list"
-            yield Fault(where, f"{message}; {hint}", text)
-        left = _LEFT.search(INPUT_REFERENCE.sub("", meant)) if label is None else None
+        for label in STEP_IN_TEXT.findall(meant):
+            if label not in seen:
+                message = f"the label {label!r} is not visible here"
+                hint = "refer to an earlier step of this list or of an enclosing list"
+                yield Fault(where, f"{message}; {hint}", text)
+        left = _LEFT.search(STEP_IN_TEXT.sub("", INPUT_REFERENCE.sub("", meant)))
         if left is not None:
             yield Fault(where, _left_over(left.group()), text)
     command = getattr(one.step, "command", None)
@@ -253,8 +255,8 @@ def _left_over(words: str) -> str:
     if words.startswith("${inputs."):
         fix = f"write ${{inputs.NAME}}, or ${words} to keep it literally"
         return f"{words!r} is not an input reference; {fix}"
-    rule = "a step reference is a whole line (in `content`, an entry), by a label without braces"
-    return f"{words!r} is not alone on its line; {rule}. To keep it literally, write ${words}"
+    fix = f"write ${{steps.LABEL}}, by a label without braces, or ${words} to keep it literally"
+    return f"{words!r} is not a step reference; {fix}"
 
 
 def _faults_of_fixed(one: Placed) -> Iterator[Fault]:

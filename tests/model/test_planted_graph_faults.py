@@ -51,8 +51,9 @@ FAULTS = (
     PythonFault(
         "steps run one after the other", "app.compiler.graph",
         "return Program(schema_version=version, name=document.name, body=body)",
-        "body = tuple(n if n.needs else n.model_copy(update={'needs': (body[i - 1].id,)}) if i "
-        "else n for i, n in enumerate(body))\n    "
+        "roots = [n.id for n in body if not n.needs]\n    "
+        "body = tuple(n.model_copy(update={'needs': (roots[roots.index(n.id) - 1],)}) "
+        "if n.id in roots[1:] else n for n in body)\n    "
         "return Program(schema_version=version, name=document.name, body=body)",
     ),
     PythonFault(

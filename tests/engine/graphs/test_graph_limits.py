@@ -78,6 +78,13 @@ def test_only_the_errors_that_a_step_names_are_retried(make, on, calls) -> None:
     assert graph.status == "failed"
 
 
+def test_an_error_that_a_step_does_not_name_is_final(bench: Bench) -> None:
+    step = {"name": "a", "retries": 1, "retry_on": ["KeyError"], "critical": False}
+    graph = GraphWorld(World.of(bench), [step])
+    graph.run(a=broken)
+    assert graph.status == "completed"
+
+
 @pytest.mark.parametrize(("on", "status"), [([], "active"), (["timeout"], "active"),
                                             (["ValueError"], "failed")])  # fmt: skip
 def test_a_step_past_its_deadline_is_retried_only_if_timeout_is_named(make, on, status) -> None:
