@@ -17,6 +17,7 @@ from api.plans import Decision
 from api.responses import JSON_LINES
 from api.shared import Acquire, DeleteValueQuery, ReleaseQuery, Renew, SetValue, ValuesQuery
 from api.stacks import bodies as stacks
+from api.steps import bodies as steps
 from api.store import AcceptBody
 from api.tokens import NewTokenBody
 from api.work.operations import LOCAL_WORK
@@ -88,6 +89,8 @@ from leadhand.models.views import (
 
 _GONE = ApiResponse(204, "Done.")
 _SESSION = as_json(SessionView, "The session as it is now.", 202, headers=("ETag",))
+_MADE = as_json(SessionView, "The new session, or the one known by its key.", 202,
+                headers=("Location", "ETag"))  # fmt: skip
 
 
 def _control(
@@ -226,6 +229,12 @@ OPERATIONS: tuple[Operation, ...] = (
              requests.Retry, body_required=True),
     _control("skip", "Skip a step, so that what depends on it goes on without it", requests.Skip,
              body_required=True),
+    Operation("sessions.fork", "POST", "Create a session that goes on from a point of this one",
+              (_MADE,), body=steps.Fork, headers=("Idempotency-Key",),
+              refuses=(409, 422, 429)),
+    Operation("sessions.rerun", "POST", "Run the document of a session again, with changes",
+              (_MADE,), body=steps.Rerun, headers=("Idempotency-Key",),
+              refuses=(409, 422, 429)),
     _control("exit", "Exit a session from the inside", requests.Exit, body_required=True),
     _control("abort", "Abort a session", requests.Abort),
     Operation("sessions.annotate", "PATCH", "Rename or archive a session",

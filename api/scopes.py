@@ -29,6 +29,8 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.resume": Scope.CONTROL,
     "sessions.retry": Scope.CONTROL,
     "sessions.skip": Scope.CONTROL,
+    "sessions.fork": Scope.SUBMIT,
+    "sessions.rerun": Scope.SUBMIT,
     "sessions.exit": Scope.CONTROL,
     "sessions.abort": Scope.CONTROL,
     "sessions.rehome": Scope.CONTROL,

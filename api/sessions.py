@@ -14,7 +14,7 @@ from api.auth import (
 )
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
-from api.step_verbs import StepVerbs
+from api.steps.verbs import StepVerbs
 from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How

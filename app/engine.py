@@ -40,6 +40,8 @@ from app.operations.registry import Registry
 from app.operations.retention.annotations import Annotations
 from app.operations.spawn import Spawner
 from app.operations.stacks.changes import Stacks
+from app.operations.step_verbs.fork import Forks
+from app.operations.step_verbs.rerun import Reruns
 from app.operations.step_verbs.retry import Retry
 from app.operations.step_verbs.skip import Skip
 from app.operations.store_guard import StoreGuard
@@ -139,6 +141,8 @@ class Engine:
         self.step_verbs = Retry(store, self.registry, self.control)
         self.skips = Skip(store, self.registry, self.transitions, self.control, self.queries)
         self.annotations = Annotations(self.registry, self.transitions, self.queries)
+        self.forks = Forks(store, self.registry, self.transitions, self.submit, self.fleet)
+        self.reruns = Reruns(store, self.registry, self.submit)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from app.domain.outcomes import Outcome
-from app.domain.program import Program, RetryPolicy, Step
+from app.domain.program import Node, Program, RetryPolicy, Step
 from app.domain.reasons import ReasonCode
 from leadhand.graphs.retry_errors import BUSY, TIMEOUT, exit_error
 
@@ -17,6 +17,15 @@ def graph_steps(program: Program) -> list[Step]:
     """The nodes of a graph's own steps, in the order of the document; none for other programs."""
     made = (node for node in program.body if isinstance(node, Step) and node.template is not None)
     return [node for node in made if node.inputs.get("tool") != ITEMS]
+
+
+def items_maker(program: Program, node: Node) -> Step | None:
+    """The node that makes the list of the for_each of a graph's step; None if it needs none."""
+    if not isinstance(node, Step) or node.template is None or not isinstance(node.for_each, str):
+        return None
+    name = node.for_each.removeprefix("${").removesuffix("}")
+    found = (one for one in program.body if isinstance(one, Step) and one.id == name)
+    return next((one for one in found if one.inputs.get("tool") == ITEMS), None)
 
 
 def errors_of(outcome: Outcome) -> frozenset[str]:

@@ -282,3 +282,5 @@ class NewSession(NamedTuple):
     limits: Mapping[str, int] | None = None
     #: The owning token, its quotas, and the bytes that this session uses of them.
     owner: Mapping[str, JsonValue] | None = None
+    #: The submitted document (JSON), if there is one.
+    request: str = ""

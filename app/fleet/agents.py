@@ -68,6 +68,11 @@ class AgentsThere:
         here = [agent for agent in self._reports_of(name) if agent.why_not is None]
         return not here or any(agent.remembers for agent in here)
 
+    def can_fork(self, name: str) -> bool:
+        """Whether each agent of this name leaves the conversation that it continues as it is."""
+        here = [agent for agent in self._reports_of(name) if agent.why_not is None]
+        return bool(here) and all(agent.forks for agent in here)
+
     def any_stores_conversations(self, names: Collection[str]) -> bool:
         """Whether any of the agents stores its conversations on its host."""
         agents = [agent for name in names for agent in self._reports_of(name)]

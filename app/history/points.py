@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn, Protocol
 
 from app.domain.addresses import path_of
-from app.domain.graphs import graph_steps
+from app.domain.graphs import graph_steps, items_maker
 from app.domain.outcomes import Thread
 from app.domain.program import Loop, Node, Program, Step
 from app.domain.records import Origin, StepRecord, TurnRecord
@@ -123,10 +123,11 @@ def newest_position(program: Program, said: str, known: Known) -> Position:
 
 
 def nodes_of_step(program: Program, point: Position) -> tuple[Node, ...]:
-    """The nodes of a block that one step of a flow's file was made into; else the node itself."""
+    """The nodes of a block that one step of a flow or graph was made into, or the node itself."""
     node = _node_at(program, point)
+    maker = items_maker(program, node)
     if node.origin is None:
-        return (node,)
+        return (node,) if maker is None else (maker, node)
     loop = program.node(path_of(point.block)) if point.around else None
     body = loop.body if isinstance(loop, Loop) else program.body
     return tuple(n for n in body if n.origin is not None and n.origin.path == node.origin.path)

@@ -29,6 +29,7 @@ from app.operations.folders.documents import own_facts, own_folder
 from app.operations.quotas import owner_argument, quota_error
 from app.operations.registry import Registry
 from app.operations.request_hashes import hash_document, hash_run
+from app.operations.step_verbs.documents import stored_text
 from app.operations.store_guard import StoreGuard
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -75,6 +76,8 @@ class About(NamedTuple):
     on_parent_end: str = ""
     #: The limits of cost and tokens that its document asks for (JSON), for such a child.
     own_budget: str = ""
+    #: For a fork or rerun: the session that it was made from, and how (JSON).
+    made_from: str = ""
 
 
 class Asker(NamedTuple):
@@ -95,6 +98,13 @@ class Asker(NamedTuple):
     workspace: Workspace | None = None
     #: The folder that the session has to itself.
     own: OwnFolder | None = None
+    #: For a rerun: the session that it was made from, and how (JSON).
+    made_from: str = ""
+
+    @property
+    def stored_key(self) -> str | None:
+        """The stored form of the Idempotency-Key."""
+        return _own_key(self.owner, self.key)
 
     @property
     def is_taken_over(self) -> bool:
@@ -154,7 +164,7 @@ class Submissions:
 
     def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
         """Create a session from a document, with the request's origin. Raises as `document`."""
-        return self._find_submitted(asker) or self._create(document, asker)
+        return self.find_submitted(asker) or self._create(document, asker)
 
     def flow(
         self,
@@ -174,7 +184,7 @@ class Submissions:
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
         """Run a flow of the catalog, with the request's origin. Raises as `flow`."""
-        known = self._find_submitted(asker)
+        known = self.find_submitted(asker)
         if known is not None:
             return known
         document = self._catalog.document(name)
@@ -229,18 +239,23 @@ class Submissions:
         program = compile_document(whole)
         return in_own_folder(program, own, whole.label or "") if own is not None else program
 
+    def compile(self, document: AnyDocument) -> Program:
+        """Compiles a document after the checks of a submit. Raises InvalidDocument."""
+        admit(document, self._settings, self._fleet.inventories())
+        return compile_document(document)
+
     def default_limits(self, program: Program) -> dict[str, int]:
         """The default limits of a session with this program."""
         return limits_of(program, self._settings.budget, Budget())
 
     def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
-        owner = asker.owner
+        owner, given = asker.owner, document
         if document.place is None and asker.place:
             document = document.model_copy(update={"place": asker.place})
         hook = document.webhook or (owner.webhook if owner is not None else None)
         label = document.label or ""
         if isinstance(document, FlowDocument):
-            document = self._with_files(document)
+            given = document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._fleet.inventories())
         program, cwd = compile_document(document), document.cwd or ""
@@ -269,9 +284,11 @@ class Submissions:
             chosen="yes" if document.place is None and asker.parent is None else "",
             on_parent_end=asker.on_parent_end,
             own_budget=_own_budget(document) if asker.is_taken_over else "",
+            made_from=asker.made_from,
         )
         size = len(document.model_dump_json().encode())
-        return self.program_of(asker, program, about, size=size)
+        request = stored_text(given)
+        return self.program_of(asker, program, about, size=size, request=request)
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
@@ -292,9 +309,9 @@ class Submissions:
         whole = self._catalog.complete(document)
         return whole.model_copy(update={"attempts": attempts})
 
-    def _find_submitted(self, asker: Asker) -> Submitted | None:
+    def find_submitted(self, asker: Asker) -> Submitted | None:
         """The session that was created with this key before, or None."""
-        own = _own_key(asker.owner, asker.key)
+        own = asker.stored_key
         # Only the create transition can assign the child of an earlier attempt to this one.
         found = self._store.find_submitted(own) if own and not asker.is_taken_over else None
         if found is None:
@@ -320,7 +337,7 @@ class Submissions:
         return self.program_of(Asker(body, key, parent, root, owner), program, about, size=size)
 
     def program_of(
-        self, asker: Asker, program: Program, about: About, *, size: int = 0
+        self, asker: Asker, program: Program, about: About, *, size: int = 0, request: str = ""
     ) -> Submitted:
         """Create a session for a program, with the request's origin.
 
@@ -331,7 +348,7 @@ class Submissions:
         for _ in range(DRAWS):
             session = secrets.token_hex(4)
             ref = SessionRef(session, asker.root or session)
-            fields = self._fields(ref, program, _about_of(session, about, asker.own), asker)
+            fields = self.fields_of(ref, program, _about_of(session, about, asker.own), asker)
             answer = self._store.create(
                 NewSession(
                     ref=ref,
@@ -339,11 +356,12 @@ class Submissions:
                     document=program.model_dump_json(),
                     routes=routing.routes(program),
                     fields=fields,
-                    idempotency_key=_own_key(owner, key),
+                    idempotency_key=asker.stored_key,
                     body_hash=asker.body,
                     parent=parent,
                     limits=asker.limits,
                     owner=owner_argument(owner, size),
+                    request=request,
                 )
             )
             match answer.word:
@@ -366,13 +384,10 @@ class Submissions:
                     raise create_error(answer, about.label, parent)
         raise RuntimeError("no free session id was found")
 
-    def _fields(
-        self,
-        ref: SessionRef,
-        program: Program,
-        about: About,
-        asker: Asker,
+    def fields_of(
+        self, ref: SessionRef, program: Program, about: About, asker: Asker
     ) -> dict[str, str]:
+        """The stored fields of a new session."""
         parent = asker.parent
         return {
             "id": ref.id,

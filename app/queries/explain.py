@@ -5,26 +5,30 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 
+from pydantic import JsonValue
+
 from app.domain.addresses import path_of
 from app.domain.folders import is_folder
 from app.domain.ids import SessionRef
-from app.domain.program import SCHEMA_VERSION, Program
+from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue, queue_of
 from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionUnknown
+from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles, troubles_at
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
 from app.queries.presenters import budget_lines
+from app.queries.recovery import Ended, suggestions
 from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
 from app.queries.wait_reasons import Ahead, Around, Holder, wait_for_named_lock, wait_of
 from app.redaction import without_keys
 from app.store.store import Store
 from leadhand.models.documents import MAX_ITERATIONS_CEILING
-from leadhand.models.views import Cause, ExplainView, Wait, WorkerView
+from leadhand.models.views import Cause, ExplainView, SuggestedAction, Wait, WorkerView
 
 #: Maximum number of waiting steps, and depth of child sessions, in an explanation.
 STEPS, DEPTH = 20, 5
@@ -81,7 +85,9 @@ class Explainer:
         if waits and deeper == DEPTH:
             waits = [*self._trouble_waits(ref, fields), *waits]
         causes = [_cause(link) for link in reason.chain()] if reason else []
-        commands = [*self._commands(ref, fields, reason), *(c for wait in waits for c in wait.next)]
+        actions = self._actions(ref, fields, reason) if deeper == DEPTH else []
+        commands = [*self._commands(ref, fields, reason), *(one.command for one in actions)]
+        commands += [command for wait in waits for command in wait.next]
         return ExplainView(
             session=ref.id,
             status=status,
@@ -89,7 +95,52 @@ class Explainer:
             waits=waits,
             causes=causes,
             next=list(dict.fromkeys(commands)),
+            actions=actions,
         )
+
+    def _actions(
+        self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
+    ) -> list[SuggestedAction]:
+        """What may bring a session on that has ended."""
+        if fields["status"] not in ENDED or fields["status"] == SessionStatus.COMPLETED:
+            return []
+        try:
+            program = self._program(fields["program"])
+        except ProgramNewer:
+            return []
+        stopped = fields["status"] == SessionStatus.STOPPED
+        budget = self._budget_options(fields)
+        options = budget if stopped else self._limit_options(ref, fields, reason)
+        ended = Ended(
+            session=ref.id,
+            kind=fields["kind"],
+            status=fields["status"],
+            program=program,
+            resume_options=options,
+            resume_arguments=_arguments_of(options),
+            refusing=self._refusing(ref, program, reason),
+            tools=tuple(tool.name for tool in tools_of(self._workers()) if tool.usable_at),
+            has_document=self._store.copies().request(ref) is not None,
+        )
+        return suggestions(ended, reason)
+
+    def _refusing(
+        self, ref: SessionRef, program: Program, reason: Reason | None
+    ) -> tuple[str, ...]:
+        """The checks that did not accept in the last iteration of a loop, of several checks."""
+        at = reason.root.at if reason is not None else None
+        node = program.node(path_of(at)) if at and program.has(path_of(at)) else None
+        turn = self._store.turns(ref, [at]).get(at) if at else None
+        if not isinstance(node, Loop) or turn is None:
+            return ()
+        checks = [
+            f"{at}[{turn.iteration}]/{one.id}"
+            for one in node.body
+            if isinstance(one, Step) and one.action is Action.CHECK
+        ]
+        records = self._store.steps(ref, checks)
+        refused = [a for a in checks if a in records and records[a].verdict != "accept"]
+        return tuple(refused) if len(checks) > 1 else ()
 
     def _phase(self, fields: Mapping[str, str], causes: list[Cause]) -> str:
         """The phase of a workflow in which it ended, as `phase 'NAME': `; else ''."""
@@ -269,6 +320,19 @@ def _excludes(ref: SessionRef, lock: str, line: str) -> bool:
     """Whether a hold or ticket of this member blocks a session."""
     session, root, _ = line.split("|", 2)
     return not is_folder(lock) or root != ref.root or session == ref.id
+
+
+def _arguments_of(options: str) -> dict[str, JsonValue]:
+    """The options of `leadhand resume` as fields of the call."""
+    words = options.split()
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    found: dict[str, JsonValue] = {}
+    budget: dict[str, JsonValue] = {
+        name: float(given[option]) for name, option in _RAISES.items() if option in given
+    }
+    if "--max-iterations" in given:
+        found["max_iterations"] = int(given["--max-iterations"])
+    return {**found, "budget": budget} if budget else found
 
 
 def _cause(link: Reason) -> Cause:

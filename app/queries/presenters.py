@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping
+from typing import TypedDict
 
 from pydantic import JsonValue
 
@@ -22,6 +23,7 @@ from leadhand.models.views import (
     BudgetLine,
     Counters,
     DiffView,
+    MadeFrom,
     NodeProgress,
     OwnFolderView,
     RunningStep,
@@ -68,6 +70,24 @@ def own_folder_view(fields: Mapping[str, str]) -> OwnFolderView | None:
     """The folder that a session has to itself; None without one."""
     text = fields.get("own_folder")
     return OwnFolderView.model_validate(json.loads(text)) if text else None
+
+
+class MadeBy(TypedDict):
+    """Fields of a session's view."""
+
+    depth: int
+    detached_from: str | None
+    made_from: MadeFrom | None
+
+
+def made_by(fields: Mapping[str, str]) -> MadeBy:
+    """What a session comes from: the one that it was forked from, or that it outlived."""
+    made = fields.get("made_from")
+    return {
+        "depth": depth_of(fields),
+        "detached_from": fields.get("detached_from"),
+        "made_from": MadeFrom.model_validate_json(made) if made else None,
+    }
 
 
 def depth_of(fields: Mapping[str, str]) -> int:

@@ -38,7 +38,7 @@ from app.queries.plans import exported_plan
 from app.queries.presenters import (
     budget_lines,
     counters,
-    depth_of,
+    made_by,
     node_progress,
     own_folder_view,
     reason_of,
@@ -302,8 +302,7 @@ class Queries:
             reason=reason_view(reason_of(fields)),
             parent=parent,
             root=ref.root,
-            depth=depth_of(fields),
-            detached_from=fields.get("detached_from"),
+            **made_by(fields),
             place=fields["place"],
             cwd=fields.get("cwd") or None,
             worktree=own_folder_view(fields),

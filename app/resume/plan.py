@@ -40,7 +40,7 @@ from app.resume.conversation_heads import KeptNodes, threads_at
 from app.resume.rewind import Level, Rewind
 
 #: Used as a node's name: everything that is done in the block counts.
-_ALL_DONE = ""
+ALL_DONE = ""
 #: A loop that ended for one of these reasons gets a new allowance of iterations.
 _USED_UP = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMINATED)
 
@@ -56,7 +56,7 @@ def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rew
     None if the session is at this point already, so that a plain resume suffices. Raises
     PositionRefused if the session never reached the point, or if nothing can follow it.
     """
-    look = _Planner(program, known, said)
+    look = Planner(program, known, said)
     point = look.advance(position_of(program, said, known))
     if not failed and look.is_at(point):
         return None
@@ -69,7 +69,7 @@ def rewind_before(program: Program, said: str, known: Known, *, failed: bool) ->
     Within a loop the steps beside it run again, too. None if it is ready to run, so that a plain
     resume suffices. Raises PositionRefused if it has not run.
     """
-    look = _Planner(program, known, said)
+    look = Planner(program, known, said)
     found = position_of(program, said, known)
     if not look.has_started(found):
         refuse(said, "it has not run; resume the session without it")
@@ -86,11 +86,11 @@ def rewind_to_failure(program: Program, known: Known) -> Rewind:
 
     A loop that has used up its iterations gets the same number again. Conversations are kept.
     """
-    look = _Planner(program, known, "")
+    look = Planner(program, known, "")
     point = look.failure_point()
     done_outermost = look.done_outermost(point)
     run = {node.id for node in program.body} - done_outermost
-    return Rewind(_joins(program.body, run, done_outermost), look.levels(point), None)
+    return Rewind(joins_of(program.body, run, done_outermost), look.levels(point), None)
 
 
 def used_its_iterations(loop: TurnRecord) -> bool:
@@ -98,7 +98,7 @@ def used_its_iterations(loop: TurnRecord) -> bool:
     return loop.reason is not None and loop.reason.code in _USED_UP
 
 
-class _Planner:
+class Planner:
     """Computes a rewind from the session's records."""
 
     def __init__(self, program: Program, known: Known, said: str) -> None:
@@ -114,7 +114,7 @@ class _Planner:
         run = {node.id for node in body} - done if failed else reruns
         beside = {node.id for node in body} - run
         threads = threads_at(self._program, self._known, self.kept_nodes(point, beside))
-        return Rewind(_joins(body, run, done), self.levels(point), threads)
+        return Rewind(joins_of(body, run, done), self.levels(point), threads)
 
     def point_before(self, point: Position) -> Position:
         """The point at the last node that the point's node needs, in the same iteration."""
@@ -148,9 +148,9 @@ class _Planner:
 
     def failure_point(self) -> Position:
         """The point up to which a failed sequence came, inside the loops that failed."""
-        point = Position((), _ALL_DONE)
+        point = Position((), ALL_DONE)
         while (failed := self._failed_loop(point)) is not None:
-            point = Position((*point.around, failed), _ALL_DONE)
+            point = Position((*point.around, failed), ALL_DONE)
         if not point.around:
             return point
         body = self._body(point.around)
@@ -263,7 +263,7 @@ class _Planner:
             max=record.max,
             left=record.left,
             kept=homes,
-            joins=_joins(loop.body, {n.id for n in loop.body} - kept, kept),
+            joins=joins_of(loop.body, {n.id for n in loop.body} - kept, kept),
             widths=self._widths(loop, homes),
         )
 
@@ -293,7 +293,7 @@ class _Planner:
         """Whether a node decided about a failed one: its check, or a break out of an open loop."""
         if not isinstance(node, Step) or node.id in undone:
             return False
-        if point.node == _ALL_DONE and node.ends == "loop" and self._ends_turn(node, point):
+        if point.node == ALL_DONE and node.ends == "loop" and self._ends_turn(node, point):
             return True
         of = {n.origin.path for n in body if n.id in undone and n.origin is not None}
         if node.action is not Action.CHECK or node.origin is None or node.origin.path not in of:
@@ -326,7 +326,7 @@ def _after(body: tuple[Node, ...], name: str | None) -> Iterable[str]:
     return [n.id for n in body if name is None or name in earlier[n.id]]
 
 
-def _joins(body: tuple[Node, ...], run: set[str], done_outermost: set[str]) -> tuple[Join, ...]:
+def joins_of(body: tuple[Node, ...], run: set[str], done_outermost: set[str]) -> tuple[Join, ...]:
     """The joins of the block and of each node that runs, with the nodes that have arrived."""
     needs = needs_of(body)
     joins = {"": sinks_of(body)} | {name: needs[name] for name in needs if name in run}

@@ -1,8 +1,9 @@
 """Composes the transitions for Redis: one library of functions, or one script per verb.
 
 `lua/` holds a file per verb, `lua/audit/` the verbs of the audit, `lua/tree/` those of what a tree
-of sessions shares, `lua/stack/` those of stacks, `lua/guard/` those of Stop guards, and `lua/lib/`
-the modules that they require. The file of a verb returns a function of the transaction, `tx`.
+of sessions shares, `lua/stack/` those of stacks, `lua/guard/` those of Stop guards, `lua/steps/`
+skips and forks, and `lua/lib/` the modules that they require. The file of a verb returns a function
+of the transaction, `tx`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Verb = Literal[
     "hold_name", "output", "index_sessions", "inbox_add", "inbox_take",
     "tree_lock", "tree_unlock", "tree_look", "tree_kv",
     "plan_edit", "plan_report", "plan_fact", "plan_started", "plan_look",
-    "plan_workspace", "own_folder", "skip", "annotate",
+    "plan_workspace", "own_folder", "steps_skip", "steps_fork", "annotate",
     "stack_push", "stack_step", "stack_advance", "stack_finish", "stack_load", "stack_delete",
     "stack_look",
     "guard_begin", "guard_write",

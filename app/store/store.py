@@ -16,6 +16,8 @@ from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
 from app.store.artifacts import ArtifactReads
+from app.store.copies import Copies
+from app.store.creation import creation_arguments
 from app.store.errors import Away, translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
@@ -92,23 +94,13 @@ class Store:
 
     def create(self, new: NewSession) -> Reply:
         """Create a session; replies created, exists, conflict, taken (the id) or refused."""
-        arguments: dict[str, JsonValue] = {
-            "root": new.ref.root,
-            "program": new.program,
-            "fields": dict(new.fields),
-            "routes": {path: json.dumps(route) for path, route in new.routes.items()},
-            "body": new.body_hash,
-            "store": self.expected_id(),
-        }
-        if new.idempotency_key is not None:
-            arguments["key"] = new.idempotency_key
-        if new.parent is not None:
-            arguments["parent"] = dict(new.parent)
-        if new.limits is not None:
-            arguments["limits"] = dict(new.limits)
-        if new.owner is not None:
-            arguments["owner"] = {k: v for k, v in new.owner.items() if v is not None}
+        arguments = creation_arguments(new, self.expected_id())
         return self.run("create", new.ref, new.program, arguments, outcome=new.document)
+
+    def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
+        """Create a session from copied records; replies as `create`, or torn (some are gone)."""
+        arguments = {**creation_arguments(new, self.expected_id()), **more}
+        return self.run("steps_fork", new.ref, new.program, arguments, outcome=new.document)
 
     def run(
         self,
@@ -394,6 +386,10 @@ class Store:
     def artifacts(self) -> ArtifactReads:
         """The reads of references to artifacts."""
         return ArtifactReads(self._redis, self.keys, self._translate_errors)
+
+    def copies(self) -> Copies:
+        """Copies of the records of sessions."""
+        return Copies(self._redis, self.keys, self._translate_errors)
 
     def stacks(self) -> StackReads:
         """The reads of stacks of workflow sessions."""

@@ -44,6 +44,8 @@ _COMMANDS = {
     "resume": "leadhand.cli.commands.control",
     "retry": "leadhand.cli.commands.steps.retry",
     "skip": "leadhand.cli.commands.steps.skip",
+    "fork": "leadhand.cli.commands.steps.fork",
+    "rerun": "leadhand.cli.commands.steps.rerun",
     "abort": "leadhand.cli.commands.control",
     "rehome": "leadhand.cli.commands.rehome",
     "artifacts": "leadhand.cli.artifacts.command",

@@ -249,7 +249,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "park": prepare_park,
     "answer": prepare_answer,
     "control": prepare_control,
-    "skip": prepare_skip,
+    "steps_skip": prepare_skip,
     "annotate": prepare_annotate,
     "expire": prepare_expire,
     "notify": prepare_notify,
@@ -291,7 +291,7 @@ PREPARED: Mapping[Verb, Callable[[Drive], Prepared]] = {
     "audit_keys": audit(keys=[{"key": "lh:idem:x", "kind": "idem"}]),
 }
 #: Tested on its own; writes by intention; writes a key that expires.
-OTHERS = {"create", "accept", "hold_name"}
+OTHERS = {"create", "steps_fork", "accept", "hold_name"}
 
 
 def call(drive: Drive, verb: Verb, prepared: Prepared) -> Reply:

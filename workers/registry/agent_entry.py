@@ -261,6 +261,11 @@ class Agent(Entry):
         return self.kind != "command" or self.thread is not None
 
     @property
+    def forks(self) -> bool:
+        """Whether a conversation that it resumes stays as it is, and goes on in a copy."""
+        return self.kind != "command" or any("fork" in word for word in self.resume_args)
+
+    @property
     def keeps_to_folder(self) -> bool:
         """Whether the agent can resume a conversation only in the folder where it began."""
         return self.thread is not None and self.thread_in == "folder"

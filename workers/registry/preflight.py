@@ -51,6 +51,7 @@ def _here(name: str, agent: Agent) -> AgentHere:
         command=cut(redact_command(agent.shown), _SHOWN),
         takes_model=agent.takes_model,
         remembers=agent.remembers,
+        forks=agent.forks,
         keeps_to_folder=agent.keeps_to_folder,
         knows_cost=agent.knows_cost,
         why_not=why_unusable(agent),

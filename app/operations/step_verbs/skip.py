@@ -172,7 +172,7 @@ class Skip:
             ],
             **({"by": by.address, "fence": by.fence} if by else {}),
         }  # fmt: skip
-        answer = self._transitions.run("skip", ref, arguments)
+        answer = self._transitions.run("steps_skip", ref, arguments)
         match answer.word:
             case "unknown":
                 raise SessionUnknown(ref.id)

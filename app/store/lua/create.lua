@@ -2,7 +2,8 @@
 -- session) if the reply of the first call was lost.
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, parent? (base,
 --   address and fence of the step that starts it), limits? (of the tree, for a child that a body starts: depth,
---   children of one session, sessions), owner? (token, size, quotas), store? (the id of the caller's store)
+--   children of one session, sessions), owner? (token, size, quotas), request? (the document),
+--   store? (the id of the caller's store)
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store
@@ -40,6 +41,7 @@ return function(tx)
   programs.attach(tx, args.program, tx.document, args.routes)
   parents.link(tx)
   for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end
+  if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
   redis.call('HSET', tx.keys.session, 'status', 'active', 'created', tx.now)
   local owner = args.owner or {}
   if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end

@@ -12,7 +12,14 @@ from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import local_time, with_local_times
 from leadhand.models.text import block, plain, reason_text
-from leadhand.models.views import LedgerEntry, OwnFolderView, RoleView, SessionView, StepView
+from leadhand.models.views import (
+    LedgerEntry,
+    MadeFrom,
+    OwnFolderView,
+    RoleView,
+    SessionView,
+    StepView,
+)
 
 _MOST_LINES = 12
 
@@ -49,9 +56,18 @@ def head_line(view: SessionView) -> str:
     return f"session {view.id}: {plain(view.title)}{about}"
 
 
+def _made_from(made: MadeFrom) -> str:
+    """The session that a fork or a rerun was made from."""
+    after = f" after {plain(made.after)}" if made.after else ""
+    cost = f"; the copied steps had cost ${made.cost_usd:.4f}" if made.cost_usd else ""
+    return f"{made.verb:<7}  of {made.session}{after}{cost}"
+
+
 def _head(view: SessionView) -> Iterator[str]:
     yield f"session  {view.id}  {view.kind}  {plain(view.title)}"
     yield from _about(view)
+    if view.made_from is not None:
+        yield f"{_made_from(view.made_from)}"
     yield f"status   {view.status}"
     if view.phase is not None:
         yield f"phase    {phase_text(view.phase)}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import JsonValue
+
 from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.calls import Call
 from leadhand.client.requests import read_session
@@ -10,7 +15,7 @@ from leadhand.models.views import SessionView
 
 
 class AsyncStepCalls:
-    """Skips steps of sessions."""
+    """Skips steps of sessions, and makes sessions from others."""
 
     _connection: AsyncConnection
 
@@ -22,6 +27,58 @@ class AsyncStepCalls:
         A failed session resumes with that. Raises ControlRefused for a step that runs.
         """
         return await self._act(requests.skip(session, step, reason, seen))
+
+    async def fork(
+        self,
+        session: str,
+        after: str | None = None,
+        *,
+        inputs: Mapping[str, JsonValue] | None = None,
+        tools: Mapping[str, str] | None = None,
+        agent: str | None = None,
+        folder: Literal["as-is"] | None = None,
+        label: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SessionView:
+        """Create a session with the outcomes of another one up to a point; it runs the rest.
+
+        `after` names the last step that counts as done. What refers to a changed input runs again.
+        `folder="as-is"` lets it work in the session's folder as that is now.
+        """
+        call = requests.fork(
+            session,
+            idempotency_key,
+            after=after,
+            inputs=None if inputs is None else dict(inputs),
+            tools=None if tools is None else dict(tools),
+            agent=agent,
+            folder=folder,
+            label=label,
+        )
+        return await self._act(call)
+
+    async def rerun(
+        self,
+        session: str,
+        *,
+        task: str | None = None,
+        checkers: Sequence[requests.CheckerSpec] | None = None,
+        agent: str | None = None,
+        inputs: Mapping[str, JsonValue] | None = None,
+        label: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> SessionView:
+        """Run the document of a session again as a new one, with what is different."""
+        call = requests.rerun(
+            session,
+            idempotency_key,
+            checkers,
+            task=task,
+            agent=agent,
+            inputs=None if inputs is None else dict(inputs),
+            label=label,
+        )
+        return await self._act(call)
 
     async def _act(self, call: Call) -> SessionView:
         return read_session(await self._connection.transport.send(call))

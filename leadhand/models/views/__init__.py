@@ -22,6 +22,7 @@ from leadhand.models.views.explain import (
     Met,
     QuestionView,
     ReceiptView,
+    SuggestedAction,
     Wait,
 )
 from leadhand.models.views.fleet import (
@@ -81,6 +82,7 @@ from leadhand.models.views.session import (
     BulkRefusal,
     BulkView,
     Counters,
+    MadeFrom,
     NodeProgress,
     Progress,
     RoleView,
@@ -179,6 +181,7 @@ __all__ = [
     "LockRelease",
     "LockView",
     "LoopCount",
+    "MadeFrom",
     "MergeView",
     "Met",
     "Missing",
@@ -216,6 +219,7 @@ __all__ = [
     "StopDecision",
     "StopView",
     "StoreView",
+    "SuggestedAction",
     "TaskHistory",
     "TaskRun",
     "TaskView",

@@ -89,6 +89,22 @@ class ReceiptView(View):
     items: list[Met] = []
 
 
+class SuggestedAction(View):
+    """A call that may bring a session on, such as `POST /v1/sessions/ID/VERB`."""
+
+    #: resume, retry, skip, fork or rerun.
+    verb: str
+    session: str
+    #: The step that it is about: `step` in the body of the call.
+    address: str | None = None
+    #: Further fields of the body.
+    arguments: dict[str, JsonValue] = {}
+    #: What it is expected to change.
+    why: str
+    #: The same as a command.
+    command: str
+
+
 class ExplainView(View):
     """Why a session waits or why it ended, and what to do next."""
 
@@ -100,3 +116,5 @@ class ExplainView(View):
     causes: list[Cause] = []
     #: Commands to run next.
     next: list[str] = []
+    #: Of a session that has ended: what to do, by what failed, the most promising first.
+    actions: list[SuggestedAction] = []

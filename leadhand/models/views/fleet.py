@@ -34,6 +34,8 @@ class AgentHere(View):
     takes_model: bool = False
     #: Whether it can resume a conversation.
     remembers: bool = False
+    #: Whether the conversation that it resumes stays as it is, and goes on in a copy.
+    forks: bool = False
     #: Whether it can resume a conversation only in the folder where it began.
     keeps_to_folder: bool = False
     #: Whether its cost is known, because it reports one or has prices; null from older workers.
@@ -59,6 +61,7 @@ class AgentView(View):
     command: str
     takes_model: bool = False
     remembers: bool = False
+    forks: bool = False
     keeps_to_folder: bool = False
     #: Whether its cost is known, because it reports one or has prices; null from older workers.
     knows_cost: bool | None = None

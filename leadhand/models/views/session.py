@@ -79,6 +79,17 @@ class Progress(View):
     running: list[RunningStep] = []
 
 
+class MadeFrom(View):
+    """The session that a fork or a rerun was made from."""
+
+    session: str
+    verb: Literal["fork", "rerun"]
+    #: Of a fork: the address after which it goes on; null: where that session had come to.
+    after: str | None = None
+    #: What the copied steps had cost; the fork's own cost does not contain it.
+    cost_usd: float = 0.0
+
+
 class SessionView(View):
     """One session."""
 
@@ -98,6 +109,7 @@ class SessionView(View):
     depth: int = 0
     #: The session that started it and has ended, after which it goes on by itself.
     detached_from: str | None = None
+    made_from: MadeFrom | None = None
     place: str = ""
     cwd: str | None = None
     #: The folder that it has to itself, if it was started with `worktree`.

@@ -259,3 +259,19 @@ def test_each_node_of_a_flow_s_step_is_skipped(bench: Bench) -> None:
     world.hints.clear()
     world.engine.skips.skip(session, "read")
     assert [address for _, address in world.hints] == ["last"]
+
+
+def test_for_each_whose_list_failed_is_skipped_with_the_list(bench: Bench) -> None:
+    world = graph(
+        bench,
+        {"name": "a", "critical": False},
+        {"name": "b", "for_each": "${a.urls}", "arguments": {"x": "${item}"}},
+        {"name": "c", "depends_on": ["b"]},
+    )
+    world.run(a=lambda: {"links": []})
+    assert world.status == "failed"
+    world.calls.clear()
+    world.engine.skips.skip(world.id, "b")
+    world.run()
+    assert world.called == ["c"]
+    assert world.status == "completed"

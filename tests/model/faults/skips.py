@@ -1,4 +1,4 @@
-"""Faults in steps that a user skips."""
+"""Faults in steps that a user skips, and in forks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAULTS = (
     ),
     Fault(
         "a step that runs is skipped",
-        "skip",
+        "steps/skip",
         "local DIRECT = {ready = true, parked = true}",
         "local DIRECT = {ready = true, parked = true, running = true}",
         "test_step_that_starts_meanwhile_is_not_skipped",
@@ -42,16 +42,37 @@ FAULTS = (
     ),
     Fault(
         "a session that has changed since is skipped in",
-        "skip",
+        "steps/skip",
         "  if not sessions.is_as_seen(tx) then return",
         "  if false then return",
         "test_skip_of_a_session_that_has_changed_is_refused",
     ),
     Fault(
         "a skipped step is not said to be one",
-        "skip",
+        "steps/skip",
         "step, 'skipped', nil, tx.args.reason)",
         "step, 'succeeded', nil, tx.args.reason)",
         "test_ready_step_that_is_skipped_says_why",
+    ),
+    Fault(
+        "a fork has a part of what it was copied from",
+        "steps/fork",
+        "  if not is_whole(tx) then return 'torn' end\n",
+        "",
+        "test_fork_of_a_torn_copy_is_made_anew",
+    ),
+    Fault(
+        "what a fork was copied from expires",
+        "steps/fork",
+        "  sessions.keep(tx)\n",
+        "",
+        "test_audit_finds_nothing_wrong_with_a_fork",
+    ),
+    Fault(
+        "a fork in a loop begins that anew",
+        "steps/fork",
+        "  resume.run_again(tx, args.again, args.levels, args.threads)\n",
+        "  resume.run_again(tx, args.again, {}, args.threads)\n",
+        "test_fork_in_a_loop_goes_on_in_its_iteration",
     ),
 )

@@ -19,7 +19,7 @@ COMMANDS = (
     "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "apply", "answer",
     "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit",
     "report", "ls", "show", "tree", "explain", "watch", "wait", "poll", "logs", "transcript",
-    "stop", "resume", "retry", "skip",
+    "stop", "resume", "retry", "skip", "fork", "rerun",
     "abort", "rehome",
     "artifacts",
     "rename", "archive",

@@ -1,0 +1,44 @@
+"""The bodies of calls that make a session from another one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from api.requests import Body
+from leadhand.models.documents import Checker, Name, Text
+
+_Position = Annotated[str, Field(min_length=1, max_length=1000)]
+_Inputs = Annotated[dict[Name, JsonValue], Field(default_factory=dict, max_length=1000)]
+_Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000)]
+
+
+class Fork(Body):
+    """Where a fork goes on, and what is different in it."""
+
+    #: The last point of the session that counts as done, as for a resume; without it the fork goes
+    #: on where the session had come to.
+    after: _Position | None = None
+    #: New values of inputs; all that refers to them runs again.
+    inputs: _Inputs
+    #: Of a graph: another tool for a step or in place of a tool, in the steps that run.
+    tools: _Tools
+    #: The agent that does the work from here on.
+    agent: Name | None = None
+    #: as-is: it works in the session's folder as that is now.
+    folder: Literal["as-is"] | None = None
+    label: Name | None = None
+
+
+class Rerun(Body):
+    """What is different in the new session."""
+
+    #: Another task of a loop, or request of a plan.
+    task: Text | None = None
+    checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)] | None = None
+    #: The agent that does the work.
+    agent: Name | None = None
+    #: New values of inputs of a flow or graph.
+    inputs: _Inputs
+    label: Name | None = None

@@ -1,0 +1,100 @@
+"""Single steps of a session over REST, and sessions that are made from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from flask import Response
+
+from api import requests
+from api.auth import allow, current_caller, current_owner, may_bring_commands
+from api.requests import NoQuery
+from api.responses import session_answer
+from api.steps import bodies
+from app.engine import Engine
+from app.operations.step_verbs.documents import Changes
+from app.operations.step_verbs.fork import Wish
+from app.operations.submit import Submitted
+from app.security.step_tokens import Caller
+
+
+class StepVerbs:
+    """Calls on one step of a session."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def routes(self) -> tuple[Callable[[str], Response], ...]:
+        """The calls, each under its own name below the session."""
+        return (self.retry, self.skip, self.fork, self.rerun)
+
+    def retry(self, session: str) -> Response:
+        """POST .../retry: run a step again."""
+        asked = requests.body(requests.Retry)
+        requests.query(NoQuery)
+        view = self._engine.step_verbs.retry(
+            session, asked.step, by=_own_caller(session), seen=requests.if_match()
+        )
+        return session_answer(view, 202)
+
+    def skip(self, session: str) -> Response:
+        """POST .../skip: skip a step."""
+        asked = requests.body(requests.Skip)
+        requests.query(NoQuery)
+        view = self._engine.skips.skip(
+            session,
+            asked.step,
+            reason=asked.reason,
+            by=_own_caller(session),
+            seen=requests.if_match(),
+        )
+        return session_answer(view, 202)
+
+    def fork(self, session: str) -> Response:
+        """POST .../fork: create a session that goes on from a point of this one."""
+        asked = requests.body(bodies.Fork)
+        requests.query(NoQuery)
+        free = may_bring_commands(self._engine)
+        changes = Changes(
+            agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label
+        )
+        made = self._engine.forks.fork(
+            session,
+            Wish(asked.after, changes, as_is=asked.folder == "as-is"),
+            key=requests.idempotency_key(),
+            owner=current_owner(),
+            free=free,
+            check=partial(allow, free=free),
+        )
+        return self._created(made)
+
+    def rerun(self, session: str) -> Response:
+        """POST .../rerun: create a session from the document of this one."""
+        asked = requests.body(bodies.Rerun)
+        requests.query(NoQuery)
+        free = may_bring_commands(self._engine)
+        changes = Changes(
+            task=asked.task, checkers=asked.checkers, agent=asked.agent, inputs=asked.inputs,
+            label=asked.label,
+        )  # fmt: skip
+        made = self._engine.reruns.rerun(
+            session,
+            changes,
+            key=requests.idempotency_key(),
+            owner=current_owner(),
+            free=free,
+            check=partial(allow, free=free),
+        )
+        return self._created(made)
+
+    def _created(self, made: Submitted) -> Response:
+        view = self._engine.queries.session(made.session)
+        return session_answer(view, 202, headers={"Location": f"/v1/sessions/{made.session}"})
+
+
+def _own_caller(session: str) -> Caller | None:
+    """The attempt that calls, if it is one of this session."""
+    caller = current_caller()
+    return caller if caller is not None and caller.session == session else None

@@ -1,0 +1,156 @@
+"""The document that a session was submitted with, and the same with changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from app.domain.ids import SessionRef
+from app.errors import ControlRefused, InvalidDocument
+from app.store.store import Store
+from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.graphs.documents import GraphDocument
+from leadhand.models.documents import Checker, Doer, LoopDocument, WorkflowDocument
+from leadhand.models.plans import PlanDocument
+from leadhand.models.suggestions import nearest
+from leadhand.models.validation_messages import first_error
+
+#: Fields of a document.
+Fields = dict[str, object]
+_DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+#: Fields that are not stored: a webhook has a secret.
+_SECRET = {"webhook"}
+
+
+class Changes(NamedTuple):
+    """What is different in the new session."""
+
+    task: str | None = None
+    checkers: tuple[Checker, ...] | None = None
+    agent: str | None = None
+    inputs: Mapping[str, JsonValue] = {}
+    #: Of a graph: another tool for a step, or in place of a tool.
+    tools: Mapping[str, str] = {}
+    label: str | None = None
+
+
+def stored_text(document: AnyDocument) -> str:
+    """A document as it is stored with its session."""
+    given = document.model_dump(mode="json", exclude_unset=True, exclude=_SECRET)
+    return json.dumps({**given, "kind": document.kind})
+
+
+def submitted_document(
+    store: Store, ref: SessionRef, fields: Mapping[str, str], verb: str
+) -> AnyDocument:
+    """The document of a session. Raises ControlRefused if none is stored."""
+    text = store.copies().request(ref)
+    if text is None:
+        hint = "an older version started it without storing its document; submit that again"
+        raise ControlRefused(ref.id, verb, fields.get("status", ""), hint)
+    return _DOCUMENT.validate_json(text)
+
+
+def with_changes(document: AnyDocument, changes: Changes) -> AnyDocument:
+    """The document with these changes. Raises InvalidDocument for one that does not apply."""
+    new: Fields = {}
+    if changes.label is not None:
+        new["label"] = changes.label
+    if changes.task is not None:
+        new |= _task(document, changes.task)
+    if changes.checkers is not None:
+        new |= _checkers(document, changes.checkers)
+    if changes.agent is not None:
+        new |= _agent(document, changes.agent)
+    if changes.inputs:
+        new |= _inputs(document, changes.inputs)
+    if changes.tools:
+        new |= _tools(document, changes.tools)
+    try:
+        return _DOCUMENT.validate_json(stored_text(document.model_copy(update=new)))
+    except ValidationError as error:
+        raise InvalidDocument("document", document.kind, first_error(error)) from None
+
+
+def _task(document: AnyDocument, task: str) -> Fields:
+    match document:
+        case LoopDocument():
+            return {"task": task}
+        case PlanDocument():
+            return {"request": task}
+        case _:
+            hint = f"a {document.kind} has no single task; change its file and run that"
+            raise InvalidDocument("task", task, hint)
+
+
+def _checkers(document: AnyDocument, checkers: tuple[Checker, ...]) -> Fields:
+    match document:
+        case LoopDocument() | PlanDocument():
+            return {"checkers": checkers}
+        case WorkflowDocument() if len(document.phases) == 1:
+            return {"phases": (document.phases[0].model_copy(update={"checkers": checkers}),)}
+        case WorkflowDocument():
+            hint = "it has several phases; change its file and run that"
+        case _:
+            hint = f"a {document.kind} has no checkers of its own; change its file and run that"
+    raise InvalidDocument("checkers", len(checkers), hint)
+
+
+def _agent(document: AnyDocument, agent: str) -> Fields:
+    doer = {"doer": Doer(agent=agent)}
+    match document:
+        case LoopDocument() | PlanDocument():
+            return {**doer}
+        case WorkflowDocument():
+            return {**doer, "phases": tuple(one.model_copy(update=doer) for one in document.phases)}
+        case FlowDocument():
+            return {"agents": {**dict.fromkeys(document.agents, agent), "*": agent}}
+        case _:
+            raise InvalidDocument("agent", agent, "the steps of a graph call tools; name a tool")
+
+
+def _inputs(document: AnyDocument, inputs: Mapping[str, JsonValue]) -> Fields:
+    if not isinstance(document, FlowDocument | GraphDocument):
+        name = next(iter(inputs))
+        raise InvalidDocument(f"inputs.{name}", inputs[name], f"a {document.kind} has no inputs")
+    known: Mapping[str, JsonValue] = {**document.inputs}
+    for name in inputs:
+        if name not in known:
+            raise InvalidDocument(f"inputs.{name}", inputs[name], _known(name, known))
+    return {"inputs": {**known, **{n: _typed(value, known[n]) for n, value in inputs.items()}}}
+
+
+def _typed(value: JsonValue, old: JsonValue) -> JsonValue:
+    """A new value of an input: text for an input that is no text is JSON, if it can be parsed."""
+    if not isinstance(value, str) or isinstance(old, str) or old is None:
+        return value
+    try:
+        parsed: JsonValue = json.loads(value)
+    except ValueError:
+        return value
+    return parsed
+
+
+def _tools(document: AnyDocument, tools: Mapping[str, str]) -> Fields:
+    if not isinstance(document, GraphDocument):
+        name = next(iter(tools))
+        hint = f"a {document.kind} has no steps that name tools"
+        raise InvalidDocument(f"tools.{name}", tools[name], hint)
+    known = {step.name for step in document.steps} | {step.tool for step in document.steps}
+    for name, tool in tools.items():
+        if name not in known:
+            raise InvalidDocument(f"tools.{name}", tool, _known(name, sorted(known)))
+    named = ((step, tools.get(step.name, tools.get(step.tool))) for step in document.steps)
+    return {
+        "steps": tuple(
+            step if tool is None else step.model_copy(update={"tool": tool}) for step, tool in named
+        )
+    }
+
+
+def _known(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, list(known))
+    return f"did you mean {near!r}?" if near else f"there are: {', '.join(known) or 'none'}"

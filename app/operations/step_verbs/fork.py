@@ -1,0 +1,258 @@
+"""Forks a session: a new session that goes on from a point of an older one, with changes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from app.domain import routing
+from app.domain.ids import SessionRef
+from app.domain.outcomes import MICROS
+from app.domain.program import Program
+from app.domain.records import NewSession, Reply
+from app.errors import ControlRefused, IdempotencyConflict, InvalidDocument, PositionRefused
+from app.fleet.agents import AgentsThere
+from app.history.points import address_of, position_of
+from app.history.snapshot import Snapshot
+from app.operations.quotas import owner_argument, quota_error
+from app.operations.registry import Registry
+from app.operations.request_hashes import digest_of
+from app.operations.step_verbs.documents import (
+    Changes,
+    stored_text,
+    submitted_document,
+    with_changes,
+)
+from app.operations.submit import DRAWS, About, Asker, Submissions, Submitted
+from app.operations.transitions import Transitions
+from app.queries.fleet import Fleet
+from app.resume.compatibility import explain_misfit
+from app.resume.forking import changed_nodes, rewind_of_fork, steps_left
+from app.resume.rewind import Rewind
+from app.security.api_tokens import Owner
+from app.store.store import Store
+from leadhand.flows.documents import AnyDocument
+
+VERB = "fork"
+
+
+class Wish(NamedTuple):
+    """Where a fork goes on, and what is different in it."""
+
+    after: str | None = None
+    changes: Changes = Changes()
+    #: Whether it works in the session's folder as that is now.
+    as_is: bool = False
+
+    def digest(self, session: str) -> str:
+        """The hash that belongs to the Idempotency-Key of the call."""
+        return digest_of(f"fork {session} {json.dumps(self, default=list, sort_keys=True)}")
+
+
+class _Plan(NamedTuple):
+    """What runs in the fork."""
+
+    program: Program
+    rewind: Rewind
+    warnings: list[str]
+    #: The document, with the changes.
+    request: str
+
+
+class Forks:
+    """Creates forks."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        transitions: Transitions,
+        submissions: Submissions,
+        fleet: Fleet,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._transitions = transitions
+        self._submissions = submissions
+        self._fleet = fleet
+
+    def fork(
+        self,
+        session: str,
+        wish: Wish,
+        *,
+        key: str | None = None,
+        owner: Owner | None = None,
+        free: bool = False,
+        check: Callable[[AnyDocument], None] = lambda _: None,
+    ) -> Submitted:
+        """Create a session with the outcomes of another one up to a point; it runs the rest.
+
+        `check` refuses a document that the caller may not run. Raises SessionUnknown,
+        ControlRefused for a session that cannot be forked, PositionRefused, InvalidDocument for a
+        change that does not apply, IdempotencyConflict, QuotaPassed.
+        """
+        ref = self._registry.ref(session)
+        asker = Asker(wish.digest(session), key, owner=owner, free=free)
+        known = self._submissions.find_submitted(asker)
+        if known is not None:
+            return known
+        fields = self._store.fields(ref)
+        if fields["kind"] in ("plan", "guard"):
+            hint = f"start it again with: leadhand rerun {session}"
+            raise ControlRefused(session, VERB, f"a {fields['kind']}", hint)
+        document = submitted_document(self._store, ref, fields, VERB)
+        check(with_changes(document, wish.changes))
+        plan = self._plan(ref, fields, document, wish)
+        return self._create(ref, fields, plan, wish, asker)
+
+    def _plan(
+        self, ref: SessionRef, fields: Mapping[str, str], document: AnyDocument, wish: Wish
+    ) -> _Plan:
+        old = self._registry.program(fields["program"])
+        program, anew = old, set[str]()
+        if wish.changes != Changes(label=wish.changes.label):
+            base = self._submissions.compile(document)
+            program = self._submissions.compile(with_changes(document, wish.changes))
+            inputs = Changes(inputs=wish.changes.inputs)
+            if inputs.inputs:
+                anew = changed_nodes(
+                    base, self._submissions.compile(with_changes(document, inputs))
+                )
+            program = self._keep_own_folder(old, base, program)
+        snapshot = Snapshot(self._store, ref)
+        try:
+            rewind = rewind_of_fork(program, wish.after, snapshot, anew)
+        except PositionRefused as error:
+            raise PositionRefused("after", error.value, error.hint) from None
+        why = explain_misfit(old, program, rewind, snapshot, after=True)
+        if why is not None:
+            raise ControlRefused(ref.id, VERB, fields["status"], why)
+        warnings = self._check_folder(fields, program, rewind, wish)
+        rewind, lost = self._without_foreign_threads(rewind)
+        request = stored_text(with_changes(document, wish.changes))
+        return _Plan(program, rewind, [*warnings, *lost], request)
+
+    def _keep_own_folder(self, old: Program, base: Program, program: Program) -> Program:
+        """The changed program with the steps that make the session's own folder."""
+        if old.hash == base.hash:
+            return program
+        ids = {node.id for node in base.body}
+        if not any(node.id not in ids for node in old.body):
+            return program
+        hint = "a session with a folder of its own is forked without changes only; rerun it"
+        raise InvalidDocument("changes", "", hint)
+
+    def _check_folder(
+        self, fields: Mapping[str, str], program: Program, rewind: Rewind, wish: Wish
+    ) -> list[str]:
+        folder = fields.get("cwd", "")
+        if not folder or not any(step.folder for step in steps_left(program, rewind)):
+            return []
+        if not wish.as_is:
+            hint = (
+                f"its steps work in {folder}, which may have changed since; to go on with the"
+                " folder as it is now, give folder: as-is (--folder as-is)"
+            )
+            raise InvalidDocument("folder", None, hint)
+        return [f"it works in {folder} as it was when it was forked, whatever changed there since"]
+
+    def _without_foreign_threads(self, rewind: Rewind) -> tuple[Rewind, list[str]]:
+        """Leave out the conversations of agents that would go on in the origin's thread."""
+        if not rewind.threads:
+            return rewind, []
+        agents = AgentsThere(self._fleet.inventories())
+        kept = {
+            talk: thread
+            for talk, thread in rewind.threads.items()
+            if agents.can_fork(talk.partition("|")[0])
+        }
+        lost = sorted(rewind.threads.keys() - kept.keys())
+        notes = [
+            f"agent {talk.partition('|')[0]!r} cannot fork its conversation, which begins anew"
+            for talk in lost
+        ]
+        return rewind._replace(threads=kept), notes
+
+    def _create(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        plan: _Plan,
+        wish: Wish,
+        asker: Asker,
+    ) -> Submitted:
+        copies = self._store.copies()
+        for _ in range(DRAWS):
+            session = secrets.token_hex(4)
+            target = SessionRef(session, session)
+            if self._store.ref(session) is not None:
+                continue
+            copied = copies.copy(ref, target)
+            answer = self._store.fork(
+                self._new(target, ref, fields, plan, wish, asker, copied.cost_micros),
+                {
+                    **plan.rewind.arguments(),
+                    "counts": {**copied.counts},
+                    "warnings": [*plan.warnings],
+                },
+            )
+            if answer.word == "created":
+                self._transitions.dispatch(target, answer)
+                return Submitted(session=session, created=True)
+            copies.discard(target)
+            if answer.word in ("taken", "torn"):
+                continue
+            return _other(answer, asker)
+        raise RuntimeError("the session could not be copied")
+
+    def _new(
+        self,
+        target: SessionRef,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        plan: _Plan,
+        wish: Wish,
+        asker: Asker,
+        cost_micros: int,
+    ) -> NewSession:
+        known = Snapshot(self._store, ref)
+        program = self._registry.program(fields["program"])
+        after = wish.after and address_of(program, known, position_of(program, wish.after, known))
+        made_from = {
+            "session": ref.id, "verb": VERB, "after": after, "cost_usd": cost_micros / MICROS,
+        }  # fmt: skip
+        about = About(
+            kind=fields["kind"],
+            name=fields["name"],
+            label=wish.changes.label or fields.get("label", ""),
+            cwd=fields.get("cwd", ""),
+            place=fields.get("place", ""),
+            priority=int(fields.get("priority") or 5),
+            source=fields.get("source", ""),
+            made_from=json.dumps(made_from),
+        )
+        new = self._submissions.fields_of(target, plan.program, about, asker)
+        size = len(plan.program.model_dump_json().encode())
+        return NewSession(
+            ref=target,
+            program=plan.program.hash,
+            document=plan.program.model_dump_json(),
+            routes=routing.routes(plan.program),
+            fields={**new, "budget": fields["budget"], "folder": fields.get("folder", "")},
+            idempotency_key=asker.stored_key,
+            body_hash=asker.body,
+            owner=owner_argument(asker.owner, size),
+            request=plan.request,
+        )
+
+
+def _other(answer: Reply, asker: Asker) -> Submitted:
+    """The result of a call that created nothing. Raises IdempotencyConflict, QuotaPassed."""
+    if answer.word == "exists":
+        return Submitted(session=str(answer.session), created=False)
+    if answer.word == "quota" and asker.owner is not None:
+        raise quota_error(asker.owner, str(answer.why), answer.now)
+    raise IdempotencyConflict(str(asker.key))

@@ -1,0 +1,170 @@
+"""Suggests what to do about a session that has ended, by what failed (pure)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from app.compiler.plan import EXECUTE
+from app.domain.addresses import path_of
+from app.domain.program import Action, Loop, Program, Step
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.states import SessionStatus
+from leadhand.models.suggestions import nearest
+from leadhand.models.views import SuggestedAction
+
+#: Reasons of steps that may succeed if they are tried again.
+_AGAIN = (
+    ReasonCode.FAILED_STEP,
+    ReasonCode.TIMEOUT,
+    ReasonCode.LOST,
+    ReasonCode.INVALID_ANSWER,
+    ReasonCode.CHECKER_DOWN,
+    ReasonCode.DECLINED,
+)
+_NO_TOOL = re.compile(r"^ToolNotFound: tool '(?P<tool>[^']+)'")
+_NO_VALUE = re.compile(r"^(?P<reference>\$\{.*?\}) has no value: ")
+
+
+class Ended(NamedTuple):
+    """A session that has ended, as far as suggestions need it."""
+
+    session: str
+    kind: str
+    status: str
+    program: Program
+    #: The options of `leadhand resume` that raise the limit that was reached, as fields too.
+    resume_options: str
+    resume_arguments: Mapping[str, JsonValue]
+    #: The checks that did not accept in the last iteration, by address.
+    refusing: tuple[str, ...]
+    #: The tools that workers have.
+    tools: tuple[str, ...]
+    has_document: bool
+
+
+def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
+    """What to do next, the most promising first; nothing for a session that is completed."""
+    match ended.status:
+        case SessionStatus.STOPPED:
+            return [_resume(ended, "it continues where it was")]
+        case SessionStatus.FAILED:
+            return list(_for_failure(ended, reason))
+        case SessionStatus.EXITED | SessionStatus.ABORTED:
+            return list(_for_final(ended))
+        case _:
+            return []
+
+
+def _for_failure(ended: Ended, reason: Reason | None) -> Iterator[SuggestedAction]:
+    root = reason.root if reason is not None else None
+    if root is None:
+        yield _resume(ended, "what failed runs again")
+        return
+    if ended.resume_options:
+        yield _resume(ended, "the limit that was reached is raised")
+    if root.code is ReasonCode.MAX_ITERATIONS:
+        for check in ended.refusing:
+            yield _skip(ended, check, "the other checkers decide without it")
+    at = _step_of(ended, root)
+    if at is not None:
+        yield from _for_step(ended, at, root)
+    if not ended.resume_options:
+        yield _resume(ended, "what failed runs again")
+    if root.code in (ReasonCode.TERMINATED, ReasonCode.NO_PROGRESS):
+        yield from _rerun(ended, "it begins anew, where the work so far was refused for good")
+
+
+def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
+    """Suggestions for the step that failed: `at` is its address, without an item."""
+    step = ended.program.step(at)
+    missing = _NO_TOOL.match(root.text)
+    other = nearest(missing["tool"], ended.tools) if missing is not None else None
+    if missing is not None and other is not None and ended.has_document:
+        name = step.label or step.id
+        yield _action(
+            ended, "fork", None, f"{other} is a tool that the workers have",
+            {"tools": {name: other}, "folder": "as-is"},
+        )  # fmt: skip
+    source = _source(step, root)
+    if source is not None:
+        yield _action(ended, "retry", source, "it makes the value that was missing", {})
+    elif root.code in _AGAIN:
+        yield _action(ended, "retry", at, _why_again(root, missing is not None), {})
+    if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
+        yield _skip(ended, at, "what depends on it goes on without it")
+
+
+def _why_again(root: Reason, is_missing_tool: bool) -> str:
+    if is_missing_tool:
+        return "it runs again once a worker has its tool"
+    return {
+        ReasonCode.TIMEOUT: "it has its whole time again",
+        ReasonCode.LOST: "another worker takes it",
+        ReasonCode.INVALID_ANSWER: "it answers again",
+        ReasonCode.DECLINED: "the question is asked again",
+    }.get(root.code, "it runs again, with what depends on it")
+
+
+def _step_of(ended: Ended, root: Reason) -> str | None:
+    """The address of the step that failed, without its item; None for a loop or the session."""
+    at = (root.at or "").partition("#")[0]
+    path = path_of(at)
+    if not at or not ended.program.has(path) or isinstance(ended.program.node(path), Loop):
+        return None
+    return at
+
+
+def _source(step: Step, root: Reason) -> str | None:
+    """The step that made no value for a reference; None if none is missing."""
+    found = _NO_VALUE.match(root.text)
+    if found is None or step.template is None:
+        return None
+    named = sorted(step.template.names.items(), key=lambda one: -len(one[0]))
+    return next((node for name, node in named if name in found["reference"]), None)
+
+
+def _is_fixed(at: str) -> bool:
+    return path_of(at).rpartition("/")[2] in (EXECUTE, "decompose")
+
+
+def _for_final(ended: Ended) -> Iterator[SuggestedAction]:
+    yield from _rerun(ended, "it begins anew; a session that has ended for good cannot go on")
+
+
+def _rerun(ended: Ended, why: str) -> Iterator[SuggestedAction]:
+    if ended.has_document and ended.kind != "guard":
+        yield _action(ended, "rerun", None, why, {})
+
+
+def _resume(ended: Ended, why: str) -> SuggestedAction:
+    found = _action(ended, "resume", None, why, {})
+    command = f"{found.command}{ended.resume_options}"
+    return found.model_copy(update={"arguments": dict(ended.resume_arguments), "command": command})
+
+
+def _skip(ended: Ended, at: str, why: str) -> SuggestedAction:
+    return _action(ended, "skip", at, why, {})
+
+
+def _action(
+    ended: Ended, verb: str, address: str | None, why: str, arguments: Mapping[str, JsonValue]
+) -> SuggestedAction:
+    words = ["leadhand", verb, ended.session, *([address] if address else [])]
+    for name, value in arguments.items():
+        if isinstance(value, dict):
+            words += [word for n, v in value.items() for word in ("--tool", f"{n}={v}")]
+        else:
+            words += [f"--{name}", str(value)]
+    return SuggestedAction(
+        verb=verb,
+        session=ended.session,
+        address=address,
+        arguments=dict(arguments),
+        why=why,
+        command=shlex.join(words),
+    )

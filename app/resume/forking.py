@@ -1,0 +1,91 @@
+"""Computes what runs in a fork: a copy of a session that goes on from a point of it (pure)."""
+
+from __future__ import annotations
+
+from app.domain import routing
+from app.domain.addresses import path_of
+from app.domain.program import Loop, Node, Program, Step
+from app.errors import PositionRefused
+from app.history.points import Known, Position, is_done, position_of, refuse
+from app.resume.conversation_heads import threads_at
+from app.resume.plan import ALL_DONE, Planner, joins_of, rewind_to_failure
+from app.resume.rewind import Rewind
+
+
+def changed_nodes(old: Program, new: Program) -> set[str]:
+    """The paths of the nodes that differ between two programs; of a loop without its body."""
+    before = {path: _own_fields(node) for path, node in old.walk()}
+    after = {path: _own_fields(node) for path, node in new.walk()}
+    return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+
+
+def _own_fields(node: Node) -> object:
+    excluded = {"body"} if isinstance(node, Loop) else None
+    return node.model_dump(exclude=excluded)
+
+
+def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[str]) -> Rewind:
+    """The rewind of a fork after a point; the nodes `anew` and what depends on them run, too.
+
+    Without a point it goes on where the session had come to. Raises PositionRefused if there is no
+    such point, if nothing is left to run, or if what runs anew is done before the point in a loop.
+    """
+    if after is None and not anew and any(_is_flow_node(node) for node in program.body):
+        rewind = rewind_to_failure(program, known)
+        return _with_work(rewind, program)
+    look = Planner(program, known, after or "")
+    point, reruns = Position((), ALL_DONE), set[str]()
+    if after is not None:
+        point = look.advance(position_of(program, after, known))
+        reruns = look.reruns(point)
+        _check_loop(look, point, anew, after)
+    again = {path.partition("/")[0] for path in anew}
+    if point.around:
+        again -= {path_of(point.around[0].turn)}
+    affected = again | set(routing.dependents(program, sorted(again)))
+    if point.around and path_of(point.around[0].turn) in affected:
+        refuse(str(after), "what it depends on runs again; fork before its loop")
+    reruns |= affected
+    body = program.body
+    done = {node.id for node in body if is_done(known, node, "")} - reruns
+    run = {node.id for node in body} - done
+    threads = threads_at(program, known, look.kept_nodes(point, done))
+    return _with_work(Rewind(joins_of(body, run, done), look.levels(point), threads), program)
+
+
+def _is_flow_node(node: Node) -> bool:
+    return node.origin is not None
+
+
+def _with_work(rewind: Rewind, program: Program) -> Rewind:
+    """The rewind, unless nothing runs in it. Raises PositionRefused."""
+    if len(rewind.again) == 1 and not rewind.levels:
+        last = program.body[-1]
+        hint = f"all of its steps are done; name the step after which it goes on, before {last.id}"
+        raise PositionRefused("after", None, hint)
+    return rewind
+
+
+def _check_loop(look: Planner, point: Position, anew: set[str], said: str) -> None:
+    """Refuse a point in a loop whose earlier work would have to run again."""
+    if not point.around:
+        return
+    name = path_of(point.around[0].turn)
+    inside = {path for path in anew if path == name or path.startswith(f"{name}/")}
+    if not inside:
+        return
+    kept = {f"{path_of(level.run)}/{node}" for level in look.levels(point) for node in level.kept}
+    earlier = any(at.iteration > 1 for at in point.around)
+    if earlier or inside & kept:
+        first = min(inside)
+        refuse(said, f"{first} refers to a changed input and is done in this loop; fork before it")
+
+
+def steps_left(program: Program, rewind: Rewind) -> list[Step]:
+    """The steps that may run in the fork."""
+    names = {join.name for join in rewind.again}
+    return [
+        node
+        for path, node in program.walk()
+        if isinstance(node, Step) and path.partition("/")[0] in names
+    ]

@@ -1,0 +1,78 @@
+-- Creates a session from copied records of another one, all or nothing: its steps go on from a point of that session.
+-- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, owner? (token,
+--   size, quotas), request? (the document),
+--   store? (the id of the caller's store), counts (of the copied records, by part), again, levels and
+--   threads (what runs, as for a resume), warnings
+-- Document: of the program.
+-- Returns: created | exists(session) | conflict | taken | torn | quota(why) | other_store
+--- @requires budgets, dispatch, events, loops, programs, quotas, resume, sessions, transaction
+
+local SIZE = {ledger = 'LLEN'}
+
+-- Whether each part has as many records as were copied: none has expired meanwhile.
+local function is_whole(tx)
+  for part, count in pairs(tx.args.counts) do
+    if redis.call(SIZE[part] or 'HLEN', tx.keys[part]) ~= count then return false end
+  end
+  return true
+end
+
+-- The session that has the idempotency key already, and the digest of its request.
+local function find_existing(tx)
+  local made, body = (redis.call('GET', tx.prefix .. 'idem:' .. tx.args.key) or ''):match('^(.-)|(.*)$')
+  if made and redis.call('EXISTS', tx.prefix .. 'id:' .. made) == 1 then return made, body end
+end
+
+-- The reply to a call that creates nothing; nil if it may.
+local function refuse(tx)
+  local args = tx.args
+  if transaction.is_other_store(tx) then return 'other_store' end
+  if args.key then
+    local made, body = find_existing(tx)
+    tx.reply.session = made
+    if made then return body == args.body and 'exists' or 'conflict' end
+  end
+  local made_by = redis.call('HGET', tx.keys.session, 'nonce')
+  if made_by and made_by == args.fields.nonce then return 'created' end
+  tx.reply.why = args.owner and quotas.find_exceeded(tx, args.owner)
+  if tx.reply.why then return 'quota' end
+  if not is_whole(tx) then return 'torn' end
+  if not redis.call('SET', tx.prefix .. 'id:' .. args.session, args.root, 'NX') then return 'taken' end
+end
+
+-- Refers to the artifacts of the copied outcomes, so that they stay as long as this session.
+local function refer_to_artifacts(tx)
+  for _, name in ipairs(redis.call('HKEYS', tx.keys.artifacts)) do
+    if not name:find('|', 1, true) then
+      redis.call('ZADD', tx.shared.artifacts, 0, name .. '|' .. tx.args.member:sub(1, -2))
+    end
+  end
+end
+
+return function(tx)
+  local args = tx.args
+  local word = refuse(tx)
+  if word then return transaction.reply(tx, word) end
+  if args.key then
+    redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
+  end
+  programs.attach(tx, args.program, tx.document, args.routes)
+  for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end
+  if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
+  redis.call('HSET', tx.keys.session, 'status', 'active', 'created', tx.now)
+  local owner = args.owner or {}
+  if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
+  quotas.assign(tx, owner.token, owner.size)
+  sessions.keep(tx)
+  sessions.list(tx)
+  refer_to_artifacts(tx)
+  for _, text in ipairs(args.warnings) do redis.call('RPUSH', tx.keys.warnings, text) end
+  transaction.read_session(tx)
+  events.emit(tx, 'session.created', '', {status = 'active'})
+  if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
+  loops.open(tx, '', {})
+  resume.run_again(tx, args.again, args.levels, args.threads)
+  dispatch.run(tx)
+  transaction.flush(tx)
+  return transaction.reply(tx, 'created')
+end

@@ -1,0 +1,233 @@
+"""Forks: a new session has the outcomes of another one up to a point, and runs the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
+from app.errors import ControlRefused, IdempotencyConflict, InvalidDocument, PositionRefused
+from app.operations.step_verbs.documents import Changes
+from app.operations.step_verbs.fork import Wish
+from leadhand.models.documents import LoopDocument
+from tests.engine.driving import Bench
+from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.test_fsck import audit
+from tests.engine.world import World
+
+
+class Forked(GraphWorld):
+    """A fork of a graph, driven as the graph is."""
+
+    def __init__(self, origin: GraphWorld, wish: Wish, **more: Any) -> None:
+        self.world, self.engine, self.calls = origin.world, origin.engine, []
+        origin.world.hints.clear()
+        self.id = self.engine.forks.fork(origin.id, wish, **more).session
+        self.ref = SessionRef(self.id, self.id)
+
+
+def graph(bench: Bench, *steps: Mapping[str, object], **more: object) -> GraphWorld:
+    return GraphWorld(World.of(bench), steps, **more)
+
+
+def chain(bench: Bench, **tools: Any) -> GraphWorld:
+    """A graph that ended: a, then b with the topic, then c."""
+    world = graph(
+        bench,
+        {"name": "a"},
+        {"name": "b", "arguments": {"a": "${a}", "topic": "${inputs.topic}"}},
+        {"name": "c", "arguments": {"b": "${b}"}},
+        inputs={"topic": "queues"},
+    )
+    world.run(**({"a": lambda: 1} | tools))
+    return world
+
+
+def broken(**_: Any) -> None:
+    raise ValueError("it is broken")
+
+
+def test_fork_of_a_completed_session_runs_what_comes_after_the_point(bench: Bench) -> None:
+    origin = chain(bench)
+    before = origin.engine.queries.export(origin.id)
+    fork = Forked(origin, Wish("a"))
+    fork.run(b=lambda **_: "new")
+    assert fork.called == ["b", "c"]
+    assert fork.status == "completed"
+    assert fork.result.results == {"a": 1, "b": "new", "c": {"b": "new"}}
+    assert origin.engine.queries.export(origin.id) == before
+    made = fork.engine.queries.session(fork.id).made_from
+    assert made is not None
+    assert (made.session, made.verb, made.after) == (origin.id, "fork", "a")
+
+
+def test_changed_input_runs_what_refers_to_it_again(bench: Bench) -> None:
+    origin = chain(bench)
+    fork = Forked(origin, Wish(changes=Changes(inputs={"topic": "locks"})))
+    fork.run()
+    assert fork.called == ["b", "c"]
+    assert fork.result.results["b"] == {"a": 1, "topic": "locks"}
+
+
+def test_other_tool_does_what_runs_from_here_on(bench: Bench) -> None:
+    origin = chain(bench)
+    fork = Forked(origin, Wish("b", Changes(tools={"c": "noop"})))
+    fork.run()
+    assert fork.called == ["c"]
+    engine = fork.engine
+    programs = [engine.store.fields(ref)["program"] for ref in (origin.ref, fork.ref)]
+    tools = [engine.registry.program(program).step("c").inputs["tool"] for program in programs]
+    assert tools == ["echo", "noop"]
+
+
+def test_fork_of_a_failed_session_goes_on_where_it_had_come_to(bench: Bench) -> None:
+    origin = chain(bench, c=broken)
+    assert origin.status == "failed"
+    fork = Forked(origin, Wish())
+    fork.run()
+    assert fork.called == ["c"]
+    assert (origin.status, fork.status) == ("failed", "completed")
+
+
+def test_fork_of_an_active_session_leaves_it_alone(bench: Bench) -> None:
+    origin = graph(
+        bench, {"name": "a"}, {"name": "b", "depends_on": ["a"]}, {"name": "x"},
+        {"name": "c", "depends_on": ["b", "x"]},
+    )  # fmt: skip
+    origin.carry_out(origin.grant("a"), {})
+    grant = origin.grant("b")
+    origin.carry_out(origin.grant("x"), {})
+    fork = Forked(origin, Wish("a"))
+    fork.run()
+    assert fork.called == ["b", "c"]
+    origin.carry_out(grant, {})
+    origin.carry_out(origin.grant("c"), {})
+    assert (origin.status, fork.status) == ("completed", "completed")
+
+
+def test_items_of_a_for_each_are_copied_with_their_number(bench: Bench) -> None:
+    origin = graph(
+        bench,
+        {"name": "a"},
+        {"name": "b", "for_each": "${a}", "arguments": {"x": "${item}"}},
+        {"name": "c", "arguments": {"all": "${b}"}},
+    )
+    origin.run(a=lambda: [1, 2, 3], b=lambda x: x)
+    again = Forked(origin, Wish("a"))
+    again.run(b=lambda x: -x)
+    assert again.called == ["b", "b", "b", "c"]
+    assert again.result.results["c"] == {"all": [-1, -2, -3]}
+
+
+def test_fork_in_a_loop_goes_on_in_its_iteration(bench: Bench) -> None:
+    world = World.of(bench)
+    document = LoopDocument.model_validate(
+        {"task": "t", "checkers": ["true"], "doer": {"command": "true"}, "max_iterations": 3}
+    )
+    session = world.engine.submit.document(document).session
+    ref = SessionRef(session, session)
+    steps = world.engine.queries.steps
+    for iteration, verdict in ((1, "retry"), (2, "accept")):
+        block = f"loop~1[{iteration}]"
+        world.settle(ref, world.grant(ref, f"{block}/do"), Outcome(word="succeeded", text="work"))
+        (check,) = [a for r, a in world.hints if r == ref and a.startswith(f"{block}/check")]
+        answer = world.settle(ref, world.grant(ref, check))
+        judged = Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+        world.settle(ref, answer.grants[0], judged)
+        world.hints.clear()
+    assert world.engine.queries.session(session).status == "completed"
+    fork = world.engine.forks.fork(session, Wish("loop[1]/do")).session
+    assert [(r.id, a.partition(".")[0]) for r, a in world.hints] == [(fork, "loop~2[1]/check")]
+    found = {view.address: view.state for view in steps(fork, limit=99).items}
+    assert found["loop~1[1]/do"] == "succeeded"
+    assert world.engine.queries.session(fork).counters.cost_usd == 0
+
+
+def test_same_key_gets_the_same_fork(bench: Bench) -> None:
+    origin = chain(bench)
+    forks = origin.engine.forks
+    first = forks.fork(origin.id, Wish("a"), key="k")
+    again = forks.fork(origin.id, Wish("a"), key="k")
+    assert first.created
+    assert again == first._replace(created=False)
+    with pytest.raises(IdempotencyConflict):
+        forks.fork(origin.id, Wish("b"), key="k")
+
+
+def test_fork_that_dies_midway_leaves_nothing_visible(bench: Bench) -> None:
+    origin = chain(bench)
+    store = origin.engine.store
+    before = {view.id for view in origin.engine.queries.sessions().items}
+    store.copies().copy(origin.ref, SessionRef("f0f0f0f0", "f0f0f0f0"))
+    assert {view.id for view in origin.engine.queries.sessions().items} == before
+    left = list(bench.redis.scan_iter("*{f0f0f0f0}*"))
+    assert left
+    assert all(0 < bench.redis.ttl(key) <= 3600 for key in left)
+    assert audit(origin.engine.audit.run).items == []
+
+
+def test_fork_of_a_torn_copy_is_made_anew(bench: Bench) -> None:
+    origin = chain(bench)
+    copies = type(origin.engine.store.copies())
+    whole, tries = copies.copy, []
+
+    def torn(self: Any, source: SessionRef, target: SessionRef) -> Any:
+        copied = whole(self, source, target)
+        tries.append(target)
+        if len(tries) == 1:
+            bench.redis.hdel(origin.engine.store.keys.part(target, "out"), "a")
+        return copied
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(copies, "copy", torn)
+        fork = Forked(origin, Wish("a"))
+    assert [target.id for target in tries[1:]] == [fork.id]
+    assert list(bench.redis.scan_iter(f"*{{{tries[0].id}}}*")) == []
+
+
+def test_audit_finds_nothing_wrong_with_a_fork(bench: Bench) -> None:
+    origin = chain(bench)
+    fork = Forked(origin, Wish("a"))
+    assert audit(origin.engine.audit.run).items == []
+    base = origin.engine.store.keys.base(fork.ref)
+    assert {bench.redis.ttl(key) for key in bench.redis.scan_iter(f"{base}*")} == {-1}
+    fork.run()
+    assert audit(origin.engine.audit.run).items == []
+    export = json.loads(fork.engine.queries.export(fork.id).model_dump_json())
+    assert export["session"]["made_from"]["session"] == origin.id
+
+
+def test_what_cannot_be_forked_is_refused_with_the_way_out(bench: Bench) -> None:
+    origin = chain(bench)
+    forks = origin.engine.forks
+    with pytest.raises(PositionRefused, match="nothing comes after it"):
+        forks.fork(origin.id, Wish("c"))
+    with pytest.raises(PositionRefused, match="all of its steps are done"):
+        forks.fork(origin.id, Wish())
+    with pytest.raises(InvalidDocument, match="did you mean 'topic'"):
+        forks.fork(origin.id, Wish("a", Changes(inputs={"topik": "x"})))
+    with pytest.raises(InvalidDocument, match=r"tools\.z"):
+        forks.fork(origin.id, Wish("a", Changes(tools={"z": "noop"})))
+    bench.redis.delete(origin.engine.store.keys.part(origin.ref, "request"))
+    with pytest.raises(ControlRefused, match="an older version started it"):
+        forks.fork(origin.id, Wish("a"))
+
+
+def test_session_with_a_folder_is_forked_as_it_is_only_on_request(
+    bench: Bench, tmp_path: Path
+) -> None:
+    origin = graph(
+        bench, {"name": "a", "tool": "x:a"}, {"name": "b", "tool": "x:b", "depends_on": ["a"]},
+        cwd=str(tmp_path),
+    )  # fmt: skip
+    origin.carry_out(origin.grant("a"), {})
+    with pytest.raises(InvalidDocument, match="folder as-is"):
+        Forked(origin, Wish("a"))
+    fork = Forked(origin, Wish("a", as_is=True))
+    (warning,) = fork.engine.queries.session(fork.id).warnings
+    assert warning.startswith(f"it works in {tmp_path} as it was when it was forked")

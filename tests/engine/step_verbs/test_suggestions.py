@@ -1,0 +1,202 @@
+"""Suggestions of `explain`: each failure is made, what is suggested is done, and it works."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import pytest
+
+from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome, Usage
+from app.domain.program import Action, Loop, Program, Step
+from app.domain.reasons import Reason, ReasonCode
+from app.engine import Engine
+from app.operations.step_verbs.documents import Changes
+from app.operations.step_verbs.fork import Wish
+from app.operations.submit import About
+from leadhand.cli import cli
+from leadhand.models.documents import Budget
+from leadhand.models.views import SuggestedAction
+from tests.engine.driving import Bench
+from tests.engine.graphs.graph_world import GraphWorld
+from tests.engine.world import World
+
+
+def carry_out(engine: Engine, action: SuggestedAction) -> str:
+    """Do what the command does, with its fields as the API takes them; returns the session."""
+    word, verb, *arguments = shlex.split(action.command)
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    parsed = command.make_context(verb, arguments).params
+    assert (word, verb, parsed["session"]) == ("leadhand", action.verb, action.session)
+    assert parsed.get("step") == action.address
+    given: Mapping[str, Any] = action.arguments
+    match action.verb:
+        case "resume":
+            assert parsed["max_iterations"] == given.get("max_iterations")
+            budget = Budget.model_validate(given["budget"]) if "budget" in given else None
+            most = given.get("max_iterations")
+            engine.control.apply(action.session, "resume", max_iterations=most, budget=budget)
+        case "retry":
+            engine.step_verbs.retry(action.session, str(action.address))
+        case "skip":
+            engine.skips.skip(action.session, str(action.address))
+        case "fork":
+            wish = Wish(None, Changes(tools=given["tools"]), as_is=given["folder"] == "as-is")
+            return engine.forks.fork(action.session, wish).session
+        case _:
+            return engine.reruns.rerun(action.session, Changes()).session
+    return action.session
+
+
+def suggested(engine: Engine, session: str) -> list[SuggestedAction]:
+    view = engine.explainer.explain(session)
+    assert {action.command for action in view.actions} <= set(view.next)
+    return view.actions
+
+
+def the(actions: list[SuggestedAction], verb: str) -> SuggestedAction:
+    return next(action for action in actions if action.verb == verb)
+
+
+FAILURES = {
+    ReasonCode.TIMEOUT: "it took longer than 60 s",
+    ReasonCode.LOST: "3 attempts were lost",
+    ReasonCode.INVALID_ANSWER: "it answered with no list",
+    ReasonCode.FAILED_STEP: "ValueError: it is broken",
+}
+
+
+def failed_graph(bench: Bench, outcome: Outcome) -> GraphWorld:
+    """A graph whose first step failed with this outcome."""
+    world = GraphWorld(World.of(bench), [{"name": "a"}, {"name": "b", "depends_on": ["a"]}])
+    work = world.engine.attempts.work(world.ref, world.grant("a"))
+    world.engine.attempts.settle(work, outcome, take=[], worker="w")
+    assert world.status == "failed"
+    world.world.hints.clear()
+    return world
+
+
+def failure(code: ReasonCode, text: str) -> Outcome:
+    return Outcome(word="failed", reason=Reason(code=code, text=text), retryable=False)
+
+
+@pytest.mark.parametrize("verb", ["retry", "skip", "resume"])
+@pytest.mark.parametrize("code", FAILURES)
+def test_step_that_failed_is_retried_or_skipped(bench: Bench, code: ReasonCode, verb: str) -> None:
+    world = failed_graph(bench, failure(code, FAILURES[code]))
+    action = the(suggested(world.engine, world.id), verb)
+    assert action.address == (None if verb == "resume" else "a")
+    carry_out(world.engine, action)
+    world.run()
+    assert world.called == (["b"] if verb == "skip" else ["a", "b"])
+    assert world.status == "completed"
+
+
+def test_missing_tool_is_replaced_by_the_nearest_one(bench: Bench) -> None:
+    text = "ToolNotFound: tool 'papers:serch' is not known here; known are papers:search"
+    world = failed_graph(bench, failure(ReasonCode.FAILED_STEP, text))
+    tool = {"name": "papers:search", "takes_any": True}
+    told = {
+        "place": "here", "queues": [], "roots": [], "tools_here": [tool], "concurrency": 1,
+        "schema_version": 99, "seen_ms": world.world.now, "tools": ["papers:search"],
+    }  # fmt: skip
+    world.engine.store.fleet().publish_inventory("at-here", json.dumps(told))
+    first = suggested(world.engine, world.id)[0]
+    assert (first.verb, first.arguments["tools"]) == ("fork", {"a": "papers:search"})
+    fork = carry_out(world.engine, first)
+    ref = SessionRef(fork, fork)
+    program = world.engine.registry.program(world.engine.store.fields(ref)["program"])
+    assert program.step("a").inputs["tool"] == "papers:search"
+
+
+def test_missing_value_is_made_again_by_its_step(bench: Bench) -> None:
+    world = GraphWorld(
+        World.of(bench), [{"name": "a"}, {"name": "b", "arguments": {"x": "${a.x}"}}]
+    )
+    world.run(a=lambda: {"y": 1})
+    assert world.status == "failed"
+    world.calls.clear()
+    action = suggested(world.engine, world.id)[0]
+    assert (action.verb, action.address) == ("retry", "a")
+    carry_out(world.engine, action)
+    world.run(a=lambda: {"x": 2})
+    assert world.result.results["b"] == {"x": 2}
+
+
+def looping(world: World, *checks: str) -> SessionRef:
+    """A loop of one iteration, whose first check refused the work."""
+    do, judge = Step(id="do", action=Action.AGENT), Step(id="judge", action=Action.JUDGE)
+    body = (do, *(Step(id=c, action=Action.CHECK, needs=("do",)) for c in checks),
+            judge.model_copy(update={"needs": checks}))  # fmt: skip
+    program = Program(body=(Loop(id="loop", body=body, max_iterations=1),))
+    session = world.engine.submit.program(program, About(kind="loop", name="x")).session
+    ref = SessionRef(session, session)
+    world.settle(ref, world.grant(ref, "loop~1[1]/do"))
+    retry, accept = (
+        Outcome.model_validate({"word": "succeeded", "verdict": verdict})
+        for verdict in ("retry", "accept")
+    )
+    first, last = checks
+    world.settle(ref, world.grant(ref, f"loop~1[1]/{first}"), retry)
+    answer = world.settle(ref, world.grant(ref, f"loop~1[1]/{last}"), accept)
+    world.settle(ref, answer.grants[0], retry)
+    world.hints.clear()
+    return ref
+
+
+def test_limit_of_iterations_is_raised_or_the_refusing_check_skipped(bench: Bench) -> None:
+    world = World.of(bench)
+    ref = looping(world, "lint", "tests")
+    resume, skip = suggested(world.engine, ref.id)[:2]
+    assert (resume.verb, resume.arguments) == ("resume", {"max_iterations": 2})
+    assert (skip.verb, skip.address) == ("skip", "loop~1[1]/lint")
+    carry_out(world.engine, skip)
+    assert [address for _, address in world.hints] == ["loop~2[1]/tests"]
+    accepted = Outcome(word="succeeded", verdict="accept")
+    answer = world.settle(ref, world.grant(ref, "loop~2[1]/tests"), accepted)
+    world.settle(ref, answer.grants[0], accepted)
+    assert world.engine.queries.session(ref.id).status == "completed"
+    other = looping(world, "lint", "tests")
+    carry_out(world.engine, suggested(world.engine, other.id)[0])
+    assert world.engine.queries.session(other.id).status == "active"
+
+
+def test_spent_budget_is_raised(bench: Bench) -> None:
+    world = World.of(bench)
+    steps = tuple(Step(id=name, action=Action.TOOL, inputs={"tool": "x"}) for name in "ab")
+    about = About(kind="flow", name="x", budget=Budget(cost_usd=1))
+    session = world.engine.submit.program(Program(body=steps), about).session
+    ref = SessionRef(session, session)
+    world.settle(ref, world.grant(ref, "a"), Outcome(word="succeeded", usage=Usage(cost_usd=2)))
+    assert world.engine.queries.session(session).status == "failed"
+    action = suggested(world.engine, session)[0]
+    assert action.verb == "resume"
+    assert action.arguments == {"budget": {"cost_usd": 3.0}}
+    world.hints.clear()
+    carry_out(world.engine, action)
+    assert [address for _, address in world.hints] == ["b~2"]
+
+
+@pytest.mark.parametrize("verb", ["exit", "abort"])
+def test_session_that_ended_for_good_is_run_again(bench: Bench, verb: Any) -> None:
+    world = GraphWorld(World.of(bench), [{"name": "a"}])
+    world.engine.control.apply(world.id, verb, reason="it is wrong")
+    (action,) = suggested(world.engine, world.id)
+    assert action.verb == "rerun"
+    again = carry_out(world.engine, action)
+    assert world.engine.queries.session(again).status == "active"
+
+
+def test_stopped_session_is_resumed(bench: Bench) -> None:
+    world = GraphWorld(World.of(bench), [{"name": "a"}])
+    world.engine.control.apply(world.id, "stop")
+    (action,) = suggested(world.engine, world.id)
+    world.world.hints.clear()
+    carry_out(world.engine, action)
+    world.run()
+    assert world.status == "completed"
