@@ -56,18 +56,19 @@ def head_line(view: SessionView) -> str:
     return f"session {view.id}: {plain(view.title)}{about}"
 
 
-def _made_from(made: MadeFrom) -> str:
+def _made_from(made: MadeFrom | None) -> Iterator[str]:
     """The session that a fork or a rerun was made from."""
+    if made is None:
+        return
     after = f" after {plain(made.after)}" if made.after else ""
     cost = f"; the copied steps had cost ${made.cost_usd:.4f}" if made.cost_usd else ""
-    return f"{made.verb:<7}  of {made.session}{after}{cost}"
+    yield f"{made.verb:<7}  of {made.session}{after}{cost}"
 
 
 def _head(view: SessionView) -> Iterator[str]:
     yield f"session  {view.id}  {view.kind}  {plain(view.title)}"
     yield from _about(view)
-    if view.made_from is not None:
-        yield f"{_made_from(view.made_from)}"
+    yield from _made_from(view.made_from)
     yield f"status   {view.status}"
     if view.phase is not None:
         yield f"phase    {phase_text(view.phase)}"
