@@ -98,7 +98,7 @@ class Asker(NamedTuple):
     workspace: Workspace | None = None
     #: The folder that the session has to itself.
     own: OwnFolder | None = None
-    #: For a rerun: the session that it was made from, and how (JSON).
+    #: For a rerun, as of About.
     made_from: str = ""
 
     @property
@@ -287,8 +287,7 @@ class Submissions:
             made_from=asker.made_from,
         )
         size = len(document.model_dump_json().encode())
-        request = stored_text(given)
-        return self.program_of(asker, program, about, size=size, request=request)
+        return self.program_of(asker, program, about, size=size, request=stored_text(given))
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
