@@ -21,7 +21,7 @@ from app.fleet.troubles import Troubles, troubles_at
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
 from app.queries.presenters import budget_lines
-from app.queries.recovery import Ended, suggestions
+from app.queries.recovery.suggestions import Ended, suggestions
 from app.queries.shared import named_waits
 from app.queries.shown_status import shown_status
 from app.queries.wait_reasons import Ahead, Around, Holder, wait_for_named_lock, wait_of
