@@ -18,6 +18,14 @@ from leadhand.graphs.retry_errors import TIMEOUT
 
 #: Actions without a message of their own: the worker that released them continues with them.
 QUICK = frozenset({Action.JUDGE, Action.HUMAN, Action.WAIT, Action.CHILD, Action.PLAN})
+#: How much work a step is, for the share of a session that is done: an agent takes minutes, a tool
+#: or check seconds, and the others no time of their own.
+WEIGHTS = {
+    Action.AGENT: 30, Action.DRAFT: 30, Action.CHILD: 30, Action.PLAN: 30,
+    Action.CHECK: 5, Action.TOOL: 5, Action.WORKSPACE: 5,
+}  # fmt: skip
+#: No node counts as more work: Redis adds whole numbers of 64 bits.
+MOST_WORK = 10**12
 #: Default queue of an action's messages.
 QUEUES = {Action.AGENT: "agents", Action.DRAFT: "agents", Action.CHECK: "checks"}
 #: Actions that an agent performs unless they name something else.
@@ -30,7 +38,7 @@ Route = dict[str, JsonValue]
 
 def routes(program: Program) -> dict[str, Route]:
     """Derives the route of each node path, and of the program's own block at the empty path."""
-    table: dict[str, Route] = {"": _block(program.body)}
+    table: dict[str, Route] = {"": {**_block(program.body), "size": _work_of(program.body)}}
     _routes_of(program.body, "", table)
     return table
 
@@ -160,6 +168,8 @@ def _loop(loop: Loop) -> Route:
     return {
         **_block(loop.body),
         "kind": "loop",
+        "body": _work_of(loop.body),
+        "size": _work(loop),
         "max": loop.max_iterations,
         "on_fail": loop.on_fail.value,
         "retries": loop.retries if loop.on_fail is OnFail.RETRY else 0,
@@ -187,6 +197,8 @@ def _step(step: Step) -> Route:
         "max_backoff_ms": round(step.retry.max_backoff_s * 1000),
         "label": without_keys(step.label or step.id),
         "by": _performer(step),
+        "weight": weight_of(step),
+        "size": _work(step),
     }
     if step.folder:
         route["folder"] = True
@@ -222,6 +234,30 @@ def _items(step: Step, for_each: str | tuple[JsonValue, ...]) -> Route:
     width = -1 if isinstance(for_each, str) else len(for_each)
     limit: Route = {} if step.at_once is None else {"at_once": step.at_once}
     return {"each": True, "width": width, **limit}
+
+
+def weight_of(step: Step) -> int:
+    """How much work one run of a step or of one item is."""
+    return WEIGHTS.get(step.action, 1)
+
+
+def _work(node: Node) -> int:
+    """How much work a node is at most; a list that another step makes counts as one item."""
+    if isinstance(node, Loop):
+        return min(MOST_WORK, node.max_iterations * _work_of(node.body))
+    items = len(node.for_each) if isinstance(node.for_each, tuple) else 1
+    return weight_of(node) * items
+
+
+def _work_of(block: Iterable[Node]) -> int:
+    return min(MOST_WORK, sum(map(_work, block)))
+
+
+def may_need_less(program: Program) -> bool:
+    """Whether the work of a program is known as a maximum only: it has loops or lists to make."""
+    return program.has_widths_to_write or any(
+        isinstance(node, Loop) and node.max_iterations > 1 for _, node in program.walk()
+    )
 
 
 def is_critical(step: Step) -> bool:

@@ -16,6 +16,7 @@ from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import reason_view
 from app.domain.records import TurnRecord
+from app.domain.routing import may_need_less
 from app.domain.states import ENDED, FINAL, SessionStatus
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
@@ -51,6 +52,7 @@ from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status
 from app.queries.step_list import steps_page
 from app.queries.transcript_entries import dropped_note, transcript_entry
+from app.queries.work_share import work_share
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.views import (
@@ -366,10 +368,12 @@ class Queries:
             node_progress(node, turns.get(node.id), stops_of(fields, node.id))
             for node in program.body
         ]
-        running = self._store.members(ref, "running", SHOWN)
-        records = self._store.steps(ref, running)
+        records = self._store.steps(ref, self._store.members(ref, "running", SHOWN))
         return Progress(
-            nodes=nodes, running=[running_step(program, a, r) for a, r in sorted(records.items())]
+            nodes=nodes,
+            running=[running_step(program, a, r) for a, r in sorted(records.items())],
+            **work_share(fields, self._store.now_ms())._asdict(),
+            at_most=may_need_less(program) and fields["status"] not in FINAL,
         )
 
     def _all_steps(self, session: str) -> list[StepView]:

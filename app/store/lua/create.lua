@@ -7,7 +7,8 @@
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store
---- @requires budgets, dispatch, events, labels, loops, programs, quotas, sessions, transaction, tree/parents, turns
+--- @requires budgets, dispatch, events, labels, loops, programs, quotas, sessions, steps/shares, transaction
+--- @requires tree/parents, turns
 
 -- The session that has the idempotency key already, and the digest of its request.
 local function find_existing(tx)
@@ -50,6 +51,7 @@ return function(tx)
   transaction.read_session(tx)
   events.emit(tx, 'session.created', '', {status = 'active'})
   if budgets.limits(tx).wall_ms then budgets.start_clock(tx, budgets.limits(tx).wall_ms) end
+  shares.begin(tx)
   loops.open(tx, '', {})
   turns.open_block(tx, '')
   dispatch.run(tx)

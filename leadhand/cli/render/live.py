@@ -163,4 +163,5 @@ def first_picture(session: SessionView) -> Picture:
         session=session.id,
         name=session.title,
         labels=MappingProxyType(labels),
+        at_most=session.progress.at_most,
     )

@@ -82,6 +82,11 @@ class Picture:
     #: Of the steps that have ended, as far as their agents report it.
     cost_usd: float = 0.0
     ended: bool = False
+    #: The share of the work that is done, the estimated time of the rest, and whether that is a
+    #: maximum; None where the server does not say.
+    share: float | None = None
+    left_ms: int | None = None
+    at_most: bool = False
     #: The labels of nodes, by their path in the program.
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     loops: Mapping[str, LoopLine] = field(default_factory=lambda: MappingProxyType({}))
@@ -216,12 +221,23 @@ def _after_step(picture: Picture, event: Event) -> Picture:
     spot = spot_of(event.address or "")
     picture = _with_step_name(picture, spot, event)
     picture = replace(picture, cost_usd=picture.cost_usd + cost_of(event))
+    picture = _with_share(picture, event)
     line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
     if spot.iteration < line.iteration:
         return picture  # A late event of an earlier iteration.
     line = _at_iteration(line, spot.iteration)
     steps = {**line.steps, spot.step: _step_line(line.steps.get(spot.step), event)}
     return _with_loop(picture, spot.loop, replace(line, steps=MappingProxyType(steps)))
+
+
+def _with_share(picture: Picture, event: Event) -> Picture:
+    """The picture with the share of the work that is done after a step."""
+    told = event.fields.get("progress")
+    if not isinstance(told, dict) or not isinstance(told.get("share"), int | float):
+        return picture
+    left = told.get("left_ms")
+    share = float(str(told["share"]))
+    return replace(picture, share=share, left_ms=left if isinstance(left, int) else None)
 
 
 def _step_line(before: StepLine | None, event: Event) -> StepLine:

@@ -100,10 +100,27 @@ def _head(picture: Picture, *, now_ms: int) -> Line:
     parts = [f"session {picture.session}", plain(picture.name, most=60), picture.status]
     if picture.started_ms is not None:
         parts.append(elapsed(until - picture.started_ms))
+    parts.append("" if picture.ended else share_text(picture, now_ms=now_ms))
     if picture.cost_usd:
         parts.append(f"${picture.cost_usd:.4f}")
     text = "  ".join(part for part in parts if part)
     return Line(f"{text}  ({picture.reason})" if picture.reason else text, picture.status)
+
+
+def share_text(picture: Picture, *, now_ms: int | None = None) -> str:
+    """The share that is done, and the estimate of the rest.
+
+    >>> share_text(Picture("1a2b3c4d", share=0.425, left_ms=62_000, at_most=True))
+    '42 %, at most about 1:02 left'
+    """
+    if picture.share is None:
+        return ""
+    text = f"{int(picture.share * 100)} %"
+    if picture.left_ms is None or picture.share >= 1:
+        return text
+    left = picture.left_ms - max(0, (now_ms or picture.latest_ms) - picture.latest_ms)
+    most = "at most " if picture.at_most else ""
+    return f"{text}, {most}about {elapsed(left)} left"
 
 
 def _loop_lines(picture: Picture, loop: str, line: LoopLine, *, now_ms: int) -> list[Line]:
@@ -178,7 +195,8 @@ def _step_sentence(picture: Picture, event: Event) -> str | None:
         limit = picture.loops[spot.loop].max_iterations
         loop = plain(loop_name(spot.loop, picture.labels), most=60)
         who = f"{loop} {_of(spot.iteration, limit, '/')} {who}"
-    return f"{who}: {_step_news(event)}"
+    done = share_text(picture) if event.type == "step.settled" and not picture.ended else ""
+    return f"{who}: {_step_news(event)}" + (f"  [{done}]" if done else "")
 
 
 def _step_news(event: Event) -> str:
@@ -187,6 +205,8 @@ def _step_news(event: Event) -> str:
         word = plain(fields.get("verdict") or fields.get("word") or "done")
         note = plain(fields.get("text") or "", most=NOTE) or reason_text(fields.get("reason"))
         cost = cost_of(event)
+        took = fields.get("elapsed_ms")
+        word += f" after {elapsed(took)}" if isinstance(took, int) and took >= 1000 else ""
         word += f" (${cost:.4f})" if cost else ""
         return f"{word}: {note}" if note else word
     if event.type == "step.claimed":

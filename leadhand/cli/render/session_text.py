@@ -87,6 +87,7 @@ def _head(view: SessionView) -> Iterator[str]:
         f" attempts lost {counters.attempts_lost}, attempts failed {counters.attempts_failed},"
         f" phase retries {counters.phase_retries}, stops {counters.stops}"
     )
+    yield from _progress(view)
     yield from usage_lines(view)
     for node in view.progress.nodes:
         if node.attempts_failed or node.attempts_lost or node.run > 1 or node.stops:
@@ -111,6 +112,16 @@ def phase_text(view: RoleView) -> str:
     if view.may_end != "clean":
         parts.append(f"{'must' if view.may_end == 'block' else 'should'} not end: {view.text}")
     return ", ".join(parts)
+
+
+def _progress(view: SessionView) -> Iterator[str]:
+    """The share of the work that is done, and the estimate of the rest."""
+    share, left_s = view.progress.share, view.progress.left_s
+    if share is None or view.ended:
+        return
+    at_most = "at most " if view.progress.at_most else ""
+    rest = f", {at_most}about {elapsed(round(left_s * 1000))} left" if left_s is not None else ""
+    yield f"progress  {int(share * 100)} %{rest}"
 
 
 def _own_folder(own: OwnFolderView) -> Iterator[str]:

@@ -75,8 +75,22 @@ class RunningStep(View):
 
 
 class Progress(View):
+    """How far a session is. The share is of its work in weights of steps.
+
+    An agent or child session counts 30, a tool or check 5, any other step 1.
+    """
+
     nodes: list[NodeProgress] = []
     running: list[RunningStep] = []
+    #: The share of the work that is done, from 0 to 1; null for sessions of older versions.
+    share: float | None = None
+    #: Seconds of work so far, without those in which it was stopped or only waited for a person.
+    elapsed_s: float | None = None
+    #: The estimated seconds of the rest: what the work so far took for its share; null while
+    #: nothing is done, and for a session that does not run.
+    left_s: float | None = None
+    #: Whether the session may end sooner: loops count with all of their iterations.
+    at_most: bool = False
 
 
 class MadeFrom(View):

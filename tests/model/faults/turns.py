@@ -99,4 +99,40 @@ FAULTS = (
         "",
         "test_park_in_a_closing_loop_hands_the_step_back_and_goes_on",
     ),
+    # The share of the work that is done.
+    Fault(
+        "iterations that a loop does not need stay expected",
+        "lib/steps/shares",
+        " + (turn.max - turn.iteration) * r.body)",
+        ")",
+        found_by="test_work_of_a_completed_session_is_covered",
+    ),
+    Fault(
+        "steps that an iteration did not run stay expected",
+        "lib/steps/shares",
+        "  shares.cover(tx, addresses.block_of(id), left)\n",
+        "",
+        found_by="test_rest_of_an_iteration_that_is_passed_over_is_covered",
+    ),
+    Fault(
+        "a next run of a loop is not expected",
+        "lib/steps/shares",
+        "  if id:match('~(%d+)$') ~= '1' then shares.expect(tx, block, r.size) end\n",
+        "",
+        found_by="test_work_of_a_completed_session_is_covered",
+    ),
+    Fault(
+        "the items of a list are not expected",
+        "lib/steps/shares",
+        "    if r.width < 0 then shares.expect(tx, block, r.weight * (turn.width - 1)) end\n",
+        "",
+        found_by="test_work_of_a_completed_session_is_covered",
+    ),
+    Fault(
+        "a skipped loop stays expected",
+        "lib/conditions",
+        "width = r.each and 0 or nil})\n  shares.cover(tx, block, r.size)\n",
+        "width = r.each and 0 or nil})\n",
+        found_by="test_work_of_a_completed_session_is_covered",
+    ),
 )

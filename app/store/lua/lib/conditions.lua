@@ -1,5 +1,5 @@
 -- Conditions: a node with `given` runs if an earlier node of its block gave that verdict. Else it is skipped.
---- @requires addresses, events, programs, records
+--- @requires addresses, events, programs, records, steps/shares
 local conditions = {}
 
 -- The block in which the record of an earlier node is: a resumed run keeps results of the run that it continues.
@@ -24,6 +24,7 @@ local function skip_turn(tx, block, name, r, run, reason)
   if records.load(tx, 'turns', id) then return false end
   records.store(tx, 'turns', id, {state = 'closed', since = tx.now, ended = tx.now, verdict = 'skipped',
     reason = reason, iteration = 0, max = r.max or 0, each = r.each, width = r.each and 0 or nil})
+  shares.cover(tx, block, r.size)
   events.emit(tx, 'loop.closed', id, {verdict = 'skipped', iterations = 0, reason = reason})
   return true
 end
@@ -40,6 +41,7 @@ function conditions.skip(tx, block, name, r, run, reason)
   local address = addresses.step_address(block, name, run)
   if records.load(tx, 'steps', address) then return false end
   records.store(tx, 'steps', address, {state = 'skipped', ended = tx.now, reason = reason})
+  shares.cover(tx, block, r.size)
   redis.call('HSET', tx.keys.out, address, cjson.encode({word = 'skipped', reason = reason, text = ''}))
   events.emit(tx, 'step.settled', address, {word = 'skipped', reason = reason, fence = 0})
   return true

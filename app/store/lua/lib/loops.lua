@@ -1,5 +1,5 @@
 -- The records of turns: runs of loops and of for_each nodes. Opening them, and deciding whether a loop may go on.
---- @requires addresses, programs, records
+--- @requires addresses, programs, records, steps/shares
 local loops = {}
 
 -- Writes the record of a new turn.
@@ -7,6 +7,7 @@ function loops.open(tx, id, turn)
   turn.state, turn.since = 'open', tx.now
   records.store(tx, 'turns', id, turn)
   redis.call('ZADD', tx.keys.open, 0, id)
+  shares.open(tx, id, turn)
 end
 
 -- Opens the turn of a for_each. Returns the number of its items, and how many of them start at once.

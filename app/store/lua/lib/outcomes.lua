@@ -1,6 +1,6 @@
 -- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
 --- @requires addresses, budgets, cancellation, events, hints, indexes/changes, locks/locks, loops, programs, quotas
---- @requires records, results/artifacts, sessions, tree/children, turns, usage/statistics, usage/usage
+--- @requires records, results/artifacts, sessions, steps/shares, tree/children, turns, usage/statistics, usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -40,9 +40,10 @@ local function record(tx, address, step, word, verdict, reason, text)
   quotas.count_step(tx)
   local r = programs.route_of(tx, address)
   if r.action == 'check' then statistics.count_check(tx, step, r, word, verdict) end
-  local used = tx.args.usage or {}
+  local used, r = tx.args.usage or {}, programs.route_of(tx, address) or {}
   events.emit(tx, 'step.settled', address, {word = word, verdict = verdict, reason = reason, text = text,
-    fence = step.fence, cost_usd = used.cost_micros and used.cost_micros / 1000000,
+    fence = step.fence, label = r.label, elapsed_ms = step.since and tx.now - step.since,
+    progress = shares.current(tx), cost_usd = used.cost_micros and used.cost_micros / 1000000,
     input_tokens = used.tokens_in, output_tokens = used.tokens_out})
 end
 
@@ -94,6 +95,8 @@ end
 function outcomes.finish(tx, address, step, word, verdict, reason, text)
   local block = addresses.block_of(address)
   local open = loops.all_open(tx, block)
+  shares.leave_out_wait(tx, step)
+  if open then shares.cover(tx, block, programs.route_of(tx, address).weight) end
   record(tx, address, step, word, verdict, reason, text)
   if word == 'failed' then children.abort_of_attempt(tx, address) end
   for name, items in pairs(tx.args.expand or {}) do expand(tx, addresses.within(block, name), items) end

@@ -1,7 +1,7 @@
 -- Resuming from a point: nodes that run again get a next run, in whose joins the nodes that count as done have
 -- arrived.
 --- @requires addresses, cancellation, events, joins, ledger, locks/locks, loops, programs, records, tree/children
---- @requires steps/skips, turns
+--- @requires steps/shares, steps/skips, turns
 local resume = {}
 
 -- Opens the root of a session that has failed.
@@ -23,6 +23,7 @@ function resume.supersede(tx, id, turn)
   if not turn.each and turn.state == 'open' then ledger.append(tx, id, turn.iteration, 'cancelled', reason) end
   if turn.state == 'open' then turn.verdict, turn.reason = 'cancelled', reason end
   turn.state, turn.ended, turn.id = 'closed', tx.now, nil
+  shares.close(tx, id, turn)
   records.save(tx, 'turns', id)
   redis.call('ZREM', tx.keys.open, id)
   locks.release_turn(tx, id)
@@ -44,6 +45,7 @@ local function end_run(tx, name)
   local step = records.load(tx, 'steps', address)
   if step and (step.state == 'ready' or step.state == 'parked') then
     cancellation.cancel_step(tx, address, step)
+    shares.cover(tx, '', r.weight)
     children.abort_below(tx, {id = address, sign = '<'})   -- a lost attempt may have left one
   end
   return step ~= nil
@@ -117,6 +119,8 @@ function resume.run_again(tx, nodes, levels, threads)
   for _, node in ipairs(nodes) do
     if node.name ~= '' and end_run(tx, node.name) then
       programs.start_run(tx, '', node.name)
+      local r = programs.route(tx, node.name)
+      if r.kind == 'step' and not r.each then shares.expect(tx, '', r.weight) end
     end
   end
   clear_joins(tx, '', nodes)

@@ -1,6 +1,6 @@
 -- The status of the session: changing it, and the consequences of its end.
 --- @requires addresses, budgets, events, facts, indexes/changes, labels, locks/calls, locks/locks, parts, quotas
---- @requires records, tree/children, tree/detachment, usage/statistics, webhooks
+--- @requires records, steps/shares, tree/children, tree/detachment, usage/statistics, webhooks
 local sessions = {}
 
 -- Adds a new session to the indexes; it takes its label.
@@ -47,6 +47,7 @@ function sessions.schedule_deletion(tx)
   local wait = tx.session.retention * 1000
   if wait == 0 and tx.session.rings ~= '' then wait = WEBHOOK_MS end
   redis.call('ZADD', tx.shared.errands, tx.now + wait, 'forget|' .. tx.args.member)
+  redis.call('HSET', tx.keys.session, 'paused', tx.clock)
 end
 
 -- Whether the session is as its caller saw it; true if the caller did not look.
@@ -58,6 +59,8 @@ end
 
 -- Takes the TTLs and the deletion of a session back, which resumes; it holds its label again.
 function sessions.keep(tx)
+  local paused = tonumber(redis.call('HGET', tx.keys.session, 'paused') or tx.now)
+  shares.shift(tx, tx.now - paused)
   quotas.count_session(tx)
   labels.hold(tx)
   for part in pairs(parts.session) do redis.call('PERSIST', tx.keys[part]) end

@@ -60,7 +60,7 @@ function transaction.is_other_store(tx)
 end
 
 local FIELDS = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
-  'rings', 'rung', 'budget', 'token', 'made', 'compare', 'unread', 'skips'}
+  'rings', 'rung', 'budget', 'token', 'made', 'compare', 'unread', 'skips', 'expected', 'covered', 'began'}
 
 -- Reads the fields of the session; false if there is no such session.
 function transaction.read_session(tx)

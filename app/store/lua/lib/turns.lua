@@ -1,7 +1,7 @@
 -- The walk through a program: starting nodes, arriving at joins, iterating, ending early, closing. These functions call
 -- each other, so one outcome may cascade through many turns.
 --- @requires addresses, budgets, cancellation, conditions, events, hints, joins, ledger, locks/locks, loops, programs
---- @requires records, sessions, steps/skips, tree/children, usage/statistics
+--- @requires records, sessions, steps/shares, steps/skips, tree/children, usage/statistics
 local turns = {}
 
 -- Starts the first nodes of a block.
@@ -57,13 +57,12 @@ function turns.finish_iteration(tx, id, iteration, reason)
   local still = loops.stagnates(tx, id, turn)
   if iteration < turn.max and budgets.is_spent(tx, 1) then return turns.end_spent(tx) end
   ledger.append(tx, id, iteration, 'retry', reason)
-  if iteration >= turn.max then
-    return turns.close(tx, id, 'max_iterations')
-  end
+  if iteration >= turn.max then return turns.close(tx, id, 'max_iterations') end
   if still then
     local text = 'the same work was refused in the same way ' .. turn.same .. ' times by ' .. tx.args.refused_by
     return turns.close(tx, id, 'terminate', {code = 'no_progress', text = text, at = id})
   end
+  shares.end_iteration(tx, id, turn)
   turn.iteration = iteration + 1
   records.save(tx, 'turns', id)
   events.emit(tx, 'loop.iteration', id, {iteration = turn.iteration, max = turn.max})
@@ -173,6 +172,7 @@ function turns.close(tx, id, verdict, reason)
   redis.call('ZREM', tx.keys.open, id)
   locks.release_turn(tx, id)
   if id == '' then return sessions.finish(tx, STATUS[verdict] or 'failed', reason) end
+  shares.close(tx, id, turn)
   redis.call('ZREMRANGEBYLEX', tx.keys.arrived, addresses.range_of(id .. (turn.each and '#' or '[')))
   events.emit(tx, 'loop.closed', id, {verdict = verdict, iterations = turn.iteration, reason = reason})
   if not turn.each then

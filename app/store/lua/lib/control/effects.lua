@@ -1,6 +1,6 @@
 -- What each control does to the session.
---- @requires addresses, budgets, events, locks/locks, migrate, outcomes, plans/progress, records, resume, sessions
---- @requires tree/children, turns, work_diffs
+--- @requires addresses, budgets, events, locks/locks, migrate, outcomes, plans/progress, programs, records, resume
+--- @requires sessions, steps/shares, tree/children, turns, work_diffs
 local effects = {}
 
 -- Changes the status, and emits that.
@@ -38,6 +38,7 @@ local function raise_limits(tx)
   for _, id in ipairs(redis.call('ZRANGE', tx.keys.open, 0, -1)) do
     local turn = records.load(tx, 'turns', id)
     if id ~= '' and addresses.block_of(id) == '' and not turn.each and turn.state == 'open' then
+      shares.expect(tx, '', (tx.args.max_iterations - turn.max) * (programs.route_of(tx, id).body or 0))
       turn.max = tx.args.max_iterations
       records.save(tx, 'turns', id)
     end
