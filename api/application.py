@@ -27,6 +27,7 @@ from api import (
 from api.artifacts import routes as artifact_routes
 from api.dashboard import changes, hosts, links
 from api.dashboard import routes as dashboard
+from api.drawings import routes as drawing_routes
 from api.fanout import Fanout
 from api.fleet import routes as fleet
 from api.fleet import statistics
@@ -91,6 +92,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(shared.values_blueprint(engine))
     flask.register_blueprint(stack_routes.blueprint(engine))
     flask.register_blueprint(artifact_routes.blueprint(engine))
+    flask.register_blueprint(drawing_routes.blueprint(engine))
     flask.register_blueprint(guards.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
     flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))

@@ -7,6 +7,7 @@ from pydantic import BaseModel, JsonValue
 from api import requests
 from api.artifacts.routes import BYTES, PartBody, PartQuery
 from api.dashboard.changes import ChangesQuery
+from api.drawings.routes import SVG, TEXT, DrawingQuery
 from api.fleet.routes import FsckBody
 from api.fleet.statistics import StatisticsQuery
 from api.guards import GuardsQuery, ResetBody
@@ -280,6 +281,8 @@ OPERATIONS: tuple[Operation, ...] = (
               refuses=(409, 412)),
     Operation("kv.delete", "DELETE", "Delete a value of a session's tree", (_GONE,),
               query=DeleteValueQuery, headers=("Idempotency-Key",), refuses=(409, 412)),
+    Operation("drawings.one", "GET", "Draw a session: its steps in layers, loops and states",
+              (ApiResponse(200, "The drawing.", {SVG: str, TEXT: str}),), query=DrawingQuery),
     Operation("artifacts.listed", "GET", "List a session's artifacts: long results and outputs",
               (as_json(Page[ArtifactView], "A page of artifacts, by step."),),
               query=requests.PageQuery),

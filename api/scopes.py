@@ -22,6 +22,7 @@ NEEDED: Mapping[str, Scope] = {
     "sessions.transcript": Scope.READ,
     "sessions.output": Scope.READ,
     "artifacts.listed": Scope.READ,
+    "drawings.one": Scope.READ,
     "artifacts.read": Scope.READ,
     "artifacts.put": Scope.ADMIN,  # workers upload with the token of their attempt
     "events.of_session": Scope.READ,
@@ -149,6 +150,7 @@ BODY_NEEDED: Mapping[str, BodyRight] = {
     "sessions.transcript": _READS,
     "sessions.output": _READS,
     "artifacts.listed": _READS,
+    "drawings.one": _READS,
     "artifacts.read": _READS,
     "artifacts.put": BodyRight("artifacts", "own"),  # the worker's own token; bodies have none
     "sessions.diffs": _READS,

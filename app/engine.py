@@ -57,6 +57,7 @@ from app.queries.fleet import Fleet
 from app.queries.guards import GuardQueries
 from app.queries.inbox import InboxQueries
 from app.queries.outputs import OutputQueries
+from app.queries.progress.drawings import Drawings
 from app.queries.questions import Questions
 from app.queries.sessions import Queries
 from app.queries.shared import SharedQueries
@@ -102,6 +103,7 @@ class Engine:
             self.local_artifacts,
         )
         self.artifacts = ArtifactQueries(store, self.queries.ref, self.artifact_folder)
+        self.drawings = Drawings(store, self.queries.ref, self.registry.program)
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)
         self.shared = SharedQueries(store, self.queries.ref)

@@ -20,6 +20,7 @@ FILES = {
     "async_shared_calls.py": "shared_calls.py",
     "async_transport.py": "transport.py",
     "stacks/async_calls.py": "stacks/calls.py",
+    "drawings/async_drawing_calls.py": "drawings/drawing_calls.py",
     "artifacts/async_artifact_calls.py": "artifacts/artifact_calls.py",
     "work/async_calls.py": "work/calls.py",
     "dashboard/async_dashboard_calls.py": "dashboard/dashboard_calls.py",

@@ -27,9 +27,9 @@ class PartQuery(requests.Query):
     """Which bytes of an artifact to read."""
 
     #: The first byte.
-    at: Annotated[int, Field(ge=0, le=2**53)] = 0
+    at: requests.Whole = 0
     #: Maximum number of bytes; `Content-Range` says which they are, of how many.
-    limit: Annotated[int, Field(ge=1, le=PART_BYTES)] = PART_BYTES
+    limit: Annotated[requests.Whole, Field(ge=1, le=PART_BYTES)] = PART_BYTES
 
 
 class PartBody(requests.Body):

@@ -46,13 +46,13 @@ from app.queries.presenters import (
     running_step,
     stops_of,
 )
+from app.queries.progress.work_share import work_share
 from app.queries.question_texts import question_notes
 from app.queries.results import EXECUTED, result_of
 from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status
 from app.queries.step_list import steps_page
 from app.queries.transcript_entries import dropped_note, transcript_entry
-from app.queries.work_share import work_share
 from app.redaction import without_secrets
 from app.store.store import Store
 from leadhand.models.views import (

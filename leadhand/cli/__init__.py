@@ -34,6 +34,7 @@ _COMMANDS = {
     "ls": "leadhand.cli.commands.ls",
     "show": "leadhand.cli.commands.show",
     "tree": "leadhand.cli.commands.tree",
+    "draw": "leadhand.cli.drawings.command",
     "explain": "leadhand.cli.commands.explain",
     "watch": "leadhand.cli.commands.watch",
     "wait": "leadhand.cli.commands.wait",

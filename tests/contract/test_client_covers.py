@@ -40,6 +40,7 @@ METHODS = {
     "stacks.abort": "abort_workflow",
     "stacks.load": "load_workflow",
     "stacks.delete": "delete_workflow",
+    "drawings.one": "drawing",
     "artifacts.listed": "artifacts",
     "artifacts.read": "artifact",
     "artifacts.put": "put_artifact",

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from leadhand.client.artifacts import requests
 from leadhand.client.connection import Connection
+from leadhand.client.drawings.drawing_calls import DrawingCalls
 from leadhand.client.requests import parsed
 from leadhand.models.views import ArtifactView, Page, UploadView
 
 
-class ArtifactCalls:
+class ArtifactCalls(DrawingCalls):
     """Lists, reads and uploads results and outputs that are too long for Redis."""
 
     _connection: Connection

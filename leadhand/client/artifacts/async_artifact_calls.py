@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from leadhand.client.artifacts import requests
 from leadhand.client.async_connection import AsyncConnection
+from leadhand.client.drawings.async_drawing_calls import AsyncDrawingCalls
 from leadhand.client.requests import parsed
 from leadhand.models.views import ArtifactView, Page, UploadView
 
 
-class AsyncArtifactCalls:
+class AsyncArtifactCalls(AsyncDrawingCalls):
     """Lists, reads and uploads results and outputs that are too long for Redis."""
 
     _connection: AsyncConnection

@@ -18,7 +18,9 @@ from tests.unit.leadhand.cli.conftest import HISTORY, Leadhand
 COMMANDS = (
     "spawn", "workflow", "flow", "flows", "graph", "plan", "worktree", "apply", "answer",
     "questions", "hint", "inbox", "notify", "hook", "guard", "ask", "lock", "kv", "stack", "exit",
-    "report", "ls", "show", "tree", "explain", "watch", "wait", "poll", "logs", "transcript",
+    "report",
+    "ls", "show", "tree", "draw", "explain",
+    "watch", "wait", "poll", "logs", "transcript",
     "stop", "resume", "retry", "skip", "fork", "rerun",
     "abort", "rehome",
     "artifacts",

@@ -1,0 +1,3 @@
+"""The REST route for drawings of sessions."""
+
+from __future__ import annotations

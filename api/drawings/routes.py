@@ -1,0 +1,48 @@
+"""The REST route for the drawing of a session: SVG, or text for a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from flask import Blueprint, Response
+from pydantic import Field
+
+from api import requests
+from app.engine import Engine
+
+SVG = "image/svg+xml"
+TEXT = "text/plain"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+class DrawingQuery(requests.Query):
+    """How to draw a session."""
+
+    format: Literal["svg", "text"] = "svg"
+    #: Of a text: the characters of a line.
+    width: Annotated[requests.Whole, Field(ge=20, le=400)] = 120
+
+
+def blueprint(engine: Engine) -> Blueprint:
+    """The route of drawings."""
+    routes = Blueprint("drawings", __name__, url_prefix="/v1/sessions")
+
+    def one(session: str) -> Response:
+        """GET .../drawing: draw a session."""
+        asked = requests.query(DrawingQuery)
+        if asked.format == "text":
+            text, media_type = engine.drawings.text(session, asked.width), TEXT
+        else:
+            text, media_type = engine.drawings.svg(session), SVG
+        response = Response(text)
+        response.headers["Content-Type"] = media_type
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        # Opened by itself it is a document of this origin: it may load and run nothing.
+        response.headers["Content-Security-Policy"] = (
+            "default-src 'none'; style-src 'unsafe-inline'"
+        )
+        return response
+
+    routes.add_url_rule("/<session>/drawing", "one", one)
+    return routes

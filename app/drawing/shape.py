@@ -1,0 +1,133 @@
+"""The shape of a drawing: layers of nodes, nested blocks, and what is collapsed (pure).
+
+A block is drawn in layers: a node is one layer below the last node that it needs, so nodes of one
+layer may run side by side. Large blocks are collapsed: the boxes of a drawing are bounded, however
+many steps a program has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from app.domain.program import Loop, Node, Program, needs_of
+
+#: Boxes of one layer, and layers of one block; more are collapsed into one box.
+WIDE, DEEP = 6, 40
+#: Loops in loops that are drawn with what is in them.
+NESTED = 4
+#: The order in which the states of collapsed nodes are listed.
+STATES = (
+    "running", "parked", "ready", "failed", "retry", "succeeded", "skipped", "cancelled", "pending",
+)  # fmt: skip
+
+
+class Mark(NamedTuple):
+    """The state of a node, and a note such as its iteration."""
+
+    state: str = "pending"
+    note: str = ""
+
+
+#: A node that has not started.
+PENDING = Mark()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One box: a step, a loop with its block, or several collapsed nodes."""
+
+    #: The path of the node; of collapsed ones, that of the first.
+    path: str
+    label: str
+    mark: Mark = PENDING
+    #: The block of a loop; None for a step.
+    block: Block | None = None
+    #: The paths of the nodes that it shows.
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Layers of cells, and the edges between cells by their paths."""
+
+    layers: tuple[tuple[Cell, ...], ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+def shape_of(program: Program, marks: Mapping[str, Mark]) -> Block:
+    """The shape of a program, with the states of its nodes by path."""
+    return _block(program.body, "", marks, NESTED)
+
+
+def _block(nodes: tuple[Node, ...], prefix: str, marks: Mapping[str, Mark], deep: int) -> Block:
+    needs = needs_of(nodes)
+    layers = _layers(nodes, needs)
+    cells = [[_cell(node, prefix, marks, deep) for node in layer] for layer in layers]
+    cells = _collapse_deep([_collapse_wide(layer) for layer in cells])
+    home = {member: cell.path for layer in cells for cell in layer for member in cell.members}
+    edges: dict[tuple[str, str], None] = {}
+    for name, wanted in needs.items():
+        for need in wanted:
+            edge = (home[prefix + need], home[prefix + name])
+            if edge[0] != edge[1]:
+                edges[edge] = None
+    return Block(tuple(tuple(layer) for layer in cells), tuple(edges))
+
+
+def _layers(nodes: tuple[Node, ...], needs: Mapping[str, tuple[str, ...]]) -> list[list[Node]]:
+    level: dict[str, int] = {}
+    left = list(nodes)
+    while left:
+        later = []
+        for node in left:
+            if all(need in level for need in needs[node.id]):
+                level[node.id] = 1 + max((level[need] for need in needs[node.id]), default=-1)
+            else:
+                later.append(node)
+        left = later
+    layers: list[list[Node]] = [[] for _ in range(1 + max(level.values()))]
+    for node in nodes:
+        layers[level[node.id]].append(node)
+    return layers
+
+
+def _cell(node: Node, prefix: str, marks: Mapping[str, Mark], deep: int) -> Cell:
+    path = prefix + node.id
+    inside = isinstance(node, Loop) and deep > 0
+    return Cell(
+        path=path,
+        label=node.label or node.id,
+        mark=marks.get(path, PENDING),
+        block=_block(node.body, f"{path}/", marks, deep - 1)
+        if inside and isinstance(node, Loop)
+        else None,
+        members=(path,),
+    )
+
+
+def _collapse_wide(layer: list[Cell]) -> list[Cell]:
+    if len(layer) <= WIDE:
+        return layer
+    return [*layer[: WIDE - 1], _collapsed(layer[WIDE - 1 :])]
+
+
+def _collapse_deep(layers: list[list[Cell]]) -> list[list[Cell]]:
+    if len(layers) <= DEEP:
+        return layers
+    first = DEEP // 2
+    middle = [cell for layer in layers[first : first - DEEP + 1] for cell in layer]
+    return [*layers[:first], [_collapsed(middle)], *layers[first - DEEP + 1 :]]
+
+
+def _collapsed(cells: list[Cell]) -> Cell:
+    """One cell for several, with how many are in each state; it is in the first state of these."""
+    members = tuple(member for cell in cells for member in cell.members)
+    counts = Counter(cell.mark.state for cell in cells for _ in cell.members)
+    listed = [state for state in STATES if counts[state]]
+    note = ", ".join(f"{counts[state]} {state}" for state in listed)
+    state = listed[0] if listed else "pending"
+    first = replace(cells[0], members=members, block=None, mark=Mark(state, note))
+    return replace(first, label=f"{len(members)} steps, from {cells[0].label} on")

@@ -1,0 +1,3 @@
+"""`leadhand draw`: a session as a drawing."""
+
+from __future__ import annotations
