@@ -55,6 +55,17 @@ class Actions:
         self._engine.step_verbs.retry(session, step, by=None, seen=None)
         return _done(f"{step} of session {session} runs again.", session)
 
+    def rename(self, session: str) -> Response:
+        """POST .../rename: give the session a title; an empty one removes it."""
+        title = request.form.get("reason", "").strip()[:120]
+        self._engine.annotations.annotate(session, title=title)
+        return _done(f"Session {session} is renamed.", session)
+
+    def archive(self, session: str, verb: Literal["archive", "restore"]) -> Response:
+        """POST .../archive and .../restore: hide the session from lists, or show it again."""
+        self._engine.annotations.annotate(session, archived=verb == "archive")
+        return _done(f"Session {session} is {verb}d.", session)
+
     def delete(self, session: str) -> Response:
         """POST .../delete: delete an ended session."""
         self._engine.deletion.delete(session, force=False, seen=None)
@@ -112,6 +123,8 @@ class Actions:
         for path, view in (
             (f"{base}/<any(stop, resume, exit, abort):verb>", self.control),
             (f"{base}/retry", self.retry),
+            (f"{base}/rename", self.rename),
+            (f"{base}/<any(archive, restore):verb>", self.archive),
             (f"{base}/delete", self.delete),
             (f"{base}/hints", self.hint),
             (f"{base}/answers", self.answers),

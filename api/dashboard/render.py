@@ -59,7 +59,7 @@ def page(
 def add_headers(response: Response) -> Response:
     """The headers that limit what a page may do."""
     for name, value in HEADERS.items():
-        response.headers[name] = value
+        response.headers.setdefault(name, value)
     return response
 
 

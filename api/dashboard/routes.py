@@ -12,7 +12,7 @@ from api.dashboard import render
 from api.dashboard.access import Access, NotSignedIn
 from api.dashboard.actions import Actions
 from api.dashboard.hosts import Hosts
-from api.dashboard.pages import fleet, flows, inbox, plans, session, sessions
+from api.dashboard.pages import economics, fleet, flows, inbox, plans, session, sessions
 from api.dashboard.sign_in import SignIn
 from api.dashboard.stream import Streams
 from api.problems import refusal_of
@@ -56,7 +56,7 @@ def blueprint(
     routes.register_error_handler(Exception, _Errors(access).answer)
     routes.app_context_processor(lambda: _shell(engine))
     SignIn(engine, access).add_to(routes)
-    for part in (inbox, sessions, session, flows, plans, fleet):
+    for part in (inbox, sessions, session, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
     Streams(engine, most=max(1, streams // 2)).add_to(routes)

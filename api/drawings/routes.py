@@ -23,6 +23,16 @@ class DrawingQuery(requests.Query):
     width: Annotated[requests.Whole, Field(ge=20, le=400)] = 120
 
 
+def drawing_response(text: str, media_type: str) -> Response:
+    """A drawing. Opened by itself it is a document of this origin: it may load and run nothing."""
+    response = Response(text)
+    response.headers["Content-Type"] = media_type
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = _POLICY
+    return response
+
+
 def blueprint(engine: Engine) -> Blueprint:
     """The route of drawings."""
     routes = Blueprint("drawings", __name__, url_prefix="/v1/sessions")
@@ -34,15 +44,7 @@ def blueprint(engine: Engine) -> Blueprint:
             text, media_type = engine.drawings.text(session, asked.width), TEXT
         else:
             text, media_type = engine.drawings.svg(session), SVG
-        response = Response(text)
-        response.headers["Content-Type"] = media_type
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        # Opened by itself it is a document of this origin: it may load and run nothing.
-        response.headers["Content-Security-Policy"] = (
-            "default-src 'none'; style-src 'unsafe-inline'"
-        )
-        return response
+        return drawing_response(text, media_type)
 
     routes.add_url_rule("/<session>/drawing", "one", one)
     return routes

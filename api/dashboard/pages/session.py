@@ -9,6 +9,7 @@ from flask import Blueprint, Response, g, request
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.render import elapsed_s, page
+from api.drawings.routes import SVG, drawing_response
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
@@ -18,7 +19,8 @@ from leadhand.models.views import DiffView, LedgerEntry, SessionView
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
 TABS = (
     ("overview", "Overview"), ("transcript", "Transcript"), ("changes", "Changes"),
-    ("output", "Output"), ("steps", "Steps"), ("tree", "Tree"), ("log", "Log"),
+    ("output", "Output"), ("steps", "Steps"), ("drawing", "Drawing"), ("tree", "Tree"),
+    ("log", "Log"),
 )  # fmt: skip
 Values = Mapping[str, object]
 
@@ -34,6 +36,7 @@ class SessionPage:
             "changes": self._changes,
             "output": self._output,
             "steps": self._steps,
+            "drawing": lambda _: {},
             "tree": self._tree,
             "log": self._log,
         }
@@ -71,6 +74,10 @@ class SessionPage:
         return page(
             "diff_lines.html", id=session, number=number, file=patch, lines=lines, more=more
         )
+
+    def drawing(self, session: str) -> Response:
+        """GET .../drawing.svg: the program of the session with its states."""
+        return drawing_response(self._engine.drawings.svg(session), SVG)
 
     def _values(self, session: str, *, with_tab: bool = True) -> Values:
         view = self._engine.queries.session(session)
@@ -139,6 +146,7 @@ class SessionPage:
         routes.add_url_rule(base, "session", self.show)
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
         routes.add_url_rule(f"{base}/iterations/<int:number>", "iteration", self.iteration)
+        routes.add_url_rule(f"{base}/drawing.svg", "session_drawing", self.drawing)
         routes.add_url_rule(
             f"{base}/diffs/<int:number>/files/<int:file>", "diff_file", self.diff_file
         )
@@ -154,16 +162,18 @@ def _controls(view: SessionView) -> list[tuple[str, str, str, str]]:
         f"Abort {name}? Its running steps are killed, and it cannot be resumed.", "",
     )  # fmt: skip
     resume = ("resume", "Resume", "", "")
+    rename = ("rename", "Rename…", "", "Which title should lists show?")
+    archive = ("restore", "Restore", "", "") if view.archived else ("archive", "Archive", "", "")
     delete = ("delete", "Delete", f"Delete {name} with all its records?", "")
     match view.status:
         case "active" | "waiting":
-            return [stop, leave, abort]
+            return [stop, leave, abort, rename]
         case "stopped" | "failed":
-            return [resume, abort, delete]
+            return [resume, abort, rename, archive, delete]
         case "stopping":
             return [abort]
         case "completed" | "exited" | "aborted":
-            return [delete]
+            return [rename, archive, delete]
         case _:
             return []
 

@@ -193,7 +193,7 @@
   });
 
   // Keys.
-  const PLACES = { i: "inbox", s: "sessions", f: "flows", p: "plans", w: "fleet" };
+  const PLACES = { i: "inbox", s: "sessions", f: "flows", p: "plans", w: "fleet", e: "economics" };
   let current = -1;
 
   function move(by) {

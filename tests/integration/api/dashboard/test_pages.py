@@ -13,8 +13,8 @@ from tests.session_driving import claim, end, ref_of, run_iteration
 from tests.silent_engine import loop
 from workers.attempt.park import park
 
-TABS = ("overview", "transcript", "changes", "output", "steps", "tree", "log")
-PAGES = ("inbox", "sessions", "flows", "plans", "fleet")
+TABS = ("overview", "transcript", "changes", "output", "steps", "drawing", "tree", "log")
+PAGES = ("inbox", "sessions", "flows", "plans", "fleet", "economics")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202eevil"
 
 
@@ -100,6 +100,38 @@ def test_actions_change_the_session(browser, engine):
     gone = browser.post(f"/ui/sessions/{session}/delete", headers=HTMX)
     assert gone.headers["HX-Redirect"] == "/ui/sessions"
     assert browser.get(f"/ui/sessions/{session}").status_code == 404
+
+
+def test_session_is_renamed_archived_and_restored(browser, engine):
+    session = engine.submit.document(loop(task="mend it")).session
+    browser.post(f"/ui/sessions/{session}/rename", headers=HTMX, data={"reason": "nightly"})
+    assert "nightly" in browser.get("/ui/sessions").text
+    assert browser.post(f"/ui/sessions/{session}/archive", headers=HTMX).status_code == 409
+    end(engine, session, "completed")
+    for verb, shown in (("archive", False), ("restore", True)):
+        assert (
+            f'action="/ui/sessions/{session}/{verb}"' in browser.get(f"/ui/sessions/{session}").text
+        )
+        assert browser.post(f"/ui/sessions/{session}/{verb}", headers=HTMX).status_code == 200
+        assert (session in browser.get("/ui/panels/sessions").text) is shown
+
+
+def test_drawing_may_style_itself_and_load_nothing(browser, engine):
+    session = engine.submit.document(loop()).session
+    answer = browser.get(f"/ui/sessions/{session}/drawing.svg")
+    assert answer.headers["Content-Type"] == "image/svg+xml"
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    assert answer.text.startswith("<svg")
+
+
+def test_economics_counts_what_ended(browser, engine):
+    assert "Nothing ended in this period" in browser.get("/ui/economics").text
+    session = engine.submit.document(loop()).session
+    end(engine, session, "completed")
+    text = browser.get("/ui/economics?days=30").text
+    assert re.search(r"<title>[0-9-]+: 1 completed</title>", text)
+    assert "100 %" in text
 
 
 def test_refused_action_says_why(browser, engine):
