@@ -290,7 +290,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         return True
 
     def notify(self) -> None:
-        """Report that the worker is alive. gunicorn calls this in each turn, twice per request."""
+        """Report to gunicorn that this worker is alive, at most once every _NOTIFY_S seconds."""
         now = time.monotonic()
         if now >= self._next_notify:
             self._next_notify = now + _NOTIFY_S

@@ -228,7 +228,7 @@ def _records(fields: Mapping[str, str], prefix: str, model: type[_Record]) -> li
 
 
 def record_of(task: PlannedTask) -> dict[str, JsonValue]:
-    """A new task as an argument of the transitions."""
+    """Convert a new task to the record that the Lua functions take as an argument."""
     record: dict[str, JsonValue] = {
         "id": task.id,
         "priority": task.priority,

@@ -82,7 +82,7 @@ def joins_for_rerun(
 
 
 def widths(program: Program, path: str) -> Mapping[str, str]:
-    """The for_each nodes whose width the step at `path` determines, with their references."""
+    """The for_each nodes of its block that need the step at `path`, with their list references."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)

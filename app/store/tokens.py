@@ -56,7 +56,7 @@ class TokenStore:
             return cast("str | None", self._redis.get(key)) or text
 
     def find_claim(self, mark: str) -> str | None:
-        """Read the text of an Idempotency-Key, or None."""
+        """Read the text stored under the digest of an Idempotency-Key; None if there is none."""
         with self._away():
             return cast("str | None", self._redis.get(self._keys.token_key(mark)))
 

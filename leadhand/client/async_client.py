@@ -401,7 +401,7 @@ class AsyncClient(
         return await self._ask(requests.tree(session, limit))
 
     async def ping(self) -> None:
-        """Return once the API and its Redis respond. Raises ApiAway or Unavailable."""
+        """Check that the API and its Redis respond, with retries. Raises ApiAway or Unavailable."""
         await self._ask(requests.ping())
 
     async def wait(self, session: str, timeout: float | None = None) -> ResultView:

@@ -393,7 +393,7 @@ class Client(
         return self._ask(requests.tree(session, limit))
 
     def ping(self) -> None:
-        """Return once the API and its Redis respond. Raises ApiAway or Unavailable."""
+        """Check that the API and its Redis respond, with retries. Raises ApiAway or Unavailable."""
         self._ask(requests.ping())
 
     def wait(self, session: str, timeout: float | None = None) -> ResultView:

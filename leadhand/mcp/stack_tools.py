@@ -128,7 +128,7 @@ async def record_quality_attempt(calls: Calls, given: OneStep) -> Result:
 
 
 async def advance_to_step(calls: Calls, given: Advance) -> Result:
-    """Move to another step."""
+    """Set the current step of a workflow, forwards or back; nothing runs."""
     change = await calls.client.advance_to_step(
         given.scope.stack, given.step_id, given.entry_index, workflow=given.session_id
     )

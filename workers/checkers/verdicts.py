@@ -26,7 +26,7 @@ _BY_BOOL: Mapping[bool, Verdict] = {True: "accept", False: "retry"}
 
 
 def command_verdict(result: ProcessResult, *, timeout_s: float) -> Outcome:
-    """Returns accept for exit code 0, retry for any other."""
+    """Returns accept for exit code 0, retry for others and a timeout, terminate if not started."""
     early = _early_end(result, who="Checker command", timeout_s=timeout_s)
     if early is not None:
         return early

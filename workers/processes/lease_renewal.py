@@ -41,7 +41,7 @@ class WarmLease:
             self._send(until)
 
     def rest(self) -> None:
-        """Let the process idle without an end."""
+        """Tell the launcher that no lease limits the process now, so that it may idle."""
         if self.is_limited:
             self._send(float("inf"))
 

@@ -207,7 +207,7 @@ class Row:
             self._left.extend(calls)
 
     def soon(self) -> bool:
-        """Whether the next call replies within SOON_S."""
+        """Wait up to SOON_S for the next call's reply; return whether it came."""
         process = self._at_work()
         return process is not None and process.peek(SOON_S) not in (None, "late", "stale")
 

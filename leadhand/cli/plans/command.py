@@ -25,7 +25,7 @@ _EXAMPLE = '\b\nleadhand plan new "add a login page" --checker "pytest -q" --at-
 
 @click.group("plan", context_settings={"max_content_width": 100})
 def plan_command() -> None:
-    """Plan a request as tasks for child sessions."""
+    """Divide requests into tasks for child sessions (plans)."""
 
 
 plan_command.add_command(plan_apply_command)

@@ -208,7 +208,7 @@ def _with_step_name(picture: Picture, spot: Spot, event: Event) -> Picture:
 
 
 def step_path(loop: str, step: str) -> str:
-    """The path of a step's node in the program.
+    """The node path of a step in a loop: both addresses without run numbers.
 
     >>> step_path("outer~1[1]/inner~2", "ask"), step_path("", "ask~2")
     ('outer/inner/ask', 'ask')
