@@ -15,9 +15,11 @@ from app.errors import ProgramNewer, SessionUnknown, SpecForeign
 from app.security.signatures import (
     Spec,
     is_command_seal,
+    is_request_seal,
     is_signed,
     program_id,
     seal_commands,
+    seal_request,
     sign,
 )
 from app.settings import Settings
@@ -94,6 +96,22 @@ class Registry:
         """Signs that the bodies of a session may bring commands of their own."""
         return seal_commands(ref.id, ref.root, secret=self._secret)
 
+    def request_seal(self, ref: SessionRef, request: str) -> dict[str, str]:
+        """The field of a new session that signs its stored document; empty without a document."""
+        sealed = seal_request(ref.id, ref.root, request, secret=self._secret) if request else ""
+        return {"request_seal": sealed}
+
+    def check_request(self, ref: SessionRef, request: str, fields: Mapping[str, str]) -> None:
+        """Raises SpecForeign unless the session's fields have the seal of its stored document."""
+        seal = fields.get("request_seal", "")
+        if not seal:
+            raise SpecForeign(ref.id, "its stored document was not signed")
+        if not any(
+            is_request_seal(ref.id, ref.root, request, seal, secret=secret)
+            for secret in self._accepted
+        ):
+            raise SpecForeign(ref.id, "its stored document does not match its signature")
+
     def may_bring_commands(self, ref: SessionRef) -> bool:
         """Whether the session was submitted with `exec:free`: its children may have commands."""
         seal = self._store.values(ref, "session", ["free"]).get("free", "")
@@ -112,6 +130,10 @@ class Registry:
         if not found.genuine:
             raise SpecForeign(ref.id, f"program {facts.program} was changed after it was signed")
         return found.program
+
+    def program_of(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
+        """The program of a session with these fields. Raises as `verified_program`."""
+        return self.verified_program(ref, _facts_of(ref, fields))
 
     def sign_for_place(self, ref: SessionRef, fields: Mapping[str, str], place: str) -> str:
         """The signature for another place; empty if the current signature is invalid."""

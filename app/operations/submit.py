@@ -354,7 +354,7 @@ class Submissions:
                     program=program.hash,
                     document=program.model_dump_json(),
                     routes=routing.routes(program),
-                    fields=fields,
+                    fields={**fields, **self._registry.request_seal(ref, request)},
                     idempotency_key=asker.stored_key,
                     body_hash=asker.body,
                     parent=parent,

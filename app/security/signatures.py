@@ -21,6 +21,8 @@ from app.domain.references import parse, references_in
 _SESSION = "leadhand session 1"
 #: The same, for the right of a session's bodies to bring commands of their own.
 _COMMANDS = "leadhand commands 1"
+#: The same, for the document that a session was submitted with.
+_REQUEST = "leadhand request 1"
 #: The inputs that decide what a step runs, and their fields that are commands or Python.
 _WHO = ("doer", "checker")
 _FREE = ("command", "callable", "rubric")
@@ -55,6 +57,21 @@ def seal_commands(session: str, root: str, *, secret: str) -> str:
 def is_command_seal(session: str, root: str, signature: str, *, secret: str) -> bool:
     """Whether the signature is that of `seal_commands`."""
     return is_valid_seal(_COMMANDS, [session, root], signature, secret=secret)
+
+
+def seal_request(session: str, root: str, request: str, *, secret: str) -> str:
+    """Signs the stored document of a session, from which another session may be made."""
+    return seal(_REQUEST, [session, root, _digest(request)], secret=secret)
+
+
+def is_request_seal(session: str, root: str, request: str, signature: str, *, secret: str) -> bool:
+    """Whether the signature is that of `seal_request`."""
+    value: JsonValue = [session, root, _digest(request)]
+    return is_valid_seal(_REQUEST, value, signature, secret=secret)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def program_id(document: str) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from app.domain.ids import SessionRef
-from app.errors import ControlRefused, InvalidDocument
+from app.errors import ControlRefused, InvalidDocument, SpecForeign
+from app.operations.registry import Registry
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
@@ -44,13 +45,18 @@ def stored_text(document: AnyDocument) -> str:
 
 
 def submitted_document(
-    store: Store, ref: SessionRef, fields: Mapping[str, str], verb: str
+    store: Store, registry: Registry, ref: SessionRef, fields: Mapping[str, str], verb: str
 ) -> AnyDocument:
-    """The document of a session. Raises ControlRefused if none is stored."""
+    """The document of a session. Raises ControlRefused if none is stored, or another one."""
     text = store.copies().request(ref)
     if text is None:
         hint = "an older version started it without storing its document; submit that again"
         raise ControlRefused(ref.id, verb, fields.get("status", ""), hint)
+    try:
+        registry.check_request(ref, text, fields)
+    except SpecForeign as error:
+        hint = f"{error.why}, so it may not run; submit the document again"
+        raise ControlRefused(ref.id, verb, fields.get("status", ""), hint) from None
     return _DOCUMENT.validate_json(text)
 
 

@@ -12,7 +12,13 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
 from app.domain.records import NewSession, Reply
-from app.errors import ControlRefused, IdempotencyConflict, InvalidDocument, PositionRefused
+from app.errors import (
+    ControlRefused,
+    IdempotencyConflict,
+    InvalidDocument,
+    PositionRefused,
+    SpecForeign,
+)
 from app.fleet.agents import AgentsThere
 from app.history.points import address_of, position_of
 from app.history.snapshot import Snapshot
@@ -103,7 +109,7 @@ class Forks:
         if fields["kind"] in ("plan", "guard"):
             hint = f"start it again with: leadhand rerun {session}"
             raise ControlRefused(session, VERB, f"a {fields['kind']}", hint)
-        document = submitted_document(self._store, ref, fields, VERB)
+        document = submitted_document(self._store, self._registry, ref, fields, VERB)
         check(with_changes(document, wish.changes))
         plan = self._plan(ref, fields, document, wish)
         return self._create(ref, fields, plan, wish, asker)
@@ -111,7 +117,7 @@ class Forks:
     def _plan(
         self, ref: SessionRef, fields: Mapping[str, str], document: AnyDocument, wish: Wish
     ) -> _Plan:
-        old = self._registry.program(fields["program"])
+        old = self._verified(ref, fields)
         program, anew = old, set[str]()
         if wish.changes != Changes(label=wish.changes.label):
             base = self._submissions.compile(document)
@@ -134,6 +140,14 @@ class Forks:
         rewind, lost = self._without_foreign_threads(rewind)
         request = stored_text(with_changes(document, wish.changes))
         return _Plan(program, rewind, [*warnings, *lost], request)
+
+    def _verified(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
+        """The session's program, whose signature is valid. Raises ControlRefused."""
+        try:
+            return self._registry.program_of(ref, fields)
+        except SpecForeign as error:
+            hint = f"{error.why}, so it may not run; submit the document again"
+            raise ControlRefused(ref.id, VERB, fields["status"], hint) from None
 
     def _keep_own_folder(self, old: Program, base: Program, program: Program) -> Program:
         """The changed program with the steps that make the session's own folder."""
@@ -241,7 +255,12 @@ class Forks:
             program=plan.program.hash,
             document=plan.program.model_dump_json(),
             routes=routing.routes(plan.program),
-            fields={**new, "budget": fields["budget"], "folder": fields.get("folder", "")},
+            fields={
+                **new,
+                **self._registry.request_seal(target, plan.request),
+                "budget": fields["budget"],
+                "folder": fields.get("folder", ""),
+            },
             idempotency_key=asker.stored_key,
             body_hash=asker.body,
             owner=owner_argument(asker.owner, size),

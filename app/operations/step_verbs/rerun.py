@@ -42,11 +42,12 @@ class Reruns:
         """Create a session from the document of another one; nothing of its work is copied.
 
         `check` refuses a document that the caller may not run. Raises SessionUnknown,
-        ControlRefused if no document is stored, and the errors of a submit.
+        ControlRefused if no signed document is stored, and the errors of a submit.
         """
         ref = self._registry.ref(session)
         fields = self._store.fields(ref)
-        document = with_changes(submitted_document(self._store, ref, fields, VERB), changes)
+        given = submitted_document(self._store, self._registry, ref, fields, VERB)
+        document = with_changes(given, changes)
         check(document)
         body = digest_of(f"rerun {session} {stored_text(document)}")
         made_from = json.dumps({"session": session, "verb": VERB})

@@ -231,3 +231,23 @@ def test_session_with_a_folder_is_forked_as_it_is_only_on_request(
     fork = Forked(origin, Wish("a", as_is=True))
     (warning,) = fork.engine.queries.session(fork.id).warnings
     assert warning.startswith(f"it works in {tmp_path} as it was when it was forked")
+
+
+@pytest.mark.parametrize(("field", "value"), [("cwd", "/etc"), ("place", "x"), ("signature", "")])
+def test_fork_signs_nothing_that_was_not_signed(bench: Bench, field: str, value: str) -> None:
+    origin = chain(bench)
+    store = origin.engine.store
+    store._redis.hset(store.keys.part(origin.ref, "session"), field, value)
+    with pytest.raises(ControlRefused, match="so it may not run; submit the document again"):
+        origin.engine.forks.fork(origin.id, Wish("a", as_is=True))
+
+
+def test_fork_of_a_changed_program_is_refused(bench: Bench) -> None:
+    origin = chain(bench)
+    store = origin.engine.store
+    name = store.fields(origin.ref)["program"]
+    key = store.keys.program(name)
+    store._redis.hset(key, "document", str(store.program(name)).replace('"echo"', '"noop"'))
+    origin.engine.registry._programs.cache_clear()
+    with pytest.raises(ControlRefused, match="was changed after it was signed"):
+        origin.engine.forks.fork(origin.id, Wish("a"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.domain.ids import SessionRef
-from app.errors import InvalidDocument
+from app.errors import ControlRefused, InvalidDocument
 from app.operations.step_verbs.documents import Changes, submitted_document
+from app.operations.step_verbs.fork import Wish
 from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Checker, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
@@ -26,13 +27,16 @@ WORKFLOW = WorkflowDocument.model_validate(
 
 
 def rerun(world: World, document: AnyDocument, changes: Changes) -> tuple[str, AnyDocument]:
-    session = world.engine.submit.document(document).session
+    engine = world.engine
+    session = engine.submit.document(document).session
     made = world.engine.reruns.rerun(session, changes).session
     ref = SessionRef(made, made)
     view = world.engine.queries.session(made)
     assert view.made_from is not None
     assert (view.made_from.session, view.made_from.verb) == (session, "rerun")
-    return made, submitted_document(world.engine.store, ref, {}, "rerun")
+    return made, submitted_document(
+        engine.store, engine.registry, ref, engine.store.fields(ref), "rerun"
+    )
 
 
 def test_loop_runs_again_with_another_task_checkers_and_agent(bench: Bench) -> None:
@@ -74,3 +78,28 @@ def test_change_that_does_not_apply_is_refused(bench: Bench) -> None:
         world.engine.reruns.rerun(session, Changes(checkers=LOOP.checkers))
     with pytest.raises(InvalidDocument, match="a workflow has no inputs"):
         world.engine.reruns.rerun(session, Changes(inputs={"x": 1}))
+
+
+@pytest.mark.parametrize("forged", ["document", "seal", "other session"])
+def test_stored_document_that_was_not_signed_does_not_run(bench: Bench, forged: str) -> None:
+    world = World.of(bench)
+    engine = world.engine
+    session = engine.submit.document(LOOP).session
+    ref, store = SessionRef(session, session), engine.store
+    key, redis = store.keys.part(ref, "session"), store._redis
+    if forged == "document":
+        request = store.keys.part(ref, "request")
+        redis.set(request, str(redis.get(request)).replace("true", "curl evil"))
+    elif forged == "seal":
+        redis.hdel(key, "request_seal")
+    else:
+        other = engine.submit.document(LOOP).session
+        seal = store.fields(SessionRef(other, other))["request_seal"]
+        redis.hset(key, "request_seal", seal)
+    for verb in (lambda: engine.reruns.rerun(session, Changes()), lambda: fork(world, session)):
+        with pytest.raises(ControlRefused, match=r"its stored document .* so it may not run"):
+            verb()
+
+
+def fork(world: World, session: str) -> None:
+    world.engine.forks.fork(session, Wish())
