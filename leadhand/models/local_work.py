@@ -13,6 +13,8 @@ LONGEST_WAIT_S = 20.0
 #: After so many seconds without a claim or beat of any worker a session with ready local steps is
 #: stopped.
 LOST_AFTER_S = 60.0
+#: The most characters of a value as JSON.
+VALUE_CHARACTERS = 2 * 1024 * 1024
 
 #: The name of a worker, and its random word for a claim: visible ASCII without separators.
 WorkerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}$")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from typing import Any
 from leadhand.research.document import definition_of, hash_of, workflow_of
 from leadhand.research.errors import StateLoadError
 from leadhand.research.models import Workflow, WorkflowState
+from leadhand.research.threads import in_thread
 
 _LOG = logging.getLogger("leadhand.research")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
@@ -36,7 +36,7 @@ class StateManager:
         """Write the state's file, all or nothing."""
         path = self._path(state.session_id)
         text = json.dumps(_fields(state), indent=2, ensure_ascii=False)
-        await asyncio.to_thread(_write, path, text)
+        await in_thread(_write, path, text)
 
     async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
         """The state of a workflow; None if it has no file, or one that cannot be read.
@@ -44,7 +44,7 @@ class StateManager:
         With `strict` a file that cannot be read raises StateLoadError.
         """
         try:
-            return await asyncio.to_thread(_read, self._path(session_id))
+            return await in_thread(_read, self._path(session_id))
         except StateLoadError as error:
             if strict:
                 raise
@@ -59,14 +59,14 @@ class StateManager:
         """Delete a state; False if there is none."""
         path = self._path(session_id)
         try:
-            await asyncio.to_thread(path.unlink)
+            await in_thread(path.unlink)
         except FileNotFoundError:
             return False
         return True
 
     async def list_sessions(self) -> list[dict[str, Any]]:
         """The states with a file, the one that was changed last first; damaged ones are skipped."""
-        found = await asyncio.to_thread(self._listed)
+        found = await in_thread(self._listed)
         return sorted(found, key=lambda one: str(one["updated_at"]), reverse=True)
 
     async def can_resume(self, session_id: str) -> bool:

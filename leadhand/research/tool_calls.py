@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from leadhand.models.local_work import VALUE_CHARACTERS
 from leadhand.models.views.work import WorkGrant
 from leadhand.research.circuit_breaker import CircuitBreaker, CircuitOpenError
+from leadhand.research.threads import in_thread
 
 Tools = Mapping[str, Callable[..., Any]]
 Why = Literal["failed_step", "timeout", "circuit_open"]
@@ -31,6 +33,10 @@ class Called:
 
 class ToolFailedError(Exception):
     """A tool returned `{"success": False}`."""
+
+
+class ValueRefusedError(Exception):
+    """A tool returned what cannot be recorded."""
 
 
 class ToolCalls:
@@ -71,13 +77,28 @@ class ToolCalls:
             ):
                 value = await tool(**grant.arguments)
             else:
-                value = await asyncio.to_thread(tool, **grant.arguments)
+                value = await in_thread(tool, **grant.arguments)
                 if inspect.isawaitable(value):
                     value = await value
-        json.dumps(value, allow_nan=False)
+        value = _as_json(value)
         if isinstance(value, dict) and value.get("success") is False:
             raise ToolFailedError(str(value.get("error") or value.get("message") or value))
         return value
+
+
+def _as_json(value: Any) -> Any:
+    """The value as it is recorded: a tuple is a list, and names are texts."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueRefusedError(f"its result is not valid JSON: {error}") from error
+    if len(text) > VALUE_CHARACTERS:
+        raise ValueRefusedError(
+            f"its result has {len(text):,} characters as JSON, more than {VALUE_CHARACTERS:,};"
+            " return a file's path"
+        )
+    return json.loads(text)
 
 
 def _failed(error: Exception, timeout_s: float, elapsed: float) -> Called:
@@ -88,4 +109,5 @@ def _failed(error: Exception, timeout_s: float, elapsed: float) -> Called:
             text = f"it took longer than {timeout_s:g} s"
             return Called(elapsed, error=text, why="timeout")
         case _:
-            return Called(elapsed, error=str(error) or type(error).__name__)
+            text = str(error).encode("utf-8", "replace").decode()
+            return Called(elapsed, error=text or type(error).__name__)

@@ -34,14 +34,20 @@ from app.security import step_tokens
 from app.settings import Settings
 from app.store.store import Store
 from app.truncate import cut
-from leadhand.models.local_work import LOST_AFTER_S, Attempt, BeatWork, ClaimWork, SettleWork
+from leadhand.models.local_work import (
+    LOST_AFTER_S,
+    VALUE_CHARACTERS,
+    Attempt,
+    BeatWork,
+    ClaimWork,
+    SettleWork,
+)
 from leadhand.models.tool_names import LOCAL_PREFIX
 from leadhand.models.views.work import BeatView, SettledView, WorkGrant, WorkView
 
 log = logging.getLogger(__name__)
 
-#: The most characters of a value as JSON, and of the text of an outcome.
-VALUE_CHARACTERS = 2 * 1024 * 1024
+#: The most characters of the text of an outcome.
 TEXT_CHARACTERS = 64_000
 #: The most steps that one claim looks at: those that are ready, and those that run.
 LOOKED_AT = 1_000
