@@ -118,6 +118,8 @@ class _Run:
         self._log = StepLog(folder, state.session_id)
         self._statuses: dict[str, StepStatus] = {}
         self._client: AsyncClient | None = None
+        #: Steps with a result in the state that Leadhand has not recorded.
+        self._unrecorded: set[str] = set()
         #: Which step was not approved.
         self._denied: str | None = None
         #: The first critical step that failed, and why.
@@ -200,6 +202,7 @@ class _Run:
                     beats=beats,
                     body=self._call,
                     on_settled=self._settled,
+                    on_unrecorded=self._keep,
                     on_interrupted=partial(self._stop, client, view.id),
                     parallel=self._config.max_parallel,
                 )
@@ -237,9 +240,21 @@ class _Run:
         )
         return called
 
+    async def _keep(self, grant: WorkGrant, called: Called) -> None:
+        """Save a result that Leadhand has not recorded: the step's next attempt returns it."""
+        state = self._state
+        if called.error is not None or grant.step in state.ended_steps:
+            return
+        self._unrecorded.add(grant.step)
+        state.step_results[grant.step] = called.value
+        _add(state.completed_steps, grant.step)
+        state.advance()
+        await self._executor.state_manager.save_state(state)
+
     async def _settled(self, grant: WorkGrant, called: Called, settled: SettledView) -> None:
         """Note an outcome that Leadhand has recorded: in the state, its file, logs and progress."""
         if settled.result == "superseded":
+            await self._keep(grant, called)
             return
         name, step = grant.step, self._steps[grant.step][1]
         if settled.result == "again":
@@ -303,12 +318,13 @@ class _Run:
         """Take over what Leadhand has recorded and this process has not seen: it was killed."""
         state = self._state
         for name, value in view.results.items():
-            if name in state.ended_steps or name not in self._steps:
+            ended = name in state.ended_steps and name not in self._unrecorded
+            if ended or name not in self._steps:
                 continue
             error = _error_in(value)
             if error is None:
                 state.step_results[name] = value
-                state.completed_steps.append(name)
+                _add(state.completed_steps, name)
             elif not self._steps[name][1].critical:
                 state.step_results[name] = value
                 state.failed_steps.append(name)

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from leadhand.client.async_client import AsyncClient
 from leadhand.client.client import Client
-from leadhand.errors import ApiAway
-from leadhand.models.local_work import ClaimWork, SettleWork
+from leadhand.errors import ApiAway, Refused, SessionUnknown, TokenRefused, Unavailable
+from leadhand.models.local_work import LOST_AFTER_S, ClaimWork, SettleWork
 from leadhand.models.views.work import SettledView, WorkGrant, WorkView
 from leadhand.research.heartbeats import Heartbeats
 from leadhand.research.tool_calls import Called
 
+_LOG = logging.getLogger("leadhand.research")
 #: How long one claim waits for a step, in seconds.
 _WAIT_S = 10.0
+#: Seconds between two calls while the API is away.
+_RETRY_S = 1.0
 
+T = TypeVar("T")
 #: Calls the tool of an attempt.
 Body = Callable[[WorkGrant], Awaitable[Called]]
 #: Called with each outcome that was recorded.
 OnSettled = Callable[[WorkGrant, Called, SettledView], Awaitable[None]]
+#: Called with each outcome that could not be recorded.
+OnUnrecorded = Callable[[WorkGrant, Called], Awaitable[None]]
 
 
 class LocalWorker:
@@ -41,6 +50,7 @@ class LocalWorker:
         beats: Client,
         body: Body,
         on_settled: OnSettled,
+        on_unrecorded: OnUnrecorded,
         on_interrupted: Callable[[], Awaitable[None]],
         parallel: int,
     ) -> None:
@@ -48,6 +58,7 @@ class LocalWorker:
         self._session = session
         self._body = body
         self._on_settled = on_settled
+        self._on_unrecorded = on_unrecorded
         #: Stops the session.
         self._on_interrupted = on_interrupted
         self._parallel = parallel
@@ -58,6 +69,8 @@ class LocalWorker:
         self._calls: dict[str, asyncio.Task[None]] = {}
         #: Those whose tools have not returned; only these are cancelled.
         self._in_tools: set[str] = set()
+        #: Whether calls are not repeated any more while the API is away.
+        self._ends = False
         #: Attempts whose bodies could not say how they ended.
         self._unreported: list[WorkGrant] = []
 
@@ -105,7 +118,7 @@ class LocalWorker:
         claim = ClaimWork(
             worker=self._name, nonce=uuid.uuid4().hex, wait_s=_WAIT_S, takes_over=takes_over
         )
-        return await self._client.claim_work(self._session, claim)
+        return await self._while_away(lambda: self._client.claim_work(self._session, claim))
 
     def _start(self, grant: WorkGrant) -> None:
         self._beats.keep(grant)
@@ -124,12 +137,44 @@ class LocalWorker:
             raise
         finally:
             self._in_tools.discard(grant.nonce)
-        settled = await self._client.settle_work(self._session, _outcome(grant, called))
-        self._beats.drop(grant.nonce)
+        try:
+            called, settled = await self._settle(grant, called)
+        except BaseException:
+            await self._on_unrecorded(grant, called)
+            raise
+        finally:
+            self._beats.drop(grant.nonce)
         await self._on_settled(grant, called, settled)
+
+    async def _settle(self, grant: WorkGrant, called: Called) -> tuple[Called, SettledView]:
+        """Record an outcome; one that the API refuses is a failure that is not tried again."""
+        try:
+            return called, await self._send(_outcome(grant, called))
+        except (Refused, ValueError) as error:
+            if isinstance(error, (SessionUnknown, TokenRefused, Unavailable)):
+                raise
+            text = f"its outcome is refused: {error}".encode("utf-8", "replace").decode()
+        called = Called(called.elapsed, error=text, retryable=False)
+        return called, await self._send(_outcome(grant, called))
+
+    async def _send(self, outcome: SettleWork) -> SettledView:
+        return await self._while_away(lambda: self._client.settle_work(self._session, outcome))
+
+    async def _while_away(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call until the API responds, but not for longer than it keeps a session without calls."""
+        until = time.monotonic() + LOST_AFTER_S
+        while True:
+            try:
+                return await call()
+            except (ApiAway, Unavailable) as error:
+                if self._ends or time.monotonic() >= until:
+                    raise
+                _LOG.warning("%s; it is tried again", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _give_up(self) -> None:
         """Cancel the tools that run, and give their attempts back; report the other outcomes."""
+        self._ends = True
         calls = dict(self._calls)
         self._calls.clear()
         for nonce, call in calls.items():
