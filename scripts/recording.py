@@ -99,8 +99,11 @@ def _without_what_varies(line: str) -> str:
     line = re.sub(r"\b[0-9a-f]{8}\b", "ID", line)
     line = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "DATE", line)
     line = re.sub(r"\b\d+ (?:s|min) ago", "AGE", line)
+    line = re.sub(r"  \[\d+ %.* left\]$", "", line)  # the share of the work, and the estimated rest
+    line = re.sub(r" after \d+:\d+:", ":", line)  # of a body that took a while
     line = re.sub(r"(pytest: retry: ).*", r"\1FAILURES", line)  # in any order
-    return re.sub(r"[.F]+ \[100%\].*", "PYTEST", line).rstrip()
+    line = re.sub(r"[.F]+ \[100%\].*", "PYTEST", line)
+    return re.sub(r"  +", "  ", line).rstrip()  # columns are as wide as what they hold
 
 
 def text_of(svg: str) -> list[str]:

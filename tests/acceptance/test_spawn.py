@@ -129,7 +129,9 @@ def test_the_end_of_a_failing_output_is_shown(project: Project):
     ended = project.leadhand(*command, "--doer", "true", "--checker", "python3 fails.py")
     assert ended.code == 3
     (progress,) = (line for line in ended.out.splitlines() if ": retry: " in line)
-    assert progress.endswith("ValueError: the last word")
+    line, _, share = progress.rpartition("  [")  # behind it: how much of the work is done
+    assert line.endswith("ValueError: the last word")
+    assert share.startswith("97 %, about ")
     (missing,) = (line for line in ended.out.splitlines() if "  missing " in line)
     assert missing.endswith("ValueError: the last word")
     ended = project.leadhand(*command, "--doer", "python3 fails.py", "--checker", "true")

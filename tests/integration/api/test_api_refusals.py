@@ -82,7 +82,7 @@ REFUSALS: list[tuple[str, str, object, dict[str, str], int, Kind, dict[str, Any]
     ("GET", f"{S}/{ACTIVE}%0A", None, {}, 404, Kind.SESSION_UNKNOWN, {}),
     ("GET", f"{S}/{ACTIVE}/nothing", None, {}, 404, Kind.BLANK, {}),
     ("GET", f"{S}/", None, {}, 404, Kind.BLANK, {}),
-    ("GET", "//v1/sessions", None, {}, 404, Kind.BLANK, {}),
+    ("GET", "/v1//sessions", None, {}, 404, Kind.BLANK, {}),
     ("GET", f"{S}/{ACTIVE}/result", None, {}, 409, Kind.SESSION_STILL_RUNS,
         {"session_status": "active"}),
     ("DELETE", f"{S}/{ACTIVE}", None, {}, 409, Kind.SESSION_STILL_RUNS, {}),
@@ -164,7 +164,7 @@ def test_what_cannot_be_done_is_refused_with_its_problem(
     ("method", "path", "allowed"),
     [
         ("PUT", S, {"GET", "HEAD", "OPTIONS", "POST"}),
-        ("PATCH", f"{S}/{ACTIVE}", {"GET", "HEAD", "OPTIONS", "DELETE"}),
+        ("PUT", f"{S}/{ACTIVE}", {"GET", "HEAD", "OPTIONS", "DELETE", "PATCH"}),
         ("GET", f"{S}/{ACTIVE}/stop", {"POST", "OPTIONS"}),
         ("POST", "/healthz", {"GET", "HEAD", "OPTIONS"}),
     ],

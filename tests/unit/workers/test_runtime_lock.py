@@ -34,7 +34,7 @@ for module in modules:
 
 
 #: Of an extra: the command that imports it says what to install.
-OF_EXTRAS = {"leadhand.mcp.server"}
+OF_EXTRAS = {"leadhand.mcp.server", "workers.tool_servers.client"}
 
 
 def locked() -> set[str]:
