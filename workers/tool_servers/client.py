@@ -40,7 +40,8 @@ from workers.processes import environment
 from workers.registry.declared.entry import McpServer
 from workers.registry.declared.placeholders import fill
 from workers.registry.declared.served import ServedTool, ServerState, offered
-from workers.tool_servers.egress import guarded_client
+from workers.tool_servers.egress import guarded_client, public_text
+from workers.tool_servers.redaction import without_values
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def main() -> int:
         asyncio.run(_Bridge(settings, words).run())
     except BaseException as error:  # noqa: BLE001 - the reason is all that is left of the process
         why = first_reason(error)
-        last = words.text()
+        last = words.text(settings.entry)
         sys.stdout.write(f"{why}: {last}" if last else why)
         sys.stdout.flush()
         return 1
@@ -106,7 +107,7 @@ def first_reason(error: BaseException) -> str:
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return public_text(error)
 
 
 class _LastWords:
@@ -118,9 +119,10 @@ class _LastWords:
         self._tail = deque[str](maxlen=20)
         threading.Thread(target=self._read, args=(reads,), daemon=True).start()
 
-    def text(self) -> str:
-        """The last lines."""
-        return cut(" ".join("".join(self._tail).split()), _LAST_WORDS)
+    def text(self, entry: McpServer) -> str:
+        """The last lines, without the values of the entry's variables."""
+        words = " ".join("".join(self._tail).split())
+        return cut(without_values(words, entry, environment.inherited()), _LAST_WORDS)
 
     def _read(self, reads: int) -> None:
         with os.fdopen(reads, errors="replace") as lines:
@@ -166,7 +168,8 @@ class _Bridge:
             return
         assert entry.url is not None
         headers = {
-            name: fill(text, lambda v: held.get(v, "")) for name, text in entry.headers.items()
+            name: fill(text, lambda variable: held.get(variable, "").strip())
+            for name, text in entry.headers.items()
         }
         async with (
             guarded_client(self._settings.hosts, headers=headers, timeout_s=_READ_S) as http,

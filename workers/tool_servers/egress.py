@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Mapping, Sequence
 
@@ -10,12 +11,21 @@ import httpx2
 
 from app.security.egress import Destination, destination, is_public, is_trusted, refusal
 
+#: What the value of a header may be.
+_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 #: Seconds for a connection, at most.
 _CONNECT_S = 10.0
 
 
 class EgressRefused(httpx2.TransportError):
     """The egress rules forbid the address."""
+
+
+class HeaderRefused(httpx2.LocalProtocolError):
+    """HTTP forbids a header's value, which the text does not show: it may be a secret."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"header {name} has characters that HTTP forbids")
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -42,7 +52,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 def guarded_client(
     hosts: Sequence[str], *, headers: Mapping[str, str], timeout_s: float
 ) -> httpx2.AsyncClient:
-    """A client without redirects and proxies; `hosts` may have private addresses."""
+    """A client without redirects and proxies; `hosts` may have private addresses.
+
+    Raises HeaderRefused.
+    """
+    for name, value in headers.items():
+        if _VALUE.fullmatch(value) is None:
+            raise HeaderRefused(name)
     return httpx2.AsyncClient(
         transport=GuardedTransport(hosts),
         headers=dict(headers),
@@ -50,6 +66,13 @@ def guarded_client(
         follow_redirects=False,
         trust_env=False,
     )
+
+
+def public_text(error: BaseException) -> str:
+    """The text of an error, but not that of a request against HTTP's rules, which quotes it."""
+    if isinstance(error, httpx2.LocalProtocolError) and not isinstance(error, HeaderRefused):
+        return "the request breaks the rules of HTTP"
+    return str(error) or type(error).__name__
 
 
 async def _allowed_ip(to: Destination, hosts: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ from workers.registry.declared.book import ToolBook
 from workers.registry.declared.entry import McpServer, missing_variable
 from workers.registry.declared.listing import why_no_command
 from workers.registry.declared.served import ServerState
+from workers.tool_servers.redaction import without_values
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ class _Client:
         self._hosts = hosts
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
+        self._held: Mapping[str, str] = {}
         self._due_s = self._began_s = time.monotonic()
 
     def look(self, held: Mapping[str, str]) -> None:
@@ -132,6 +134,7 @@ class _Client:
             process.communicate()
 
     def _begin(self, held: Mapping[str, str]) -> None:
+        self._held = held
         why = self._why_not(held)
         if why is not None:
             return self._wait(why)
@@ -171,10 +174,11 @@ class _Client:
         why = (
             said.decode(errors="replace").strip() or f"its client exited with {process.returncode}"
         )
-        self._wait(cut(why, _WHY_LIMIT))
+        self._wait(why)
 
     def _wait(self, why: str) -> None:
-        """Note why the server is away, and when it is started again."""
+        """Note why the server is away, without its secrets, and when it is started again."""
+        why = cut(without_values(why, self.entry, self._held), _WHY_LIMIT)
         self._failures += 1
         after_s = min(MOST_S, FIRST_S * 2 ** (self._failures - 1))
         self._due_s = time.monotonic() + after_s

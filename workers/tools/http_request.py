@@ -17,7 +17,7 @@ import httpx2
 
 from workers.processes import environment
 from workers.registry.declared.placeholders import fill
-from workers.tool_servers.egress import EgressRefused, guarded_client
+from workers.tool_servers.egress import EgressRefused, HeaderRefused, guarded_client, public_text
 
 #: The most bytes of a response.
 RESPONSE_BYTES = 4 * 1024 * 1024
@@ -28,13 +28,13 @@ def main() -> int:
     request = json.load(sys.stdin)
     try:
         answer = asyncio.run(_send(request))
-    except EgressRefused as error:
+    except (EgressRefused, HeaderRefused) as error:
         answer = {"failed": str(error)}
     except httpx2.TimeoutException:
         seconds = f"{request['timeout_s']:g}"
         answer = {"failed": f"no response within {seconds} s", "timed_out": True, "may_retry": True}
     except httpx2.TransportError as error:
-        answer = {"failed": f"{str(error) or type(error).__name__}", "may_retry": True}
+        answer = {"failed": public_text(error), "may_retry": True}
     except (httpx2.InvalidURL, httpx2.HTTPError, ValueError) as error:
         answer = {"failed": f"{type(error).__name__}: {error}"}
     sys.stdout.write(json.dumps(answer))
