@@ -112,6 +112,10 @@ class DeclaredTool(Entry):
                 )
         if self.url is not None:
             _check_url(self.url)
+        if self.command is not None and any(names_in(self.command[0])):
+            raise ValueError(
+                "an argument cannot choose the program; write one entry for each program"
+            )
         for value in self.headers.values():
             unknown = next((n for n in names_in(value) if n not in self.needs_env), None)
             if unknown is not None:

@@ -52,40 +52,62 @@ def as_text(value: JsonValue) -> str:
 class OptionRefused(ValueError):
     """A value would be parsed as an option of the program."""
 
-    def __init__(self, name: str, value: str) -> None:
-        super().__init__(name, value)
-        self.name = name
+    def __init__(self, part: str, value: str) -> None:
+        super().__init__(part, value)
+        self.part = part
         self.value = value
 
     def __str__(self) -> str:
+        name = next(names_in(self.part))
         return (
-            f"argument {self.name!r}: it is {self.value[:80]!r}, which the program would take for"
-            f' an option; write "--" before "{{{self.name}}}" in the command, or give another value'
+            f"argument {name!r}: it is {self.value[:80]!r}, which the program would take for"
+            f' an option; write "--" before "{self.part}" in the command, or give another value'
         )
 
 
 def argv_of(command: tuple[str, ...], arguments: Mapping[str, JsonValue]) -> tuple[str, ...]:
     """The command line with all placeholders filled in. Raises OptionRefused.
 
-    A part with a placeholder that has no value is left out; a list that is a part of its own
-    becomes several parts.
+    A part with a placeholder that has no value is left out, and so is a literal option before it;
+    a list that is a part of its own becomes several parts.
 
     >>> argv_of(("wc", "{flag}", "--", "{files}"), {"files": ["a", "-b"]})
     ('wc', '--', 'a', '-b')
+    >>> argv_of(("grep", "-m", "{most}", "x"), {})
+    ('grep', 'x')
     """
     found: list[str] = []
-    for part in command:
-        if any(name not in arguments for name in names_in(part)):
-            continue
-        name = whole_name(part)
-        if name is None:
-            found.append(fill(part, lambda key: as_text(arguments[key])))
-            continue
-        value = arguments[name]
-        texts = [as_text(one) for one in value] if isinstance(value, list) else [as_text(value)]
-        is_text = isinstance(value, str | list)
-        refused = [text for text in texts if text.startswith("-") and is_text and "--" not in found]
-        if refused:
-            raise OptionRefused(name, refused[0])
+    is_past = False
+    for before, part in zip(("", *command), command, strict=False):
+        texts = _filled(part, arguments)
+        if not texts and not is_past and _is_option(before):
+            found.pop()  # or it would take the next part for its value
+        refused = [text for text in texts if text.startswith("-")]
+        if refused and not (is_past or part.startswith("-") or _is_number(part, arguments)):
+            raise OptionRefused(part, refused[0])
         found += texts
+        is_past = is_past or part == "--"
     return tuple(found)
+
+
+def _filled(part: str, arguments: Mapping[str, JsonValue]) -> list[str]:
+    """What one part of the command becomes."""
+    if any(name not in arguments for name in names_in(part)):
+        return []
+    name = whole_name(part)
+    value = arguments[name] if name is not None else None
+    if isinstance(value, list):
+        return [as_text(one) for one in value]
+    return [fill(part, lambda key: as_text(arguments[key]))]
+
+
+def _is_option(part: str) -> bool:
+    """Whether the part is an option that may take the next part for its value."""
+    is_literal = not any(names_in(part))
+    return is_literal and part.startswith("-") and part not in ("-", "--") and "=" not in part
+
+
+def _is_number(part: str, arguments: Mapping[str, JsonValue]) -> bool:
+    """Whether the part is one argument that is a number: `-1` is no option."""
+    name = whole_name(part)
+    return name is not None and isinstance(arguments[name], int | float)

@@ -60,6 +60,7 @@ arguments = {topic = "string", limit = {type = "integer", default = 3, descripti
         ('command = ["wc"]\nheaders = {A = "b"}', 2, "headers has no meaning for a command"),
         ('command = ["wc", "{file}"]\narguments = {path = "string"}', 2, "{file} is no argument"),
         ('command = ["wc"]\narguments = {path = "text"}', 4, "Input should be 'string'"),
+        ('command = ["{prog}", "x"]', 2, "an argument cannot choose the program"),
         ('url = "ftp://x.example"', 3, "a URL that begins with http:// or https://"),
         ('url = "https://{host}/"', 2, "an argument cannot choose the host"),
         ('url = "https://me:secret@x.example/"', 2, "no user or password"),
