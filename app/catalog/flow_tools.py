@@ -8,19 +8,21 @@ from app.catalog.catalog import Catalog
 from app.compiler.subflows import literals
 from app.domain.program import Action, Program, Step
 from app.errors import FlowDisabled, FlowUnknown, InvalidDocument
-from leadhand.flows.documents import FlowDocument
+from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.tool_names import FLOW
 from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.views import FlowView, ToolHere, ToolView
 
 
-def with_flows(program: Program, document: GraphDocument, catalog: Catalog) -> Program:
-    """The program with the documents of the flows that it calls.
+def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Program:
+    """The program with the documents of the flows that a graph calls.
 
     They are copied when the session is created, so that later changes of the files do not affect
     it. Raises InvalidDocument for an unknown flow and for arguments that it does not have.
     """
+    if not isinstance(document, GraphDocument):
+        return program
     called = [(number, step) for number, step in enumerate(document.steps) if is_flow(step.tool)]
     if not called:
         return program

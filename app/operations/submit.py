@@ -39,7 +39,6 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.flows.faults import all_faults
-from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Budget
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
@@ -242,7 +241,7 @@ class Submissions:
     def compile(self, document: AnyDocument) -> Program:
         """Compiles a document after the checks of a submit. Raises InvalidDocument."""
         admit(document, self._settings, self._fleet.inventories())
-        return compile_document(document)
+        return with_flows(compile_document(document), document, self._catalog)
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """The default limits of a session with this program."""
@@ -258,9 +257,8 @@ class Submissions:
             given = document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._fleet.inventories())
-        program, cwd = compile_document(document), document.cwd or ""
-        if isinstance(document, GraphDocument):
-            program = with_flows(program, document, self._catalog)
+        program = with_flows(compile_document(document), document, self._catalog)
+        cwd = document.cwd or ""
         if asker.workspace is not None:
             program = in_workspace(program, asker.workspace, label)
             cwd = asker.workspace.cwd

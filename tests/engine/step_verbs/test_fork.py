@@ -251,3 +251,17 @@ def test_fork_of_a_changed_program_is_refused(bench: Bench) -> None:
     origin.engine.registry._programs.cache_clear()
     with pytest.raises(ControlRefused, match="was changed after it was signed"):
         origin.engine.forks.fork(origin.id, Wish("a"))
+
+
+def test_fork_with_a_change_calls_flows_as_its_origin_does(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text('{"steps": [{"type": "wait", "seconds": 1}]}')
+    world = World.of(bench)
+    world.engine.catalog.folders = (tmp_path,)
+    steps = ({"name": "a"}, {"name": "b", "tool": "flow:small", "depends_on": ["a"]})
+    origin = GraphWorld(world, steps, inputs={"topic": "queues"})
+    fork = Forked(origin, Wish(changes=Changes(inputs={"topic": "locks"})))
+    engine = fork.engine
+    programs = [engine.store.fields(ref)["program"] for ref in (origin.ref, fork.ref)]
+    known, made = [engine.registry.program(one).step("b").inputs["document"] for one in programs]
+    assert isinstance(made, dict)
+    assert made == known
