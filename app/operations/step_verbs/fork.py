@@ -216,7 +216,8 @@ class Forks:
             if answer.word == "created":
                 self._transitions.dispatch(target, answer)
                 return Submitted(session=session, created=True)
-            copies.discard(target)
+            if answer.session != target.id:
+                copies.discard(target)
             if answer.word in ("taken", "torn"):
                 continue
             return _other(answer, asker)

@@ -159,6 +159,25 @@ def test_same_key_gets_the_same_fork(bench: Bench) -> None:
         forks.fork(origin.id, Wish("b"), key="k")
 
 
+def test_repeated_call_with_a_key_keeps_the_fork_that_the_first_one_made(bench: Bench) -> None:
+    origin = chain(bench)
+    store = type(origin.engine.store)
+    call = store.fork
+
+    def repeated(self: Any, *given: Any) -> Any:
+        call(self, *given)  # its reply is lost
+        return call(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "fork", repeated)
+        fork = origin.engine.forks.fork(origin.id, Wish("a"), key="k")
+    assert fork.created
+    ref = SessionRef(fork.session, fork.session)
+    outcomes = origin.engine.store.values(ref, "out", ["a"])
+    assert json.loads(outcomes["a"])["value"] == 1
+    assert audit(origin.engine.audit.run).items == []
+
+
 def test_fork_that_dies_midway_leaves_nothing_visible(bench: Bench) -> None:
     origin = chain(bench)
     store = origin.engine.store

@@ -69,6 +69,13 @@ FAULTS = (
         "test_audit_finds_nothing_wrong_with_a_fork",
     ),
     Fault(
+        "a repeated call finds the fork of the first one by its key",
+        "steps/fork",
+        "made_by and made_by == args.fields.nonce",
+        "made_by and not args.key",
+        "test_repeated_call_with_a_key_keeps_the_fork_that_the_first_one_made",
+    ),
+    Fault(
         "a fork in a loop begins that anew",
         "steps/fork",
         "  resume.run_again(tx, args.again, args.levels, args.threads)\n",

@@ -27,13 +27,13 @@ end
 local function refuse(tx)
   local args = tx.args
   if transaction.is_other_store(tx) then return 'other_store' end
+  local made_by = redis.call('HGET', tx.keys.session, 'nonce')
+  if made_by and made_by == args.fields.nonce then return 'created' end   -- the reply of the first call was lost
   if args.key then
     local made, body = find_existing(tx)
     tx.reply.session = made
     if made then return body == args.body and 'exists' or 'conflict' end
   end
-  local made_by = redis.call('HGET', tx.keys.session, 'nonce')
-  if made_by and made_by == args.fields.nonce then return 'created' end
   tx.reply.why = args.owner and quotas.find_exceeded(tx, args.owner)
   if tx.reply.why then return 'quota' end
   if not is_whole(tx) then return 'torn' end
