@@ -7,17 +7,21 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from pydantic import JsonValue
+
 from app.domain import routing
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
 from app.domain.records import NewSession, Reply
+from app.domain.states import SessionStatus
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
     InvalidDocument,
     PositionRefused,
     SpecForeign,
+    SessionUnknown,
 )
 from app.fleet.agents import AgentsThere
 from app.history.points import address_of, position_of
@@ -42,6 +46,13 @@ from app.store.store import Store
 from leadhand.flows.documents import AnyDocument
 
 VERB = "fork"
+#: In these a session changes by itself.
+_AT_WORK = (
+    SessionStatus.ACTIVE,
+    SessionStatus.STOPPING,
+    SessionStatus.EXITING,
+    SessionStatus.ABORTING,
+)
 
 
 class Wish(NamedTuple):
@@ -100,15 +111,24 @@ class Forks:
         ControlRefused for a session that cannot be forked, PositionRefused, InvalidDocument for a
         change that does not apply, IdempotencyConflict, QuotaPassed.
         """
-        ref = self._registry.ref(session)
         asker = Asker(wish.digest(session), key, owner=owner, free=free)
-        known = self._submissions.find_submitted(asker)
-        if known is not None:
-            return known
+        for _ in range(DRAWS):
+            ref = self._registry.ref(session)
+            made = self._submissions.find_submitted(asker) or self._try(ref, wish, asker, check)
+            if made is not None:
+                return made
+        raise RuntimeError("the session could not be copied")
+
+    def _try(
+        self, ref: SessionRef, wish: Wish, asker: Asker, check: Callable[[AnyDocument], None]
+    ) -> Submitted | None:
+        """Plan the fork and create it; None if the session changed meanwhile, or the id is taken."""
         fields = self._store.fields(ref)
+        if "status" not in fields:
+            raise SessionUnknown(ref.id)
         if fields["kind"] in ("plan", "guard"):
-            hint = f"start it again with: leadhand rerun {session}"
-            raise ControlRefused(session, VERB, f"a {fields['kind']}", hint)
+            hint = f"start it again with: leadhand rerun {ref.id}"
+            raise ControlRefused(ref.id, VERB, f"a {fields['kind']}", hint)
         document = submitted_document(self._store, self._registry, ref, fields, VERB)
         check(with_changes(document, wish.changes))
         plan = self._plan(ref, fields, document, wish)
@@ -197,31 +217,35 @@ class Forks:
         plan: _Plan,
         wish: Wish,
         asker: Asker,
-    ) -> Submitted:
+    ) -> Submitted | None:
         copies = self._store.copies()
-        for _ in range(DRAWS):
-            session = secrets.token_hex(4)
-            target = SessionRef(session, session)
-            if self._store.ref(session) is not None:
-                continue
-            copied = copies.copy(ref, target)
-            answer = self._store.fork(
-                self._new(target, ref, fields, plan, wish, asker, copied.cost_micros),
-                {
-                    **plan.rewind.arguments(),
-                    "counts": {**copied.counts},
-                    "warnings": [*plan.warnings],
-                },
-            )
-            if answer.word == "created":
-                self._transitions.dispatch(target, answer)
-                return Submitted(session=session, created=True)
-            if answer.session != target.id:
-                copies.discard(target)
-            if answer.word in ("taken", "torn"):
-                continue
-            return _other(answer, asker)
-        raise RuntimeError("the session could not be copied")
+        session = secrets.token_hex(4)
+        target = SessionRef(session, session)
+        if self._store.ref(session) is not None:
+            return None
+        copied = copies.copy(ref, target)
+        answer = self._store.fork(
+            self._new(target, ref, fields, plan, wish, asker, copied.cost_micros),
+            {
+                **plan.rewind.arguments(),
+                "counts": {**copied.counts},
+                "warnings": [*plan.warnings],
+                "origin": self._origin(ref, fields),
+            },
+        )
+        if answer.word == "created":
+            self._transitions.dispatch(target, answer)
+            return Submitted(session=session, created=True)
+        if answer.session != target.id:
+            copies.discard(target)
+        return None if answer.word in ("taken", "torn") else _other(answer, asker)
+
+    def _origin(self, ref: SessionRef, fields: Mapping[str, str]) -> dict[str, JsonValue]:
+        """The session as it was planned for; while it works, it may change."""
+        origin: dict[str, JsonValue] = {"base": self._store.keys.base(ref)}
+        if fields["status"] not in _AT_WORK and "updated" in fields:
+            origin["updated"] = fields["updated"]
+        return origin
 
     def _new(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.errors import ControlRefused, IdempotencyConflict, InvalidDocument, PositionRefused
+from app.errors import (
+    ControlRefused,
+    IdempotencyConflict,
+    InvalidDocument,
+    PositionRefused,
+    SessionUnknown,
+)
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.models.documents import LoopDocument
@@ -207,6 +214,54 @@ def test_fork_of_a_torn_copy_is_made_anew(bench: Bench) -> None:
         fork = Forked(origin, Wish("a"))
     assert [target.id for target in tries[1:]] == [fork.id]
     assert list(bench.redis.scan_iter(f"*{{{tries[0].id}}}*")) == []
+
+
+def during_the_first_copy(origin: GraphWorld, what: Callable[[], object]) -> pytest.MonkeyPatch:
+    """Something happens to the session after its records were copied for a fork."""
+    copies = type(origin.engine.store.copies())
+    whole, tries = copies.copy, []
+
+    def copy(self: Any, source: SessionRef, target: SessionRef) -> Any:
+        copied = whole(self, source, target)
+        tries.append(target)
+        if len(tries) == 1:
+            what()
+        return copied
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr(copies, "copy", copy)
+    return patched
+
+
+def test_fork_of_a_session_that_is_deleted_meanwhile_is_refused(bench: Bench) -> None:
+    origin = graph(bench, {"name": "a"}, {"name": "b", "depends_on": ["a"]})
+    origin.carry_out(origin.grant("a"), {})
+    engine = origin.engine
+    delete = partial(engine.deletion.delete, origin.id, force=True, seen=None)
+    patched = during_the_first_copy(origin, delete)
+    try:
+        with pytest.raises(SessionUnknown):
+            Forked(origin, Wish("a"))
+    finally:
+        patched.undo()
+    assert list(engine.queries.sessions().items) == []
+
+
+def test_fork_of_a_session_that_is_resumed_meanwhile_is_planned_anew(bench: Bench) -> None:
+    origin = chain(bench, c=broken)
+
+    def resume() -> None:
+        origin.world.now += 1
+        origin.engine.control.apply(origin.id, "resume")
+        origin.run()
+
+    patched = during_the_first_copy(origin, resume)
+    try:
+        with pytest.raises(PositionRefused, match="all of its steps are done"):
+            Forked(origin, Wish())
+    finally:
+        patched.undo()
+    assert origin.status == "completed"
 
 
 def test_audit_finds_nothing_wrong_with_a_fork(bench: Bench) -> None:

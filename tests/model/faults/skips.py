@@ -76,6 +76,20 @@ FAULTS = (
         "test_repeated_call_with_a_key_keeps_the_fork_that_the_first_one_made",
     ),
     Fault(
+        "a session is forked that is gone",
+        "steps/fork",
+        "if not found[1] or (origin.updated and",
+        "if (origin.updated and",
+        "test_fork_of_a_session_that_is_deleted_meanwhile_is_refused",
+    ),
+    Fault(
+        "a session is forked by a plan that no longer fits",
+        "steps/fork",
+        "(origin.updated and found[2] ~= origin.updated)",
+        "false",
+        "test_fork_of_a_session_that_is_resumed_meanwhile_is_planned_anew",
+    ),
+    Fault(
         "a fork in a loop begins that anew",
         "steps/fork",
         "  resume.run_again(tx, args.again, args.levels, args.threads)\n",

@@ -2,15 +2,20 @@
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, owner? (token,
 --   size, quotas), request? (the document),
 --   store? (the id of the caller's store), counts (of the copied records, by part), again, levels and
---   threads (what runs, as for a resume), warnings
+--   threads (what runs, as for a resume), warnings, origin (base of the session that was copied, and updated? if that
+--   was at rest)
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | torn | quota(why) | other_store
 --- @requires budgets, dispatch, events, loops, programs, quotas, resume, sessions, transaction
 
 local SIZE = {ledger = 'LLEN'}
 
--- Whether each part has as many records as were copied: none has expired meanwhile.
+-- Whether the copied session is still there, and at rest since it was read if it was then; and whether each part of
+-- the copy has as many records as were copied: none has expired meanwhile.
 local function is_whole(tx)
+  local origin = tx.args.origin
+  local found = redis.call('HMGET', origin.base .. 'session', 'status', 'updated')
+  if not found[1] or (origin.updated and found[2] ~= origin.updated) then return false end
   for part, count in pairs(tx.args.counts) do
     if redis.call(SIZE[part] or 'HLEN', tx.keys[part]) ~= count then return false end
   end
