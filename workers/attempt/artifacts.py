@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
@@ -77,7 +77,9 @@ def store_artifacts(
         try:
             stored.append(_store_value(store, ref, task, value))
         except ArtifactsFull as error:
+            _delete_outputs(task, stored)
             return _failure(outcome, str(error), tuple(stored))
+    _delete_outputs(task, stored)
     return outcome.model_copy(
         update={"spill": None, "artifacts": tuple(stored) or None, "warning": warning}
     )
@@ -104,7 +106,7 @@ def _store_value(store: ArtifactStore, ref: SessionRef, task: BodyTask, value: b
 
 
 def _store_outputs(store: ArtifactStore, ref: SessionRef, task: BodyTask) -> Iterator[Artifact]:
-    """Store the whole outputs without secrets, and delete the files that the processes wrote."""
+    """Store the whole outputs without secrets."""
     secrets = secrets_of_task(task)
     for name in _OUTPUTS:
         source, clean = task.spill / f"{name}.log", task.spill / f"{name}.clean"
@@ -116,7 +118,13 @@ def _store_outputs(store: ArtifactStore, ref: SessionRef, task: BodyTask) -> Ite
                 yield _put(store, ref, clean, name, "text/plain; charset=utf-8")
             finally:
                 clean.unlink(missing_ok=True)
-            source.unlink(missing_ok=True)
+
+
+def _delete_outputs(task: BodyTask, stored: Iterable[Artifact]) -> None:
+    """Delete the outputs that were stored; until all is stored, the call may be repeated."""
+    for one in stored:
+        if one.name in _OUTPUTS:
+            (task.spill / f"{one.name}.log").unlink(missing_ok=True)
 
 
 def _put(

@@ -122,7 +122,7 @@ class Forks:
     def _try(
         self, ref: SessionRef, wish: Wish, asker: Asker, check: Callable[[AnyDocument], None]
     ) -> Submitted | None:
-        """Plan the fork and create it; None if the session changed meanwhile, or the id is taken."""
+        """Plan the fork and create it; None if the session changed or the id is taken."""
         fields = self._store.fields(ref)
         if "status" not in fields:
             raise SessionUnknown(ref.id)

@@ -13,6 +13,7 @@ from app.domain.artifacts import INLINE_BYTES
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
+from app.errors import StoreAway
 from workers.attempt.artifacts import store_artifacts
 from workers.registry.agents import AgentBook
 from workers.task.task import BodyTask
@@ -27,10 +28,14 @@ class Shelf:
     def __init__(self, *, full: bool = False) -> None:
         self.files: dict[str, bytes] = {}
         self.full = full
+        #: The store is away once it has so many.
+        self.away_after: int | None = None
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
         if self.full:
             raise ArtifactsFull("cannot store an artifact in '/a': its disk is full")
+        if len(self.files) == self.away_after:
+            raise StoreAway("redis://away")
         self.files[digest] = file.read_bytes()
 
 
@@ -95,6 +100,22 @@ def test_both_outputs_are_stored(task: BodyTask) -> None:
     found = stored(with_output(task, "stdout", b"text"), task, shelf)
     assert [a.name for a in found.artifacts or ()] == ["stdout", "stderr"]
     assert sorted(shelf.files.values()) == [b"errors", b"text"]
+
+
+@pytest.mark.parametrize("last", ["stderr", "value"])
+def test_outputs_are_kept_until_everything_is_stored(task: BodyTask, last: str) -> None:
+    with_output(task, "stderr", b"errors")
+    outcome = with_output(task, "stdout", b"text")
+    value = "x" * INLINE_BYTES
+    outcome = outcome.model_copy(update={"value": value})
+    shelf = Shelf()
+    shelf.away_after = {"stderr": 1, "value": 2}[last]
+    with pytest.raises(StoreAway):
+        stored(outcome, task, shelf)
+    shelf.away_after = None
+    found = stored(outcome, task, shelf)
+    assert [a.name for a in found.artifacts or ()] == ["stdout", "stderr", "value"]
+    assert list(task.spill.iterdir()) == []
 
 
 def test_result_without_room_fails_the_step_and_names_the_disk(task: BodyTask) -> None:
