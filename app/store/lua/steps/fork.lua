@@ -1,17 +1,14 @@
 -- Creates a session from copied records of another one, all or nothing: its steps go on from a point of that session.
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, owner? (token,
---   size, quotas), request? (the document),
---   store? (the id of the caller's store), counts (of the copied records, by part), again, levels and
---   threads (what runs, as for a resume), warnings, origin (base of the session that was copied, and updated? if that
---   was at rest)
+--   size, quotas), request? (the document), store? (the id of the caller's store), counts (of the copied records, by
+--   part), again, levels and threads (what runs, as for a resume), warnings, origin (its base; updated? if at rest)
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | torn | quota(why) | other_store
 --- @requires budgets, dispatch, events, loops, programs, quotas, resume, sessions, transaction
 
 local SIZE = {ledger = 'LLEN'}
 
--- Whether the copied session is still there, and at rest since it was read if it was then; and whether each part of
--- the copy has as many records as were copied: none has expired meanwhile.
+-- Whether the copied session is there, as it was if at rest, and no copied record has expired meanwhile.
 local function is_whole(tx)
   local origin = tx.args.origin
   local found = redis.call('HMGET', origin.base .. 'session', 'status', 'updated')
