@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
+from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import path_of
 from app.domain.control import Seen
 from app.domain.ids import SessionRef
@@ -177,7 +178,7 @@ class LocalWork:
         """What the worker calls; None if the step needs no call and was settled."""
         try:
             work = self._attempts.work(ref, grant)
-        except ReferenceUnresolved as error:
+        except (ReferenceUnresolved, ArtifactUnknown) as error:
             reason = Reason(code=ReasonCode.FAILED_STEP, text=str(error), at=grant.address)
             outcome = Outcome(word="failed", text=str(error), reason=reason, retryable=False)
             self._settle(ref, self._attempts.bare_work(ref, grant), outcome)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
 
+from app.domain.artifacts import Artifact
 from app.domain.ids import SessionRef
+from app.domain.outcomes import Outcome
 from app.errors import InvalidDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.local_work import BeatWork, ClaimWork, SettleWork
@@ -76,6 +79,20 @@ def test_results_flow_to_the_next_local_step(bench: Bench) -> None:
     local.settle(second, "end")
     assert local.status == "completed"
     assert world.engine.queries.result(local.id).results == {"a": {"y": [2]}, "b": "end"}
+
+
+def test_step_whose_artifact_is_gone_fails_with_that_reason(bench: Bench) -> None:
+    world = World.of(bench)
+    local = Local(world, {"name": "a", "tool": "echo"}, B)
+    work = world.engine.attempts.work(local.ref, world.grant(local.ref, "a"))
+    gone = Artifact(name="value", digest="0" * 64, size=70_000, media_type="application/json")
+    world.engine.attempts.settle(
+        work, Outcome(word="succeeded", artifacts=(gone,)), take=[], worker="w"
+    )
+    assert local.claim() is None
+    outcome = json.loads(world.engine.store.values(local.ref, "out", ["b"])["b"])
+    assert "artifact" in outcome["reason"]["text"]
+    assert local.status == "failed"
 
 
 def test_local_steps_are_never_hinted_to_workers(bench: Bench) -> None:
