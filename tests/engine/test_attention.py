@@ -8,6 +8,7 @@ from app.engine import Engine
 from app.store.changes import ChangeReads
 from app.sweep import sweep
 from leadhand.models.documents import Budget
+from tests.engine.world import World
 from tests.flows import flow
 from tests.session_driving import claim, end, ref_of, run_iteration, settle
 from tests.silent_engine import loop, silent_engine
@@ -69,6 +70,16 @@ def test_limit_needs_a_person_from_80_percent_on(engine):
         assert needs(engine) == {}
     settle(engine, session, claim(engine, session))
     assert needs(engine) == {session: ["budget"]}
+
+
+def test_limit_calls_for_a_person_once(bench):
+    engine = World.of(bench).engine
+    session = engine.submit.document(loop(budget=Budget(steps=10), max_iterations=9)).session
+    for _ in range(3):
+        run_iteration(engine, session, "retry")
+    assert needs(engine) == {session: ["budget"]}
+    changes = engine.store._redis.xrange("lh:changes")
+    assert [one["w"] for _, one in changes].count("attention") == 1
 
 
 def test_step_that_no_worker_takes_is_stuck(store_url):

@@ -76,4 +76,11 @@ FAULTS = (
         "",
         "test_who_cannot_come_idles_a_key_for_a_moment_only",
     ),
+    Fault(
+        "each transition near a limit calls for a person",
+        "lib/budgets",
+        "changes.call_person(tx, true)",
+        "changes.call_person(tx)",
+        "test_limit_calls_for_a_person_once",
+    ),
 )

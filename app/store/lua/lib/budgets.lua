@@ -17,7 +17,7 @@ function budgets.note(tx, what, used)
   local limit = budgets.limits(tx)[what]
   if limit and used >= NEARLY * limit and not tx.nearly then
     tx.nearly = true
-    changes.call_person(tx)
+    changes.call_person(tx, true)   -- each transition from now on gets here
   end
   if limit and used >= limit then tx.reached = tx.reached or {what = what, used = used, limit = limit} end
 end
