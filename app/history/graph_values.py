@@ -53,20 +53,26 @@ def read_values(
     program: Program,
     nodes: Iterable[str],
     artifacts: ArtifactSource,
+    *,
+    waits: Iterable[str] = (),
 ) -> dict[str, StepValue]:
     """Reads the results of these nodes of the outermost block, each of its newest run.
 
-    The result of a for_each is the list of the results of its items, in order.
+    The result of a for_each is the list of the results of its items, in order. Of the nodes in
+    `waits` only how they ended matters: a value of theirs that is an artifact is not loaded.
     """
-    names = list(dict.fromkeys(nodes))
+    wanted = dict.fromkeys(nodes)
+    names = list(dict.fromkeys((*wanted, *waits)))
     if not names:
         return {}
     places = _places(store, ref, program, names)
     addresses = [address for place in places.values() for address in place.addresses]
     found = store.values(ref, "out", addresses) if addresses else {}
     outcomes = {address: json.loads(text) for address, text in found.items()}
-    for outcome in outcomes.values():
-        outcome["value"] = load_value(outcome, ref, artifacts)
+    for name in wanted:
+        for address in places[name].addresses if name in places else ():
+            if address in outcomes:
+                outcomes[address]["value"] = load_value(outcomes[address], ref, artifacts)
     return {
         name: _value(places[name], outcomes, _action(program, name)) if name in places else NOT_RUN
         for name in names

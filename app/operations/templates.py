@@ -58,8 +58,8 @@ def fill_template(
     A step is skipped if its condition is false, or if a step whose result it refers to without a
     default was skipped.
     """
-    wanted = (*template.names.values(), *template.waits)
-    values = read_values(store, ref, program, wanted, artifacts)
+    wanted = template.names.values()
+    values = read_values(store, ref, program, wanted, artifacts, waits=template.waits)
     unmet = _unmet_join(program, template, values)
     if unmet is not None:
         return {WHEN: False, SKIPPED: unmet}
