@@ -13,6 +13,7 @@ from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Loop, Program, Step
 from app.errors import ControlRefused, InvalidDocument
+from app.operations.step_verbs.fork import Wish
 from leadhand.flows.documents import AnyDocument
 from tests.engine.world import World
 from workers.attempt.park import park
@@ -202,3 +203,11 @@ def test_folder_of_its_own_is_made_only_from_one_beneath_a_root(
     assert failed is not None
     assert f"{str(origin)!r} is not beneath a root" in failed.text
     assert folder_failure(work, settings.model_copy(update={"roots": (tmp_path,)})) is None
+
+
+def test_it_is_rerun_instead_of_forked(world: World, tmp_path: Path) -> None:
+    ref = submit(world, LOOP | {"cwd": str(tmp_path)})
+    finish(world, ref, "retry")
+    for as_is in (False, True):
+        with pytest.raises(ControlRefused, match=f"leadhand rerun {ref.id}"):
+            world.engine.forks.fork(ref.id, Wish("loop[1]/do", as_is=as_is))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.compiler.workspaces import own_folder_of
 from app.domain import routing
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
@@ -138,6 +139,9 @@ class Forks:
         self, ref: SessionRef, fields: Mapping[str, str], document: AnyDocument, wish: Wish
     ) -> _Plan:
         old = self._verified(ref, fields)
+        if own_folder_of(old, root="") is not None:
+            hint = f"start it again with: leadhand rerun {ref.id}"
+            raise ControlRefused(ref.id, VERB, "a session with a folder of its own", hint)
         program, anew = old, set[str]()
         if wish.changes != Changes(label=wish.changes.label):
             base = self._submissions.compile(document)
