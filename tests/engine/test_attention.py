@@ -78,8 +78,8 @@ def test_limit_calls_for_a_person_once(bench):
     for _ in range(3):
         run_iteration(engine, session, "retry")
     assert needs(engine) == {session: ["budget"]}
-    changes = engine.store._redis.xrange("lh:changes")
-    assert [one["w"] for _, one in changes].count("attention") == 1
+    changes = bench.redis.xrange("lh:changes")
+    assert [fields["w"] for _, fields in changes].count("attention") == 1
 
 
 def test_step_that_no_worker_takes_is_stuck(store_url):

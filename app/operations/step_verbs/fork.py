@@ -21,8 +21,8 @@ from app.errors import (
     IdempotencyConflict,
     InvalidDocument,
     PositionRefused,
-    SpecForeign,
     SessionUnknown,
+    SpecForeign,
 )
 from app.fleet.agents import AgentsThere
 from app.history.points import address_of, position_of

@@ -190,7 +190,10 @@ def test_folder_of_another_store_is_not_swept(bench: Bench, tmp_path: Path) -> N
 
 def test_join_does_not_load_the_values_that_it_waits_for(bench: Bench, tmp_path: Path) -> None:
     fleet = Fleet(bench, tmp_path)
-    steps = [{"name": "search"}, {"name": "end", "depends_on": ["search"], "join": "all"}]
+    steps: list[dict[str, object]] = [
+        {"name": "search"},
+        {"name": "end", "depends_on": ["search"], "join": "all"},
+    ]
     graph = fleet.graph(steps)
     fleet.settle(graph, "search", LONG)
     fleet.local.read = lambda *_: pytest.fail("it is not used")  # type: ignore[method-assign]
