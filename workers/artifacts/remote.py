@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -23,15 +25,30 @@ if TYPE_CHECKING:
 #: Of the worker's own token: bodies have no token with the second.
 SCOPES = ("read", "artifacts")
 _TIMEOUT_S = 30.0
-#: Statuses at which another try cannot help.
-_REFUSED = frozenset({409, 413, 422, 507})
+#: For so long an upload is repeated while the API is away.
+PATIENCE_S = 60.0
+#: Below 500, the statuses at which another try may help; above, those at which it cannot.
+_PASSING, _LASTING = frozenset({408, 425, 429}), frozenset({501, 505, 507, 511})
 
 
 class ApiAway(StoreAway):
     """The API does not answer; the worker tries again while it owns the attempt."""
 
+    def __init__(self, url: str, status: int | None = None) -> None:
+        super().__init__(url)
+        self.args = (url, status)
+        self.status = status
+
     def __str__(self) -> str:
-        return f"the API at {self.url} does not answer"
+        status = "" if self.status is None else f": HTTP {self.status}"
+        return f"the API at {self.url} does not answer{status}"
+
+
+class ArtifactStore(Protocol):
+    """Where an attempt stores artifacts."""
+
+    def put(self, ref: SessionRef, digest: str, file: Path) -> None:
+        """Store a file under its digest. Raises ArtifactsFull, StoreAway."""
 
 
 class RemoteArtifacts(NamedTuple):
@@ -48,10 +65,10 @@ class RemoteArtifacts(NamedTuple):
                 data = base64.b64encode(source.read(PART_BYTES)).decode()
                 body = json.dumps({"at": at, "size": size, "data": data})
                 answer = self._send("PUT", _path(ref, digest), content=body)
-                if answer.status_code in _REFUSED:
-                    raise ArtifactsFull(_detail(answer))
+                if _is_refused(answer.status_code):
+                    raise ArtifactsFull(self._trouble(answer))
                 self._check(answer)
-                if answer.json()["complete"]:  # also if another attempt has stored it
+                if self._is_complete(answer):  # also if another attempt has stored it
                     return
 
     def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
@@ -87,7 +104,38 @@ class RemoteArtifacts(NamedTuple):
     def _check(self, answer: httpx2.Response) -> None:
         """Raise ApiAway for any error: a lost attempt is noticed by its heartbeat."""
         if not answer.is_success:
-            raise ApiAway(self.url)
+            raise ApiAway(self.url, answer.status_code)
+
+    def _is_complete(self, answer: httpx2.Response) -> bool:
+        """Whether the artifact is complete. Raises ArtifactsFull for what is no answer to that."""
+        found = _fields(answer).get("complete")
+        if not isinstance(found, bool):
+            raise ArtifactsFull(self._trouble(answer))
+        return found
+
+    def _trouble(self, answer: httpx2.Response) -> str:
+        why = _fields(answer).get("detail") or "the response is not one of Leadhand's API"
+        return f"the API at {self.url} does not store an artifact: HTTP {answer.status_code}, {why}"
+
+
+class Patience:
+    """Stores the artifacts of one attempt; gives up once the API has been away for long."""
+
+    def __init__(self, open_store: Callable[[], ArtifactStore]) -> None:
+        self._open = open_store
+        self._away_since: float | None = None
+
+    def put(self, ref: SessionRef, digest: str, file: Path) -> None:
+        """Store a file. Raises ArtifactsFull, also for an API that stays away; StoreAway."""
+        try:
+            self._open().put(ref, digest, file)
+        except ApiAway as error:
+            now = time.monotonic()
+            self._away_since = self._away_since or now
+            if now - self._away_since < PATIENCE_S:
+                raise
+            raise ArtifactsFull(f"{error}, for {now - self._away_since:.0f} s") from error
+        self._away_since = None
 
 
 def open_remote(url: str, secret: str, ref: SessionRef, grant: Grant) -> RemoteArtifacts:
@@ -100,9 +148,22 @@ def _path(ref: SessionRef, digest: str) -> str:
     return f"/v1/sessions/{ref.id}/artifacts/{digest}"
 
 
-def _detail(answer: httpx2.Response) -> str:
-    problem: dict[str, JsonValue] = answer.json()
-    return f"the API cannot store an artifact: {problem.get('detail') or answer.status_code}"
+def _is_refused(status: int) -> bool:
+    """Whether another try cannot help.
+
+    >>> [_is_refused(status) for status in (200, 302, 403, 429, 503, 507)]
+    [False, True, True, False, False, True]
+    """
+    return (300 <= status < 500 and status not in _PASSING) or status in _LASTING
+
+
+def _fields(answer: httpx2.Response) -> dict[str, JsonValue]:
+    """The JSON object of a response; empty for any other body."""
+    try:
+        found: JsonValue = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _is_local(url: str) -> bool:

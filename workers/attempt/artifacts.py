@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 from app.artifacts.errors import ArtifactsFull
 from app.artifacts.local import LocalArtifacts
@@ -21,7 +21,7 @@ from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from app.engine import Engine
 from app.redaction import without_keys
-from workers.artifacts.remote import RemoteArtifacts, open_remote
+from workers.artifacts.remote import ArtifactStore, RemoteArtifacts, open_remote
 from workers.attempt.redact import secrets_of_task
 from workers.processes.own_folders import claim_session_folder, create_file
 from workers.task.task import BodyTask
@@ -34,13 +34,6 @@ Name = Literal["value", "stdout", "stderr"]
 _OUTPUTS: tuple[Name, ...] = ("stdout", "stderr")
 _CHUNK = 1024 * 1024
 _BEGIN, _END = b"-----BEGIN ", b"-----END "
-
-
-class ArtifactStore(Protocol):
-    """Where an attempt stores artifacts."""
-
-    def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Store a file under its digest. Raises ArtifactsFull, StoreAway."""
 
 
 def open_artifacts(

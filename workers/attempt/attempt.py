@@ -26,6 +26,7 @@ from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from app.security import step_tokens
 from tasks import tracing
+from workers.artifacts.remote import Patience
 from workers.attempt.actions import BodyTask, run_body
 from workers.attempt.artifacts import open_artifacts, store_artifacts
 from workers.attempt.folder_records import FolderRecords
@@ -316,14 +317,9 @@ class Attempts:
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
             outcome = failure or run_body(task, lease.ended, body and body.outcome)
+            store = Patience(partial(open_artifacts, self._engine, work.ref, work.grant))
             return retry_while_away(
-                lambda: store_artifacts(
-                    outcome,
-                    task,
-                    work.ref,
-                    partial(open_artifacts, self._engine, work.ref, work.grant),
-                ),
-                lease,
+                lambda: store_artifacts(outcome, task, work.ref, lambda: store), lease
             )
         finally:
             if task.live is not None:
