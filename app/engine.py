@@ -200,5 +200,6 @@ class Engine:
             self.transitions,
             self.attempts,
             self.expiry,
+            self.artifact_folder,
         )
         self.audit = Audit(store, self.transitions, carrier, self.fleet)

@@ -6,6 +6,7 @@ while no such program calls is stopped with the reason `lost`; a resume takes it
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import secrets
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from app.artifacts.errors import ArtifactUnknown
+from app.artifacts.errors import ArtifactChanged, ArtifactsFull, ArtifactUnknown
+from app.artifacts.folder import ArtifactFolder, Part
 from app.domain.addresses import path_of
+from app.domain.artifacts import INLINE_BYTES, Artifact
 from app.domain.control import Seen
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
@@ -65,6 +68,7 @@ class LocalWork:
         transitions: Transitions,
         attempts: Attempts,
         expiry: Expiry,
+        folder: ArtifactFolder,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -72,6 +76,7 @@ class LocalWork:
         self._transitions = transitions
         self._attempts = attempts
         self._expiry = expiry
+        self._folder = folder
 
     def token(self, session: str) -> str | None:
         """The token for the session's local steps, always the same; None if it has none."""
@@ -139,7 +144,7 @@ class LocalWork:
             why = "the process that carried it out ends"
             reply = self._attempts.release(ref, _grant_of(asked), why=why)
             return SettledView(result=reply.word, status=self._status(ref))
-        outcome = outcome_of(asked)
+        outcome = self._with_artifact(ref, asked, outcome_of(asked))
         record = self._store.steps(ref, [asked.address]).get(asked.address)
         grant = _grant_of(asked, attempt=record.attempt if record is not None else 0)
         work = self._attempts.bare_work(ref, grant)
@@ -202,6 +207,25 @@ class LocalWork:
             lease_s=max(0.0, (grant.lease - now_ms) / 1000),
             key=f"{ref.id}:{grant.address}",
         )
+
+    def _with_artifact(self, ref: SessionRef, asked: SettleWork, outcome: Outcome) -> Outcome:
+        """The outcome with a reference to its value if that is long; without room, a failure."""
+        text = json.dumps(outcome.value, ensure_ascii=False, separators=(",", ":"))
+        data = text.encode("utf-8", "replace")
+        if len(data) <= INLINE_BYTES:
+            return outcome
+        digest = hashlib.sha256(data).hexdigest()
+        uploader = f"{ref.id}/{asked.address}/{asked.fence}"
+        try:
+            self._folder.put_part(digest, uploader, Part(0, len(data), data))
+        except (ArtifactsFull, ArtifactChanged) as error:
+            why = f"the result cannot be stored: {error}"
+            reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=asked.address)
+            return Outcome(word="failed", text=why, reason=reason)
+        stored = Artifact(
+            name="value", digest=digest, size=len(data), media_type="application/json"
+        )
+        return outcome.model_copy(update={"artifacts": (stored,)})
 
     def _settle(self, ref: SessionRef, work: Work, outcome: Outcome) -> Reply:
         reply = self._attempts.settle(work, outcome, take=(), worker=_name(ref))

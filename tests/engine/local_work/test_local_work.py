@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from app.domain.artifacts import Artifact
+from app.artifacts.folder import ArtifactFolder, Limits
+from app.domain.artifacts import INLINE_BYTES, Artifact
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.errors import InvalidDocument
@@ -270,3 +273,34 @@ def test_lost_session_explains_what_to_do(bench: Bench) -> None:
     text = world.engine.explainer.explain(local.id).model_dump_json()
     assert "the program that submitted" in text
     assert "leadhand worker" not in text
+
+
+def with_folder(world: World, path: Path, limits: Limits) -> None:
+    engine = world.engine
+    engine.local_work._folder = engine.local_artifacts._folder = ArtifactFolder(path, limits)
+
+
+def test_long_value_is_an_artifact(bench: Bench, tmp_path: Path) -> None:
+    world = World.of(bench)
+    with_folder(world, tmp_path, Limits(10_000_000, 10_000_000))
+    local = Local(world, A, B)
+    grant, value = local.granted(), {"y": "x" * INLINE_BYTES}
+    assert local.settle(grant, value) == "settled"
+    assert local.settle(grant, value) == "repeated"
+    data = json.dumps(value, separators=(",", ":")).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    assert world.engine.local_artifacts.read(local.ref, digest, len(data)) == data
+    assert set(world.engine.store.artifacts().referenced([digest])) == {digest}
+    assert local.granted().arguments == {"x": value["y"]}
+
+
+def test_long_value_without_room_fails_the_step(bench: Bench, tmp_path: Path) -> None:
+    world = World.of(bench)
+    with_folder(world, tmp_path, Limits(1_000, 1_000))
+    local = Local(world, A)
+    local.settle(local.granted(), "x" * INLINE_BYTES)
+    assert local.status == "failed"
+    reason = world.engine.queries.session(local.id).reason
+    assert reason is not None
+    assert "the result cannot be stored" in reason.text
+    assert "LEADHAND_ARTIFACT_MAX, 1000 bytes" in reason.text
