@@ -109,6 +109,21 @@ def test_the_settings_that_files_name_exist() -> None:
     assert ours <= known
 
 
+def test_api_pods_share_the_folder_of_artifacts() -> None:
+    """A pod could not return what another one has received."""
+    text = (DEPLOY / "kubernetes" / "api.yaml").read_text()
+    documents = {one["kind"]: one for one in yaml.safe_load_all(text)}
+    claim = documents["PersistentVolumeClaim"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    pod = documents["Deployment"]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    folder = {one["name"]: one.get("value") for one in container["env"]}["LEADHAND_ARTIFACTS"]
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    found = volumes[mounted[folder]]["persistentVolumeClaim"]["claimName"]
+    assert found == claim["metadata"]["name"]
+
+
 def test_each_file_starts_services_by_the_one_entry() -> None:
     files = [ROOT / "docker-compose.yml", DEPLOY / "Dockerfile"]
     files += [*(DEPLOY / "kubernetes").iterdir(), *(DEPLOY / "systemd").iterdir()]
