@@ -10,6 +10,7 @@ from api.auth import current_author, current_visitor
 from api.dashboard.panels.answer_fields import given_answer
 from api.dashboard.render import page
 from api.problem_types import invalid
+from app.domain.plan_errors import PlanChanged
 from app.engine import Engine
 from app.errors import AnswerUnwanted
 from leadhand.models.documents import Budget
@@ -18,6 +19,7 @@ from leadhand.models.views import QuestionView
 
 #: The event that makes the page fetch its panels.
 CHANGED = "leadhand-changed"
+_PLAN_CHANGED = "the plan has changed; look at it again"
 _DONE = {
     "stop": "it stops; running steps are released",
     "resume": "it goes on",
@@ -89,12 +91,15 @@ class Actions:
         try:
             self._engine.answers.give(session, given, address=address, by=current_author())
         except AnswerUnwanted as error:
-            return _late(error.why)
+            return _late("Somebody was faster", error.why)
         return _done("Your answer is recorded.", session)
 
     def approve(self, session: str) -> Response:
         """POST /ui/plans/ID/approve: approve a draft, so that its tasks start."""
-        self._engine.plans.approve(session, by=current_author())
+        try:
+            self._engine.plans.approve(session, by=current_author(), version=_seen())
+        except PlanChanged:
+            return _late("Look again", _PLAN_CHANGED)
         return _done("The plan is approved; its tasks start.", f"/ui/plans/{session}")
 
     def changes(self, session: str) -> Response:
@@ -106,9 +111,13 @@ class Actions:
         return _done("The team lead writes a new draft.", f"/ui/plans/{session}")
 
     def decide(self, session: str, proposal: str) -> Response:
-        """POST /ui/plans/ID/proposals/ID: accept or refuse a proposed task."""
+        """POST /ui/plans/ID/proposals/ID: accept or refuse a proposed task or edit."""
         accept = request.form.get("decision") == "accept"
-        self._engine.plans.decide(session, proposal, accept=accept, by=current_visitor())
+        by, seen = current_visitor(), _seen()
+        try:
+            self._engine.plans.decide(session, proposal, accept=accept, by=by, version=seen)
+        except PlanChanged:
+            return _late("Look again", _PLAN_CHANGED)
         word = "accepted" if accept else "refused"
         return _done(f"Proposal {proposal} is {word}.", f"/ui/plans/{session}")
 
@@ -152,9 +161,14 @@ def _done(text: str, target: str) -> Response:
     return _notice(page("notice.html", problem=None, text=text))
 
 
-def _late(why: str) -> Response:
-    """Another answer came first: a message that stays, and panels without the question."""
-    problem = Problem(title="Somebody was faster", status=409, detail=why)
+def _seen() -> int:
+    """The version of the plan that the page showed; one that no plan has if it named none."""
+    return request.form.get("version", -1, type=int)
+
+
+def _late(title: str, why: str) -> Response:
+    """Something else came first: a message that stays, and panels as they are now."""
+    problem = Problem(title=title, status=409, detail=why)
     return _notice(page("notice.html", status=409, problem=problem, text=""))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from api.dashboard.panels.operations import proposed
 from api.dashboard.render import page
 from app.engine import Engine
 from app.queries.filters import SessionFilter
@@ -41,6 +42,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
             "plan": plan,
             "view": engine.queries.session(session),
             "columns": board(plan),
+            "proposed": proposed,
             "open": [one for one in plan.proposals if one.status == "open"],
         }
 

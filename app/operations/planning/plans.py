@@ -48,18 +48,23 @@ class Plans:
         operations = edit_arguments(session, edit.operations, names)
         return self._edit(plan, operations, version=version, by=by)
 
-    def decide(self, session: str, proposal: str, *, accept: bool, by: str) -> PlanView:
-        """Accept or refuse a task that a child proposed. Raises PlanRefused."""
+    def decide(
+        self, session: str, proposal: str, *, accept: bool, by: str, version: int | None = None
+    ) -> PlanView:
+        """Accept or refuse a proposed task or edit. Raises PlanChanged, PlanRefused."""
         operation: JsonValue = {"op": "decide", "proposal": proposal, "accept": accept}
         try:
-            return self._edit(self._read(session), [operation], version=None, by=by)
+            return self._edit(self._read(session), [operation], version=version, by=by)
         except PlanRefused as error:
             if error.what == proposal:  # no task has this id
                 raise PlanRefused(session, "", f"proposal {proposal!r}: {error.why}") from None
             raise
 
-    def approve(self, session: str, *, by: str) -> PlanView:
-        """Approve the draft, so that its tasks start. Raises AnswerUnwanted."""
+    def approve(self, session: str, *, by: str, version: int | None = None) -> PlanView:
+        """Approve the draft, so that its tasks start. Raises PlanChanged, AnswerUnwanted."""
+        record = None if version is None else self._read(session).record
+        if record is not None and record.version != version:
+            raise PlanChanged(session, record.version)
         self._answer(session, "approve", accept=True, by=by)
         return self.view(session)
 
