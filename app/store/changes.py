@@ -93,8 +93,17 @@ class ChangeReads:
         with self._away(), self._redis.pipeline() as pipe:
             try:
                 pipe.watch(self._attention)  # type: ignore[no-untyped-call]
+                named = [one.session for one in over]
+                scores = cast("list[float | None]", pipe.zmscore(self._attention, named))
+                same = [
+                    one.session
+                    for one, at in zip(over, scores, strict=True)
+                    if at is not None and float(at) == one.at
+                ]
+                if not same:
+                    return
                 pipe.multi()
-                pipe.zrem(self._attention, *(one.session for one in over))
+                pipe.zrem(self._attention, *same)
                 pipe.execute()
             except WatchError:
                 return  # the next reader removes them

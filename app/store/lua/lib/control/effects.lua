@@ -1,6 +1,6 @@
 -- What each control does to the session.
---- @requires addresses, budgets, events, locks/locks, migrate, outcomes, plans/progress, programs, records, resume
---- @requires sessions, steps/shares, tree/children, turns, work_diffs
+--- @requires addresses, budgets, events, indexes/changes, locks/locks, migrate, outcomes, plans/progress, programs
+--- @requires records, resume, sessions, steps/shares, tree/children, turns, work_diffs
 local effects = {}
 
 -- Changes the status, and emits that.
@@ -92,6 +92,7 @@ function effects.resume(tx)
   close_quiet(tx)
   progress.look(tx)
   sessions.report_resume(tx)
+  changes.call_person(tx)   -- a question may be open, and readers remove a stopped session from the index
 end
 
 function effects.exit(tx)
