@@ -103,7 +103,8 @@ class Attention:
         for called in found:
             ref, fields = known.get(called.session, (SessionRef(called.session, ""), {}))
             asking = self._asking(ref, parked.get(ref, []))
-            needs = needs_attention(self._facts(ref, fields, asking)) if fields else []
+            shown = fields and fields.get("archived") != "1"
+            needs = needs_attention(self._facts(ref, fields, asking)) if shown else []
             waiting.append(Waiting(called, ref, fields, needs, asking))
         return waiting
 
@@ -119,7 +120,9 @@ class Attention:
         return Facts(
             status=fields["status"],
             kind=fields["kind"],
-            has_parent=bool(fields.get("parent")) and not fields.get("detached_from"),
+            has_parent=bool(fields.get("parent"))
+            and not fields.get("detached_from")
+            and "alone" not in fields,
             reason=reason_of(fields),
             ended_ms=int(fields["ended"]) if fields.get("ended") else None,
             questions=tuple(

@@ -1,7 +1,7 @@
 -- Sets the title that a person gives a session, and whether lists hide the session.
 -- Arguments: title? (an empty text removes it), archived? (a boolean; one that is at work can't be hidden)
 -- Returns: done (also if nothing changes) | refused(status) | unknown
---- @requires events, transaction
+--- @requires events, indexes/changes, transaction
 
 -- Stores or removes a field of the session; returns whether that changed it.
 local function set(tx, name, value)
@@ -25,6 +25,7 @@ return function(tx)
   if args.archived ~= nil then changed = set(tx, 'archived', args.archived and '1' or '') or changed end
   if changed then
     events.emit(tx, 'session.annotated', '', {title = args.title, archived = args.archived})
+    if args.archived == false and tx.session.status == 'failed' then changes.call_person(tx) end
     transaction.flush(tx)
   end
   return transaction.reply(tx, 'done')
