@@ -70,11 +70,9 @@
       refresh(found);
     });
     // After each connection everything is fetched: what changed meanwhile is not in the stream.
-    let connected = false;
     stream.addEventListener("htmx:sse:after:connection", () => {
       show("live", "Live");
-      if (connected) refresh(["everything"]);
-      connected = true;
+      refresh(["everything"]);
     });
     stream.addEventListener("htmx:sse:error", () => show("cut", "Not connected"));
     stream.addEventListener("htmx:sse:before:connection", (event) => {
