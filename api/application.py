@@ -34,6 +34,7 @@ from api.fleet import statistics
 from api.openapi import routes as openapi_routes
 from api.requests import MAX_BODY_BYTES
 from api.stacks import routes as stack_routes
+from api.streams import StreamLimit
 from api.work import routes as work_routes
 from app.engine import Engine
 from app.errors import SessionUnknown
@@ -59,17 +60,23 @@ class Flow(BaseConverter):
 
 
 class Api(Flask):
-    """The application with its engine and event fan-out."""
+    """The application with its engine, its event fan-out and the limit of its streams."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, streams: int = STREAMS) -> None:
         super().__init__("api", static_folder=None)
         self.engine = engine
         self.fanout = Fanout(engine.queries.events_many)
+        self.streams = StreamLimit(streams)
+
+    def end_streams(self) -> None:
+        """End all streams, because the process ends."""
+        self.streams.closing.set()
+        self.fanout.close()
 
 
 def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) -> Api:
     """Creates the application for this engine."""
-    flask = Api(engine)
+    flask = Api(engine, streams=streams)
     # One byte more than allowed, by which `api/requests.py` detects a body that is too long.
     flask.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES + 1
     flask.url_map.strict_slashes = True
@@ -95,7 +102,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(drawing_routes.blueprint(engine))
     flask.register_blueprint(guards.blueprint(engine))
     flask.register_blueprint(worktrees.blueprint(engine))
-    flask.register_blueprint(events.blueprint(engine, flask.fanout, streams=streams))
+    flask.register_blueprint(events.blueprint(engine, flask.fanout, flask.streams))
     flask.register_blueprint(statistics.blueprint(engine))
     flask.register_blueprint(work_routes.blueprint(engine, flask.fanout, streams=streams))
     for routes in fleet.blueprints(engine):
@@ -106,8 +113,8 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(tokens.blueprint(engine, settings))
     browsers = dashboard.make_browsers(settings, engine)
     flask.register_blueprint(links.blueprint(browsers, names))
-    flask.register_blueprint(changes.blueprint(engine, streams=streams))
-    flask.register_blueprint(dashboard.blueprint(engine, browsers, names, streams=streams))
+    flask.register_blueprint(changes.blueprint(engine, flask.streams))
+    flask.register_blueprint(dashboard.blueprint(engine, browsers, names, flask.streams))
     flask.register_blueprint(health.blueprint(engine))
     flask.register_blueprint(openapi_routes.blueprint(flask))
     return flask

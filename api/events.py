@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,9 +12,9 @@ from flask import Blueprint, Response, request
 from api import requests
 from api.auth import token_recheck
 from api.fanout import Cut, Fanout, StreamCut, Subscription
-from api.problem_types import too_many_streams
 from api.requests import StreamQuery
 from api.responses import answer
+from api.streams import StreamLimit
 from app.domain.states import ENDED
 from app.engine import Engine
 from app.errors import SessionUnknown, StoreAway
@@ -47,13 +46,12 @@ class Events:
     """Serves pages and streams of events; the number of streams is limited."""
 
     def __init__(
-        self, queries: Queries, outputs: OutputQueries, fanout: Fanout, *, streams: int
+        self, queries: Queries, outputs: OutputQueries, fanout: Fanout, streams: StreamLimit
     ) -> None:
         self._queries = queries
         self._outputs = outputs
         self._fanout = fanout
         self._streams = streams
-        self._free = threading.BoundedSemaphore(streams)
 
     def of_session(self, session: str) -> Response:
         """GET .../events: a page or a stream of a session's events."""
@@ -67,10 +65,9 @@ class Events:
         return answer(Page[Event](items=events, next=more))
 
     def _stream(self, session: str, *, after: str, with_output: bool) -> Response:
-        if not self._free.acquire(blocking=False):
-            raise too_many_streams(self._streams)
+        self._streams.take()
         held = ExitStack()
-        held.callback(self._free.release)
+        held.callback(self._streams.release)
         _give_up_on_stuck_clients()
         stream = EventStream(
             self._queries,
@@ -216,9 +213,9 @@ def _is_missing(oldest: Event, *, after: str) -> bool:
     return position(oldest.id) > position(after)
 
 
-def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:
+def blueprint(engine: Engine, fanout: Fanout, streams: StreamLimit) -> Blueprint:
     """The routes of event streams and event pages."""
-    events = Events(engine.queries, engine.outputs, fanout, streams=streams)
+    events = Events(engine.queries, engine.outputs, fanout, streams)
     routes = Blueprint("events", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("/<session>/events", "of_session", events.of_session)
     return routes

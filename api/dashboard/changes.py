@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Annotated
 
 from flask import Blueprint, Response, request
@@ -14,8 +14,9 @@ from pydantic import Field
 from api import requests
 from api.auth import token_recheck
 from api.dashboard.sockets import connection_check
-from api.problem_types import too_many_streams
+from api.fanout import Cut
 from api.responses import answer
+from api.streams import StreamLimit
 from app.engine import Engine
 from app.errors import StoreAway
 from app.store.changes import Change, ChangeReads
@@ -40,10 +41,9 @@ class ChangesQuery(requests.Query):
 class Attention:
     """One method per route."""
 
-    def __init__(self, engine: Engine, *, most: int) -> None:
+    def __init__(self, engine: Engine, streams: StreamLimit) -> None:
         self._engine = engine
-        self._most = most
-        self._free = threading.BoundedSemaphore(most)
+        self._streams = streams
 
     def list_all(self) -> Response:
         """GET /v1/attention: list the sessions that need a person."""
@@ -62,20 +62,24 @@ class Attention:
         return answer(Page[ChangeView](items=[_view(one) for one in found], next=more))
 
     def _stream(self, last: str | None) -> Response:
-        if not self._free.acquire(blocking=False):
-            raise too_many_streams(self._most)
-        frames = _frames(self._engine, last, token_recheck(), connection_check())
+        still, is_gone = token_recheck(), connection_check()
+        self._streams.take()
+        frames = _frames(self._engine, last, still, is_gone, self._streams.closing)
         response = Response(frames, content_type=STREAM)
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
-        response.call_on_close(self._free.release)
+        response.call_on_close(self._streams.release)
         return response
 
 
 def _frames(
-    engine: Engine, last: str | None, still: Callable[[], bool], is_gone: Callable[[], bool]
+    engine: Engine,
+    last: str | None,
+    still: Callable[[], bool],
+    is_gone: Callable[[], bool],
+    closing: Event,
 ) -> Iterator[str]:
-    """Yields the text of a stream; it ends if Redis is away or the token is over."""
+    """Yields the text of a stream; it ends with the process, Redis or the token."""
     reads = engine.store.part(ChangeReads)
     sent = checked = time.monotonic()
     yield "retry: 1000\n\n"
@@ -84,7 +88,7 @@ def _frames(
         if last is not None and first is not None and position(first) > position(last):
             yield 'event: reset\ndata: {"why": "changes between were dropped"}\n\n'
         at = last or reads.last()
-        while not is_gone():
+        while not (closing.wait(EVERY_S) or is_gone()):
             for one in reads.after(at, limit=BATCH):
                 at, sent = one.id, time.monotonic()
                 yield f"id: {one.id}\nevent: change\ndata: {_view(one).model_dump_json()}\n\n"
@@ -97,7 +101,7 @@ def _frames(
                 if not still():
                     yield f"event: cut\ndata: {json.dumps({'why': 'token'})}\n\n"
                     return
-            time.sleep(EVERY_S)
+        yield f"event: cut\ndata: {json.dumps({'why': Cut.CLOSING})}\n\n"
     except StoreAway:
         yield f"event: cut\ndata: {json.dumps({'why': 'store away'})}\n\n"
 
@@ -106,9 +110,9 @@ def _view(change: Change) -> ChangeView:
     return ChangeView(id=change.id, session=change.session, what=change.what)
 
 
-def blueprint(engine: Engine, *, streams: int) -> Blueprint:
+def blueprint(engine: Engine, streams: StreamLimit) -> Blueprint:
     """The routes of attention and changes."""
-    attention = Attention(engine, most=max(1, streams // 3))
+    attention = Attention(engine, streams)
     routes = Blueprint("attention", __name__, url_prefix="/v1")
     routes.add_url_rule("/attention", "listed", attention.list_all)
     routes.add_url_rule("/events", "changes", attention.changes)

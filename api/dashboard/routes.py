@@ -17,6 +17,7 @@ from api.dashboard.sign_in import SignIn
 from api.dashboard.stream import Streams
 from api.problems import refusal_of
 from api.request_log import request_id
+from api.streams import StreamLimit
 from app.engine import Engine
 from app.errors import StoreAway
 from app.security.api_tokens import Scope
@@ -45,7 +46,7 @@ def make_browsers(settings: Settings, engine: Engine) -> BrowserSessions:
 
 
 def blueprint(
-    engine: Engine, browsers: BrowserSessions, hosts: Hosts, *, streams: int
+    engine: Engine, browsers: BrowserSessions, hosts: Hosts, streams: StreamLimit
 ) -> Blueprint:
     """The routes of the dashboard."""
     routes = Blueprint(NAME, __name__, url_prefix="/ui", template_folder="templates")
@@ -59,7 +60,7 @@ def blueprint(
     for part in (inbox, sessions, session, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
-    Streams(engine, most=max(1, streams // 2)).add_to(routes)
+    Streams(engine, streams).add_to(routes)
     routes.add_url_rule("/static/<path:name>", "static", _static)
     routes.add_url_rule("", "home", lambda: redirect("/ui/inbox"))
     routes.add_url_rule("/<path:rest>", "unknown", _unknown)

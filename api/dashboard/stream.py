@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 
 from flask import Blueprint, Response, request
 
 from api.auth import token_recheck
 from api.dashboard.sockets import connection_check
-from api.problem_types import too_many_streams
+from api.streams import StreamLimit
 from app.domain.ids import SessionRef
 from app.engine import Engine
 from app.errors import StoreAway
@@ -29,24 +29,21 @@ _NEVER = "0-0"
 class Streams:
     """Serves the streams; their number is limited."""
 
-    def __init__(self, engine: Engine, *, most: int) -> None:
+    def __init__(self, engine: Engine, limit: StreamLimit) -> None:
         self._engine = engine
-        self._most = most
-        self._free = threading.BoundedSemaphore(most)
+        self._limit = limit
 
     def stream(self) -> Response:
         """GET /ui/stream: events named `changed`, with what changed as their data."""
         session = request.args.get("session")
         ref = self._engine.queries.ref(session) if session else None
-        if not self._free.acquire(blocking=False):
-            raise too_many_streams(self._most)
         still, is_gone = token_recheck(), connection_check()
-        response = Response(
-            _Stream(self._engine, ref, still, is_gone).frames(), content_type="text/event-stream"
-        )
+        self._limit.take()
+        stream = _Stream(self._engine, ref, still, is_gone, self._limit.closing)
+        response = Response(stream.frames(), content_type="text/event-stream")
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
-        response.call_on_close(self._free.release)
+        response.call_on_close(self._limit.release)
         return response
 
     def add_to(self, routes: Blueprint) -> None:
@@ -63,7 +60,9 @@ class _Stream:
         ref: SessionRef | None,
         still: Callable[[], bool],
         is_gone: Callable[[], bool],
+        closing: Event,
     ) -> None:
+        self._closing = closing
         self._is_gone = is_gone
         self._ref = ref
         self._still = still
@@ -72,15 +71,13 @@ class _Stream:
 
     def frames(self) -> Iterator[str]:
         """Yields the text of the stream. A page fetches all its parts when it connects."""
-        yield "retry: 1000\n\nevent: hello\ndata: {}\n\n"
-        last, at = _NEVER, _NEVER
-        try:
+        try:  # first: what changes while the page fetches its parts is sent
             last, at = self._changes.last(), self._last_event()
         except StoreAway:
             return
+        yield "retry: 1000\n\nevent: hello\ndata: {}\n\n"
         while time.monotonic() - self._began < LONGEST_S:
-            time.sleep(EVERY_S)
-            if self._is_gone():
+            if self._closing.wait(EVERY_S) or self._is_gone():
                 return
             try:
                 newest, event = self._changes.last(), self._last_event()

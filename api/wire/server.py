@@ -88,4 +88,4 @@ class StreamingWorker(BufferingWorker):
         """Called by gunicorn on SIGTERM: end the event streams, then the worker."""
         super().handle_exit(sig, frame)
         if hasattr(self, "wsgi"):  # it may be stopped before it has an application
-            self.wsgi.fanout.close()
+            self.wsgi.end_streams()

@@ -94,7 +94,7 @@ class ChangeReads:
             try:
                 pipe.watch(self._attention)  # type: ignore[no-untyped-call]
                 named = [one.session for one in over]
-                scores = cast("list[float | None]", pipe.zmscore(self._attention, named))
+                scores = pipe.zmscore(self._attention, named)
                 same = [
                     one.session
                     for one, at in zip(over, scores, strict=True)

@@ -48,7 +48,9 @@ def test_edit_of_the_team_lead_is_shown_whole_and_accepted_as_it_was_seen(world,
     plan = PlanWorld(world, TWO, task_retries=0, on_task_failure="replan", proposals="ask")
     plan.begin()
     plan.fail("a")
-    asked = SessionRef(plan.task("a").replan.session, plan.id)
+    replan = plan.task("a").replan
+    assert replan is not None
+    asked = SessionRef(str(replan.session), plan.id)
     world.settle(
         asked, world.grant(asked, "replan"),
         Outcome(word="succeeded", value={"operations": EDIT, "why": "too big"}),

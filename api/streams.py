@@ -1,0 +1,26 @@
+"""Limits the event streams of one process together, and ends them when the process ends."""
+
+from __future__ import annotations
+
+import threading
+
+from api.problem_types import too_many_streams
+
+
+class StreamLimit:
+    """The streams of all routes: each has a thread, and some threads are left for other calls."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._free = threading.BoundedSemaphore(most)
+        #: Set when the process ends: each stream ends, and its client connects again.
+        self.closing = threading.Event()
+
+    def take(self) -> None:
+        """Take one of the streams. Raises Refused if all are in use."""
+        if not self._free.acquire(blocking=False):
+            raise too_many_streams(self._most)
+
+    def release(self) -> None:
+        """Give a stream back."""
+        self._free.release()
