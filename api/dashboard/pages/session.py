@@ -10,6 +10,7 @@ from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.render import elapsed_s, page
 from api.drawings.routes import SVG, drawing_response
+from api.problem_types import refuse_by_status
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.security.api_tokens import Scope
@@ -67,8 +68,11 @@ class SessionPage:
     def diff_file(self, session: str, number: int, file: int) -> Response:
         """GET .../diffs/N/files/M: a page of the lines of one file."""
         start = max(0, request.args.get("start", 0, type=int))
-        diff = self._diffs(session)[number]
-        patch = files_of(diff.patch)[file]
+        diffs = self._diffs(session)
+        files = files_of(diffs[number].patch) if number < len(diffs) else []
+        if file >= len(files):
+            raise refuse_by_status(404, f"session {session} has no such file of a diff")
+        patch = files[file]
         lines = list(numbered(patch, start=start))
         more = start + LINES if len(patch.lines) > start + LINES else None
         return page(

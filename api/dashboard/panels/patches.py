@@ -42,7 +42,9 @@ def files_of(patch: str) -> list[FilePatch]:
     [('x', 1, 1)]
     """
     parts: list[list[str]] = []
-    for line in patch.splitlines():
+    for line in patch.removesuffix("\n").split(
+        "\n"
+    ):  # git ends lines so, and content has other ends
         if line.startswith("diff --git ") or not parts:
             parts.append([])
         parts[-1].append(line)
@@ -68,12 +70,13 @@ def numbered(file: FilePatch, *, start: int = 0, limit: int = LINES) -> Iterator
 
 def _file(number: int, lines: list[str]) -> FilePatch:
     head = lines[0]
-    name = next((line[4:] for line in lines if line.startswith("+++ ")), "")
+    first = next((n for n, line in enumerate(lines) if _HUNK.match(line)), len(lines))
+    about, body = lines[:first], lines[first:]
+    name = next((line[4:] for line in about if line.startswith("+++ ")), "")
     if not name or name == "/dev/null":
-        name = next((line[4:] for line in lines if line.startswith("--- ")), "")
+        name = next((line[4:] for line in about if line.startswith("--- ")), "")
     if not name or name == "/dev/null":
         name = head.rpartition(" ")[2] if head.startswith("diff --git") else "the rest of the diff"
-    body = [line for line in lines if not line.startswith(("+++", "---"))]
     return FilePatch(
         number=number,
         name=re.sub(r"^[ab]/", "", name.strip('"')),

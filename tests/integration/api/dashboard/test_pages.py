@@ -258,3 +258,8 @@ def test_final_actions_ask_before_they_are_sent(browser, engine):
         r'<form[^>]*id="do-delete"[^>]*>', browser.get(f"/ui/sessions/{session}").text
     )
     assert 'hx-confirm="Delete session' in delete
+
+
+def test_file_of_a_diff_that_is_not_there_is_no_page(browser, engine):
+    session = engine.submit.document(loop()).session
+    assert browser.get(f"/ui/sessions/{session}/diffs/7/files/0").status_code == 404
