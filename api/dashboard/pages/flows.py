@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response, g, redirect, request
+from pydantic import JsonValue, ValidationError
 
 from api.auth import current_owner
 from api.dashboard.render import page
+from api.problem_types import invalid
+from api.validation_errors import field_problems
 from app.engine import Engine
 from app.queries.filters import SessionFilter
 from app.security.api_tokens import Scope
@@ -32,13 +35,19 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
     def run_flow(name: str) -> Response:
         known = {one.name for one in engine.catalog.flow(name).inputs}
         sent = request.form.to_dict()
-        inputs = {one: sent[INPUT + one] for one in known if sent.get(INPUT + one, "") != ""}
-        values: dict[str, object] = {"inputs": inputs}
+        inputs: dict[str, JsonValue] = {
+            one: sent[INPUT + one] for one in known if sent.get(INPUT + one, "") != ""
+        }
+        values: dict[str, JsonValue] = {"inputs": inputs}
         if sent.get("folder"):
             values["working_folder"] = sent["folder"]
+        try:
+            run = FlowRun.model_validate(values)
+        except ValidationError as error:
+            raise invalid(field_problems(error, values, FlowRun)) from None
         submitted = engine.submit.flow(
             name,
-            FlowRun.model_validate(values),
+            run,
             idempotency_key=sent.get("key") or None,
             owner=current_owner(),
             free=Scope.EXEC_FREE in g.visitor.scopes,
