@@ -40,7 +40,8 @@ def changes(before: Any, now: Any, *, of: str = "", at: str = "#") -> Iterator[s
     may be sent is no difference.
     """
     if isinstance(before, dict) and isinstance(now, dict):
-        added = set() if of in NAMES else now.keys() - before.keys() - METHODS
+        is_free = of in NAMES or "/default" in at  # a default has all fields of its schema
+        added = set() if is_free else now.keys() - before.keys() - METHODS
         yield from (f"{at}/{name} was added" for name in sorted(added))
         for name, value in before.items():
             if name not in now:

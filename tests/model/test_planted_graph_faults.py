@@ -105,7 +105,7 @@ FAULTS = (
     ),
     PythonFault(
         "an expected success is not looked at", "app.compiler.graph",
-        '({"expect": step.expect} if step.expect else {})', "{}",
+        '{} if step.expect is None else {"expect": step.expect}', "{}",
     ),
 )  # fmt: skip
 

@@ -11,7 +11,9 @@ from tests.integration.api.test_half_open_requests import AUTHORIZED, exchange, 
 
 __all__ = ["url"]
 
-POST = f"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}Connection: close\r\n".encode()
+POST = (
+    f"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}Connection: close\r\n".encode()
+)
 HEAD = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 

@@ -212,7 +212,7 @@ def test_a_client_that_reads_no_more_is_cut_off_and_holds_up_nobody(api):
     session = api.submit()
     with socket.create_connection(("127.0.0.1", api.port)) as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lines = [f"GET /v1/sessions/{session}/events HTTP/1.1", "Host: x"]
+        lines = [f"GET /v1/sessions/{session}/events HTTP/1.1", "Host: localhost"]
         lines += [f"{name}: {value}" for name, value in STREAM.items()]
         stuck.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         assert stuck.recv(15) == b"HTTP/1.1 200 OK"

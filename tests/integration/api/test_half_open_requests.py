@@ -26,22 +26,24 @@ REQUESTS = 20
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 KINDS = {
     "silent": b"",
-    "half a head": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Half: ",
-    "head without its end": b"GET /readyz HTTP/1.1\r\nHost: a\r\n",
-    "half a body": b"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n"
+    "half a head": b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\nX-Half: ",
+    "head without its end": b"GET /readyz HTTP/1.1\r\nHost: [::1]\r\n",
+    "half a body": b"POST /v1/sessions HTTP/1.1\r\nHost: [::1]\r\n"
     + AUTHORIZED.encode()
     + b'Content-Length: 1000\r\n\r\n{"kind":',
-    "half a body without a token": b"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n"
+    "half a body without a token": b"POST /v1/sessions HTTP/1.1\r\nHost: [::1]\r\n"
     b'Content-Length: 1000\r\n\r\n{"kind":',
-    "half a chunk": b"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n"
+    "half a chunk": b"POST /v1/sessions HTTP/1.1\r\nHost: [::1]\r\n"
     + AUTHORIZED.encode()
     + b'Transfer-Encoding: chunked\r\n\r\n64\r\n{"kind":',
-    "an expected body": b"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n"
+    "an expected body": b"POST /v1/sessions HTTP/1.1\r\nHost: [::1]\r\n"
     + AUTHORIZED.encode()
     + b"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
     "half a TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "half of a second request": b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /readyz HTTP/1.1\r\n",
-    "a response that is not read": b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    "half of a second request": b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n"
+    b"GET /readyz HTTP/1.1\r\n",
+    "a response that is not read": b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n"
+    b"Connection: close\r\n\r\n",
 }
 #: Kinds to which one byte more is sent every second.
 DRIPPING = {"half a head", "half a body", "half a chunk"}
@@ -156,7 +158,7 @@ def test_clients_that_read_no_response_delay_no_call(tmp_path, store_url, broker
 def read_nothing(url: str, *, clients: int) -> None:
     response = httpx2.get(f"{url}/openapi.json", headers=BEARER, timeout=30)
     document = response.raise_for_status().content
-    request = f"GET /openapi.json HTTP/1.1\r\nHost: a\r\n{AUTHORIZED}\r\n".encode()
+    request = f"GET /openapi.json HTTP/1.1\r\nHost: [::1]\r\n{AUTHORIZED}\r\n".encode()
     readers = [connect(url, receive_buffer=4096) for _ in range(clients)]
     readers.append(connect(url, receive_buffer=100_000))
     try:
@@ -199,13 +201,13 @@ def exchange(url: str, *pieces: bytes) -> bytes:
 
 @pytest.mark.slow
 def test_requests_that_arrive_in_one_piece_or_byte_by_byte_are_answered_in_order(url):
-    first = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    first = b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n"
     chunked = (
-        b"POST /v1/sessions HTTP/1.1\r\nHost: a\r\n"
+        b"POST /v1/sessions HTTP/1.1\r\nHost: [::1]\r\n"
         + AUTHORIZED.encode()
         + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"kin\r\n8;a=b\r\nd": "x"}\r\n0\r\nA: b\r\n\r\n'
     )
-    last = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    last = b"GET /readyz HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n"
     whole = first + chunked + last
     for pieces in ([whole], [bytes([one]) for one in whole]):
         received = exchange(url, *pieces)

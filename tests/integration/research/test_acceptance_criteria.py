@@ -341,7 +341,8 @@ def test_value_that_json_does_not_have_fails_its_step(research: Research) -> Non
         return {1, 2}
 
     result = run(research.agent(odd=odd).execute_workflow(flow(step("odd"))))
-    assert result.errors == ["Step 'odd' failed: Object of type set is not JSON serializable"]
+    why = "its result is not valid JSON: Object of type set is not JSON serializable"
+    assert result.errors == [f"Step 'odd' failed: {why}"]
 
 
 def test_same_id_starts_anew_after_success(research: Research) -> None:
