@@ -16,7 +16,12 @@ from app.security.browser_sessions import LONGEST_S, BrowserSessions
 #: Routes without a cookie; they show nothing about sessions.
 PUBLIC = frozenset({"sign_in", "redeem", "static"})
 #: Route -> its scope. Any other route needs `read` to be seen, and `control` to be posted.
-NEEDED: Mapping[str, Scope] = {"run_flow": Scope.SUBMIT, "sign_out": Scope.READ}
+NEEDED: Mapping[str, Scope] = {
+    "run_flow": Scope.SUBMIT,
+    "fork": Scope.SUBMIT,
+    "rerun": Scope.SUBMIT,
+    "sign_out": Scope.READ,
+}
 _COOKIE = "leadhand"
 
 

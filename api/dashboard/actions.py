@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flask import Blueprint, Response, redirect, request
+from flask import Blueprint, Response, request
 
+from api import requests
 from api.auth import current_author, current_visitor
 from api.dashboard.panels.answer_fields import given_answer
-from api.dashboard.render import page
-from api.problem_types import invalid
+from api.dashboard.replies import done, go_to, late, missing, read_form
 from app.domain.plan_errors import PlanChanged
 from app.engine import Engine
 from app.errors import AnswerUnwanted
-from leadhand.models.documents import Budget
-from leadhand.models.problems import FieldProblem, Problem
 from leadhand.models.views import QuestionView
 
-#: The event that makes the page fetch its panels.
-CHANGED = "leadhand-changed"
 _PLAN_CHANGED = "the plan has changed; look at it again"
 _DONE = {
     "stop": "it stops; running steps are released",
@@ -38,50 +34,39 @@ class Actions:
         """POST .../VERB: stop, resume, exit or abort."""
         reason = request.form.get("reason", "").strip()
         if verb == "exit" and not reason:
-            raise _missing("reason", "say why it exits")
-        rounds = request.form.get("max_iterations", type=int)
+            raise missing("reason", "say why it exits")
+        asked = read_form(requests.Resume) if verb == "resume" else requests.Resume()
         view = self._engine.control.apply(
             session,
             verb,
             reason=reason,
-            max_iterations=rounds if verb == "resume" else None,
-            budget=_raised() if verb == "resume" else None,
+            max_iterations=asked.max_iterations,
+            budget=asked.budget,
+            after=asked.position,
         )
-        return _done(f"Session {session}: {_DONE[verb]}.", view.id)
-
-    def retry(self, session: str) -> Response:
-        """POST .../retry: run a step again."""
-        step = request.form.get("step", "").strip()
-        if not step:
-            raise _missing("step", "name the step that runs again")
-        self._engine.step_verbs.retry(session, step, by=None, seen=None)
-        return _done(f"{step} of session {session} runs again.", session)
+        return done(f"Session {session}: {_DONE[verb]}.", view.id)
 
     def rename(self, session: str) -> Response:
         """POST .../rename: give the session a title; an empty one removes it."""
         title = request.form.get("reason", "").strip()[:120]
         self._engine.annotations.annotate(session, title=title)
-        return _done(f"Session {session} is renamed.", session)
+        return done(f"Session {session} is renamed.", session)
 
     def archive(self, session: str, verb: Literal["archive", "restore"]) -> Response:
         """POST .../archive and .../restore: hide the session from lists, or show it again."""
         self._engine.annotations.annotate(session, archived=verb == "archive")
-        return _done(f"Session {session} is {verb}d.", session)
+        return done(f"Session {session} is {verb}d.", session)
 
     def delete(self, session: str) -> Response:
         """POST .../delete: delete an ended session."""
         self._engine.deletion.delete(session, force=False, seen=None)
-        if request.headers.get("HX-Request"):
-            response = Response(status=204)
-            response.headers["HX-Redirect"] = "/ui/sessions"
-            return response
-        return _see("/ui/sessions")
+        return go_to("/ui/sessions")
 
     def hint(self, session: str) -> Response:
         """POST .../hints: send a text to the session's next turn."""
         text = request.form.get("text", "").replace("\r\n", "\n")
         self._engine.inbox.hint(session, text, by=current_visitor())
-        return _done("The next turn is given the hint.", session)
+        return done("The next turn is given the hint.", session)
 
     def answers(self, session: str) -> Response:
         """POST .../answers: answer a question; who comes second learns who was first."""
@@ -91,24 +76,24 @@ class Actions:
         try:
             self._engine.answers.give(session, given, address=address, by=current_author())
         except AnswerUnwanted as error:
-            return _late("Somebody was faster", error.why)
-        return _done("Your answer is recorded.", session)
+            return late("Somebody was faster", error.why)
+        return done("Your answer is recorded.", session)
 
     def approve(self, session: str) -> Response:
         """POST /ui/plans/ID/approve: approve a draft, so that its tasks start."""
         try:
             self._engine.plans.approve(session, by=current_author(), version=_seen())
         except PlanChanged:
-            return _late("Look again", _PLAN_CHANGED)
-        return _done("The plan is approved; its tasks start.", f"/ui/plans/{session}")
+            return late("Look again", _PLAN_CHANGED)
+        return done("The plan is approved; its tasks start.", f"/ui/plans/{session}")
 
     def changes(self, session: str) -> Response:
         """POST /ui/plans/ID/changes: have the team lead change its draft."""
         text = request.form.get("text", "").strip()
         if not text:
-            raise _missing("text", "say what should change")
+            raise missing("text", "say what should change")
         self._engine.plans.change(session, text, by=current_author())
-        return _done("The team lead writes a new draft.", f"/ui/plans/{session}")
+        return done("The team lead writes a new draft.", f"/ui/plans/{session}")
 
     def decide(self, session: str, proposal: str) -> Response:
         """POST /ui/plans/ID/proposals/ID: accept or refuse a proposed task or edit."""
@@ -117,9 +102,9 @@ class Actions:
         try:
             self._engine.plans.decide(session, proposal, accept=accept, by=by, version=seen)
         except PlanChanged:
-            return _late("Look again", _PLAN_CHANGED)
+            return late("Look again", _PLAN_CHANGED)
         word = "accepted" if accept else "refused"
-        return _done(f"Proposal {proposal} is {word}.", f"/ui/plans/{session}")
+        return done(f"Proposal {proposal} is {word}.", f"/ui/plans/{session}")
 
     def _question(self, session: str, address: str | None) -> QuestionView | None:
         asked = self._engine.questions.of_tree(session, limit=100).items
@@ -131,7 +116,6 @@ class Actions:
         base, plan = "/sessions/<session>", "/plans/<session>"
         for path, view in (
             (f"{base}/<any(stop, resume, exit, abort):verb>", self.control),
-            (f"{base}/retry", self.retry),
             (f"{base}/rename", self.rename),
             (f"{base}/<any(archive, restore):verb>", self.archive),
             (f"{base}/delete", self.delete),
@@ -144,46 +128,6 @@ class Actions:
             routes.add_url_rule(path, view.__name__, view, methods=["POST"])
 
 
-def _raised() -> Budget | None:
-    """The limits that a resume raises."""
-    given = {
-        name: request.form[name]
-        for name in Budget.model_fields
-        if request.form.get(name, "").strip()
-    }
-    return Budget.model_validate(given) if given else None
-
-
-def _done(text: str, target: str) -> Response:
-    """A message of what happened; without a script, the page that shows it."""
-    if not request.headers.get("HX-Request"):
-        return _see(target if target.startswith("/") else f"/ui/sessions/{target}")
-    return _notice(page("notice.html", problem=None, text=text))
-
-
 def _seen() -> int:
     """The version of the plan that the page showed; one that no plan has if it named none."""
     return request.form.get("version", -1, type=int)
-
-
-def _late(title: str, why: str) -> Response:
-    """Something else came first: a message that stays, and panels as they are now."""
-    problem = Problem(title=title, status=409, detail=why)
-    return _notice(page("notice.html", status=409, problem=problem, text=""))
-
-
-def _notice(response: Response) -> Response:
-    response.headers["HX-Retarget"] = "#notices"
-    response.headers["HX-Reswap"] = "beforeend"
-    response.headers["HX-Trigger"] = CHANGED
-    return response
-
-
-def _see(path: str) -> Response:
-    response = redirect(path, 303)
-    assert isinstance(response, Response)
-    return response
-
-
-def _missing(field: str, hint: str) -> Exception:
-    return invalid((FieldProblem(field=field, message="it is missing", hint=hint),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from api.dashboard import render
 from api.dashboard.access import Access, NotSignedIn
 from api.dashboard.actions import Actions
 from api.dashboard.hosts import Hosts
-from api.dashboard.pages import economics, fleet, flows, inbox, plans, session, sessions
+from api.dashboard.pages import again, economics, fleet, flows, inbox, plans, session, sessions
 from api.dashboard.sign_in import SignIn
+from api.dashboard.step_actions import StepActions
 from api.dashboard.stream import Streams
 from api.problems import refusal_of
 from api.request_log import request_id
@@ -57,9 +59,10 @@ def blueprint(
     routes.register_error_handler(Exception, _Errors(access).answer)
     routes.app_context_processor(lambda: _shell(engine))
     SignIn(engine, access).add_to(routes)
-    for part in (inbox, sessions, session, flows, plans, fleet, economics):
+    for part in (inbox, sessions, session, again, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
+    StepActions(engine).add_to(routes)
     Streams(engine, streams).add_to(routes)
     routes.add_url_rule("/static/<path:name>", "static", _static)
     routes.add_url_rule("", "home", lambda: redirect("/ui/inbox"))
@@ -77,7 +80,7 @@ def _shell(engine: Engine) -> dict[str, object]:
         "who": visitor.signature,
         "may_control": Scope.CONTROL in scopes,
         "may_submit": Scope.SUBMIT in scopes,
-        "needing": _needing(engine),
+        "needing": partial(_needing, engine),
     }
 
 

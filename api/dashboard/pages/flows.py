@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, g, redirect, request
+from flask import Blueprint, Response, g, request
 from pydantic import JsonValue, ValidationError
 
 from api.auth import current_owner
 from api.dashboard.render import page
+from api.dashboard.replies import go_to
 from api.problem_types import invalid
 from api.validation_errors import field_problems
 from app.engine import Engine
@@ -52,12 +53,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
             owner=current_owner(),
             free=Scope.EXEC_FREE in g.visitor.scopes,
         )
-        response = redirect(f"/ui/sessions/{submitted.session}", 303)
-        assert isinstance(response, Response)
-        if request.headers.get("HX-Request"):
-            response = Response(status=204)
-            response.headers["HX-Redirect"] = f"/ui/sessions/{submitted.session}"
-        return response
+        return go_to(f"/ui/sessions/{submitted.session}")
 
     routes.add_url_rule("/flows", "flows", flows)
     routes.add_url_rule("/flows/<name>", "flow", flow)

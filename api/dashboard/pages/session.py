@@ -8,6 +8,7 @@ from flask import Blueprint, Response, g, request
 
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
+from api.dashboard.panels.step_buttons import can_fork, step_buttons, suggested
 from api.dashboard.render import elapsed_s, page
 from api.drawings.routes import SVG, drawing_response
 from api.problem_types import refuse_by_status
@@ -79,6 +80,10 @@ class SessionPage:
             "diff_lines.html", id=session, number=number, file=patch, lines=lines, more=more
         )
 
+    def receipt(self, session: str) -> Response:
+        """GET .../receipt: the attempts that the last stop, exit or abort ended."""
+        return page("receipt.html", receipt=self._engine.receipts.receipt(session))
+
     def drawing(self, session: str) -> Response:
         """GET .../drawing.svg: the program of the session with its states."""
         return drawing_response(self._engine.drawings.svg(session), SVG)
@@ -105,6 +110,7 @@ class SessionPage:
         questions = self._engine.questions.of_tree(view.id, limit=20).items
         return {
             "explained": self._engine.explainer.explain(view.id),
+            "suggested": suggested,
             "matrices": matrices(found.items),
             "more_iterations": found.next is not None,
             "questions": questions,
@@ -126,7 +132,11 @@ class SessionPage:
 
     def _steps(self, view: SessionView) -> Values:
         cursor = request.args.get("cursor") or None
-        return {"steps": self._engine.queries.steps(view.id, limit=STEPS, cursor=cursor)}
+        return {
+            "steps": self._engine.queries.steps(view.id, limit=STEPS, cursor=cursor),
+            "step_buttons": step_buttons,
+            "forks": can_fork(view),
+        }
 
     def _tree(self, view: SessionView) -> Values:
         return {"tree": self._engine.trees.tree(view.id, limit=TREE)}
@@ -150,6 +160,7 @@ class SessionPage:
         routes.add_url_rule(base, "session", self.show)
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
         routes.add_url_rule(f"{base}/iterations/<int:number>", "iteration", self.iteration)
+        routes.add_url_rule(f"{base}/receipt", "receipt", self.receipt)
         routes.add_url_rule(f"{base}/drawing.svg", "session_drawing", self.drawing)
         routes.add_url_rule(
             f"{base}/diffs/<int:number>/files/<int:file>", "diff_file", self.diff_file

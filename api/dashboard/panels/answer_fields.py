@@ -51,15 +51,15 @@ def _value(field: Mapping[str, JsonValue], name: str, sent: Fields, depth: int) 
         case "boolean":
             return _one(sent, name) is not None
         case "number" | "integer":
-            return _number(_one(sent, name))
+            return parse_number(_one(sent, name))
         case _:
             return _one(sent, name)
 
 
-def _number(text: str | None) -> JsonValue:
+def parse_number(text: str | None) -> JsonValue:
     """The number; a text that is none is checked, and named, with the form.
 
-    >>> _number("3"), _number("0.5"), _number("many"), _number(None)
+    >>> parse_number("3"), parse_number("0.5"), parse_number("many"), parse_number(None)
     (3, 0.5, 'many', None)
     """
     if text is None:

@@ -1,0 +1,87 @@
+"""Answers of the dashboard to a form: a message, another page, or a problem; and reads forms."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from flask import Response, redirect, request
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from api.dashboard.panels.answer_fields import parse_number
+from api.dashboard.render import page
+from api.problem_types import Refused, invalid
+from api.validation_errors import field_problems
+from leadhand.models.problems import FieldProblem, Problem
+
+#: The event that makes the page fetch its panels.
+CHANGED = "leadhand-changed"
+#: Fields, and groups of fields, whose values are numbers.
+_NUMBERS = frozenset({"budget", "max_iterations"})
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_form(model: type[M]) -> M:
+    """The fields of the form as a body of the API; empty ones are left out. Raises Refused.
+
+    A name with a dot is a field of a group: `budget.steps`.
+    """
+    values: dict[str, JsonValue] = {}
+    groups: dict[str, dict[str, JsonValue]] = {}
+    for name, sent in request.form.items():
+        group, _, key = name.partition(".")
+        if group not in model.model_fields or not sent.strip():
+            continue
+        text = sent.replace("\r\n", "\n")
+        value = parse_number(text) if group in _NUMBERS else text
+        if key:
+            groups.setdefault(group, {})[key] = value
+        else:
+            values[group] = value
+    given: dict[str, JsonValue] = {**values, **groups}
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise invalid(field_problems(error, given, model)) from None
+
+
+def done(text: str, target: str) -> Response:
+    """A message of what happened; without a script, the page that shows it."""
+    if not request.headers.get("HX-Request"):
+        return see(target if target.startswith("/") else f"/ui/sessions/{target}")
+    return notice(page("notice.html", problem=None, text=text))
+
+
+def late(title: str, why: str) -> Response:
+    """Something else came first: a message that stays, and panels as they are now."""
+    problem = Problem(title=title, status=409, detail=why)
+    return notice(page("notice.html", status=409, problem=problem, text=""))
+
+
+def notice(response: Response) -> Response:
+    """A response that is shown as a message, after which all panels are fetched."""
+    response.headers["HX-Retarget"] = "#notices"
+    response.headers["HX-Reswap"] = "beforeend"
+    response.headers["HX-Trigger"] = CHANGED
+    return response
+
+
+def go_to(path: str) -> Response:
+    """Another page, for a browser with or without scripts."""
+    if not request.headers.get("HX-Request"):
+        return see(path)
+    response = Response(status=204)
+    response.headers["HX-Redirect"] = path
+    return response
+
+
+def see(path: str) -> Response:
+    """A redirect that is followed by a GET."""
+    response = redirect(path, 303)
+    assert isinstance(response, Response)
+    return response
+
+
+def missing(field: str, hint: str) -> Refused:
+    """The refusal of a form without a field that it needs."""
+    return invalid((FieldProblem(field=field, message="it is missing", hint=hint),))

@@ -1,0 +1,82 @@
+"""What a person does with single steps, and to make a session from another one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flask import Blueprint, Response, request
+
+from api import requests
+from api.auth import allow, current_owner, may_bring_commands
+from api.dashboard.replies import done, go_to, read_form
+from api.steps import bodies
+from app.engine import Engine
+from app.operations.step_verbs.documents import Changes
+from app.operations.step_verbs.fork import Wish
+
+#: Maximum length of an idempotency key that a form sends.
+_KEY = 120
+
+
+class StepActions:
+    """One method per route."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def retry(self, session: str) -> Response:
+        """POST .../retry: run a step again, with what depends on it."""
+        asked = read_form(requests.Retry)
+        self._engine.step_verbs.retry(session, asked.step)
+        return done(f"{asked.step} of session {session} runs again.", session)
+
+    def skip(self, session: str) -> Response:
+        """POST .../skip: skip a step; what depends on it goes on without it."""
+        asked = read_form(requests.Skip)
+        self._engine.skips.skip(session, asked.step, reason=asked.reason)
+        return done(f"{asked.step} of session {session} is skipped.", session)
+
+    def fork(self, session: str) -> Response:
+        """POST .../fork: a new session that goes on from a point of this one."""
+        asked = read_form(bodies.Fork)
+        free = may_bring_commands(self._engine)
+        changes = Changes(
+            agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label
+        )
+        made = self._engine.forks.fork(
+            session,
+            Wish(asked.after, changes, as_is=asked.folder == "as-is"),
+            key=_key(),
+            owner=current_owner(),
+            free=free,
+            check=partial(allow, free=free),
+        )
+        return go_to(f"/ui/sessions/{made.session}")
+
+    def rerun(self, session: str) -> Response:
+        """POST .../rerun: a new session from the document of this one."""
+        asked = read_form(bodies.Rerun)
+        free = may_bring_commands(self._engine)
+        changes = Changes(
+            task=asked.task, agent=asked.agent, inputs=asked.inputs, label=asked.label
+        )
+        made = self._engine.reruns.rerun(
+            session,
+            changes,
+            key=_key(),
+            owner=current_owner(),
+            free=free,
+            check=partial(allow, free=free),
+        )
+        return go_to(f"/ui/sessions/{made.session}")
+
+    def add_to(self, routes: Blueprint) -> None:
+        """Register the routes."""
+        for view in (self.retry, self.skip, self.fork, self.rerun):
+            name = view.__name__
+            routes.add_url_rule(f"/sessions/<session>/{name}", name, view, methods=["POST"])
+
+
+def _key() -> str | None:
+    """The idempotency key of the form, so that a form that is sent twice makes one session."""
+    return request.form.get("key", "")[:_KEY] or None
