@@ -50,7 +50,7 @@ cat <<END
 
 Where the results are
   $PWD/textkit/slug.py and tests/test_slug.py   what the doer made
-  $PWD/.leadhand/                               every iteration, verdict and event
+  $(leadhand status --folder)   every iteration, verdict and event
 
 What to try next
   PATH=$(dirname -- "$(command -v leadhand)"):\$PATH
@@ -63,7 +63,7 @@ Kill it in the middle, and go on
   cp $examples/project/textkit/slug.py textkit/      (undoes the work)
   leadhand spawn "Make the tests of tests/test_slug.py pass" --detach \\
       --doer "python3 $examples/doer.py 10" --checker "pytest tests/"
-  kill -9 \$(sed -n 's/.*"pid": \([0-9]*\).*/\1/p' .leadhand/run.json)
+  kill -9 \$(sed -n 's/.*"pid": \([0-9]*\).*/\1/p' "\$(leadhand status --folder)/run.json")
   leadhand watch ID                   starts the services again: the session goes on where it was
 END
 exit "$code"

@@ -17,7 +17,7 @@ class ClientSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    #: The API's URL; by default the embedded stack of the current folder is used.
+    #: The API's URL; by default the user's embedded stack is used.
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+")
     token: str | None = None
     #: The token of a body that outlives its attempt: it reports, and reads its session's inbox.
@@ -26,7 +26,7 @@ class ClientSettings(BaseModel):
     session: str | None = None
     step: str | None = None
     iteration: int | None = Field(default=None, ge=1)
-    #: The folder whose `.leadhand/` is used instead of the current folder's.
+    #: The state folder of the embedded services; by default this user's on this machine.
     home: Path | None = None
     #: The name of this host in the names of stacks; by default the host's own name.
     place: str | None = Field(default=None, pattern=NAME)
@@ -48,6 +48,11 @@ class ClientSettings(BaseModel):
             first = error.errors(include_url=False)[0]
             name = _NAMES[str(first["loc"][0])]
             raise SettingInvalid(name, env[name], _HINTS.get(name, first["msg"])) from None
+
+
+def use_home(folder: Path) -> None:
+    """Use a state folder in this process and its children, as LEADHAND_HOME does."""
+    os.environ["LEADHAND_HOME"] = str(folder.absolute())
 
 
 def environment() -> dict[str, str]:

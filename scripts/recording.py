@@ -62,7 +62,7 @@ def main() -> int:
 def recorded(folder: Path) -> Iterator[Line]:
     """Run the demo and then `leadhand ls` in a folder that has the examples; yield the output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "AGENT": ""}
+    env = {**os.environ, "PATH": path, "AGENT": "", "LEADHAND_HOME": str(folder / "state")}
     began = time.monotonic()
     for title, command, where in (
         ("make demo", DEMO, folder),
@@ -100,7 +100,7 @@ def _without_what_varies(line: str) -> str:
     line = re.sub(r"\d{4}-\d\d-\d\dT[\d:.+]+", "DATE", line)
     line = re.sub(r"\b\d+ (?:s|min) ago", "AGE", line)
     line = re.sub(r"  \[\d+ %.* left\]$", "", line)  # the share of the work, and the estimated rest
-    line = re.sub(r" after \d+:\d+:", ":", line)  # of a body that took a while
+    line = re.sub(r" after \d+:\d+(?=:|$)", "", line)  # of a body that took a while
     line = re.sub(r"(pytest: retry: ).*", r"\1FAILURES", line)  # in any order
     line = re.sub(r"[.F]+ \[100%\].*", "PYTEST", line)
     return re.sub(r"  +", "  ", line).rstrip()  # columns are as wide as what they hold

@@ -97,9 +97,11 @@ settings.load_profile("busy machine")
 
 @pytest.fixture(scope="session", autouse=True)
 def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the bindings of state folders apart from those of the user who runs the tests."""
+    """Keep the state and the settings of the user who runs the tests out of every test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("user state")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("user config")))
+        patch.delenv("LEADHAND_HOME", raising=False)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -113,6 +114,10 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
         without_mingle=True,
         quiet=settings.log == "json",
     )
+    # Without this, each process of the pool gets its own copy of all objects with its first garbage
+    # collection: 48 MB instead of 31.
+    gc.collect()
+    gc.freeze()
     worker.start()
     return int(worker.exitcode or 0)
 

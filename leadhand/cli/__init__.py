@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -65,6 +66,8 @@ _COMMANDS = {
     "import": "leadhand.cli.commands.import_state",
     "ui": "leadhand.cli.commands.administration.ui",
     "up": "leadhand.cli.commands.up",
+    "down": "leadhand.cli.services.down",
+    "status": "leadhand.cli.services.status",
     "worker": "leadhand.cli.commands.servers",
     "api": "leadhand.cli.commands.servers",
     "doctor": "leadhand.cli.commands.doctor",
@@ -110,12 +113,20 @@ class _Commands(click.Group):
     "3 failed: not accepted within its limits.",
 )
 @click.version_option(package_name="leadhand")
-def cli() -> None:
+@click.option(
+    "--home", metavar="DIR", type=click.Path(path_type=Path), help="The state folder to use."
+)
+def cli(home: Path | None) -> None:
     """Run agent work in loops on a fleet, judge it, and record every iteration.
 
-    Without LEADHAND_URL, commands use the current folder's own services. These start on demand and
-    keep their state in .leadhand/.
+    Without LEADHAND_URL, commands use your own services: one set for all folders, which start on
+    demand and keep their state in ~/.local/state/leadhand (LEADHAND_HOME or --home names another
+    folder).
     """
+    if home is not None:
+        from leadhand.settings import use_home
+
+        use_home(home)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,11 +1,10 @@
-"""Connects a command to the API: that of LEADHAND_URL, or this folder's own services."""
+"""Connects a command to the API: that of LEADHAND_URL, or the user's own services."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
-    """A client for one command; starts this folder's services if LEADHAND_URL is not set.
+    """A client for one command; starts the user's services if LEADHAND_URL is not set.
 
     With `outlives_attempt` it uses the session's token where there is one.
     """
@@ -33,7 +32,7 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
 
 @contextmanager
 def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]:
-    """The URL and token of the API; this folder's services stay up until the end of the `with`.
+    """The URL and token of the API; the user's services stay up until the end of the `with`.
 
     With `outlives_attempt` the token is the session's where there is one.
     """
@@ -45,7 +44,7 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
         return
     from leadhand.local.connect import ensure
 
-    with ensure(settings.home or Path.cwd(), say=tell) as connection:
+    with ensure(say=tell) as connection:
         yield connection.url, connection.token
 
 

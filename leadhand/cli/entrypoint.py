@@ -91,7 +91,7 @@ def _about_token(error: TokenRefused) -> str:
     """Why the API refuses the token, and which variable holds it."""
     from leadhand.settings import environment
 
-    if environment().get("LEADHAND_URL") is None:  # the token is that of the folder's services
+    if environment().get("LEADHAND_URL") is None:  # the token is that of the user's services
         return str(error)
     if error.status == 403:
         return f"{error}; the token is the one in LEADHAND_TOKEN"

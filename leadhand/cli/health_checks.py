@@ -17,12 +17,12 @@ from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
 from leadhand.errors import LeadhandError, StoreUnknown
+from leadhand.local import user_state
 from leadhand.local.bindings import find_binding
 from leadhand.local.connect import ensure
 from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
-from leadhand.local.user_state import worktrees_folder
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
@@ -43,14 +43,19 @@ def findings() -> Iterator[Finding]:
     except LeadhandError as error:
         yield Finding("fail", "environment", str(error), "set it right or unset it")
         return
-    folder = (settings.home or folder).absolute()
     yield disk_finding(shutil.disk_usage(folder).free)
+    home = None
     if settings.url is None:
-        yield server_program(settings.redis_url, _bound(folder / ".leadhand"))
-        yield state_folder(folder / ".leadhand")
+        try:
+            home = user_state.state_folder(environment())
+        except LeadhandError as error:
+            yield Finding("fail", "state", str(error), "set LEADHAND_HOME to a writable folder")
+            return
+        yield server_program(settings.redis_url, _bound(home))
+        yield state_folder(home)
     seen = list(agents(_agents_files(folder)))
     yield from seen
-    yield from (one for one in services(settings, folder) if one not in seen)
+    yield from (one for one in services(settings, folder, home) if one not in seen)
 
 
 def python_finding(version: tuple[int, int]) -> Finding:
@@ -146,13 +151,13 @@ def _agent(name: str, program: str, *, is_named: bool) -> Finding:
 
 
 def services(
-    settings: ClientSettings, folder: Path, *, patience_s: float = 3.0
+    settings: ClientSettings, folder: Path, home: Path | None = None, *, patience_s: float = 3.0
 ) -> Iterator[Finding]:
     """Whether the API, its Redis and its workers respond."""
     try:
         url, token = settings.url, settings.token
         if url is None:
-            connection = ensure(folder, say=tell)
+            connection = ensure(home, cwd=folder, say=tell)
             url, token = connection.url, connection.token
         with Client(url, token, patience_s=patience_s) as client:
             client.ping()
@@ -169,17 +174,17 @@ def services(
         mend = error.problem.hint or "leadhand store show"
         yield Finding("fail", "store", error.problem.detail, mend)
     except LeadhandError as error:
-        mend = f"see the logs in {folder / '.leadhand' / 'log'}"
-        if settings.url is not None:
-            mend = "check LEADHAND_URL and LEADHAND_TOKEN, and that the API and its Redis run"
+        mend = "check LEADHAND_URL and LEADHAND_TOKEN, and that the API and its Redis run"
+        if home is not None:
+            mend = f"see the logs in {home / 'log'}"
         yield Finding("fail", "api", str(error), mend)
 
 
 def _worktrees() -> Path:
-    """The folder of worktrees and copies that this folder's own services use."""
+    """The folder of worktrees and copies that the user's services use."""
     env = environment()
     named = env.get("LEADHAND_WORKTREES")
-    return (Path(named) if named else worktrees_folder(env)).resolve()
+    return (Path(named) if named else user_state.worktrees_folder(env)).resolve()
 
 
 def store_memory(store: StoreView) -> Finding:
@@ -263,7 +268,7 @@ def clock_finding(skew_s: float) -> Finding:
 
 
 def _agents_files(folder: Path) -> list[Path]:
-    """The agents files that the folder's own services read."""
+    """The agents files that the user's services read."""
     env = environment()
     if env.get("LEADHAND_AGENTS"):
         return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]

@@ -6,20 +6,19 @@ worker starts and no other command uses the folder. An import that was killed ca
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from leadhand.client.client import Client
 from leadhand.errors import LeadhandError
-from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import WANTS_LIFE
 from leadhand.local.bindings import begin_import, find_binding, finish_import
 from leadhand.local.connect import ensure
 from leadhand.local.errors import StackElsewhere
 from leadhand.local.redis_data import holds_data
+from leadhand.local.running import find_running
 from leadhand.models.views import SessionView
 
 #: Seconds to wait for running attempts, whose leases have to expire.
@@ -31,30 +30,27 @@ _OTHER_REDIS = ("LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL", "LEADHAND_URL")
 
 
 def import_sessions(
-    folder: Path, env: Mapping[str, str], say: Callable[[str], None]
+    home: Path, env: Mapping[str, str], say: Callable[[str], None]
 ) -> list[SessionView] | None:
-    """Stop and return every session of the folder; None if it is bound to this user already.
+    """Stop and return every session of the state folder; None if it is bound to this user already.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
     """
-    home = folder / ".leadhand"
     binding = find_binding(home, env)
     if binding is not None and not binding.importing:
         return None
     if binding is None:
         _require_unused(home)
         begin_import(home, env)
-    found = _stop_all(folder, env, say) if holds_data(home) else []
+    found = _stop_all(home, env, say) if holds_data(home) else []
     finish_import(home, env)
     return found
 
 
-def _stop_all(
-    folder: Path, env: Mapping[str, str], say: Callable[[str], None]
-) -> list[SessionView]:
+def _stop_all(home: Path, env: Mapping[str, str], say: Callable[[str], None]) -> list[SessionView]:
     own = {name: text for name, text in env.items() if name not in _OTHER_REDIS}
     with (
-        ensure(folder, say=say, env=own, linger_s=0, importing=True) as connection,
+        ensure(home, say=say, env=own, linger_s=0, importing=True) as connection,
         Client(connection.url, connection.token, say=say) as client,
     ):
         give_up = time.monotonic() + _PATIENCE_S
@@ -104,9 +100,4 @@ def _wait_until_unused(home: Path) -> None:
 
 def _is_unused(home: Path) -> bool:
     """Whether no supervisor holds the folder."""
-    with home_folder.fit(home):
-        lock = file_locks.open_lock(home / "supervisor.lock")
-    try:
-        return file_locks.take(lock)
-    finally:
-        os.close(lock)
+    return find_running(home) is None

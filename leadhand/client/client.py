@@ -61,7 +61,7 @@ class Client(
     WorkCalls,
     Administration,
 ):
-    """A client of one API: that of `url`, of LEADHAND_URL, or the current folder's embedded stack.
+    """A client of one API: that of `url`, of LEADHAND_URL, or the user's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and
     executed once; `say` is called with a message then.

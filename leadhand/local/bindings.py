@@ -31,6 +31,8 @@ _IMPORT = (
     "`leadhand import` lists the sessions in it and imports them, stopped; "
     "or remove the folder to start with none"
 )
+#: The state folder of a working folder, in versions before the services of a user.
+OLD = ".leadhand"
 
 
 class Binding(BaseModel):
@@ -131,7 +133,7 @@ def _bind_new(home: Path, records: Path) -> Binding:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             used = [path.name for path in home.iterdir() if not _is_blank(path)]
         if used:
-            raise _not_bound(home, _why_foreign(home, records), _IMPORT)
+            raise _not_bound(home, _why_foreign(home, records), _way_out(home))
         return _write(home, records, {}, importing=False)
 
 
@@ -195,7 +197,8 @@ def _disarm(home: Path) -> None:
 
 def _is_blank(path: Path) -> bool:
     """Whether the file is one that an interrupted binding leaves."""
-    return path.name in {"id", ".gitignore"} or path.name.startswith("id.")
+    known = {"id", ".gitignore", user_state.FALLBACK}
+    return path.name in known or path.name.startswith("id.")
 
 
 def _why_foreign(home: Path, records: Path) -> str:
@@ -205,6 +208,13 @@ def _why_foreign(home: Path, records: Path) -> str:
     if _id_of(home):
         return "it was not created by this user on this machine"
     return "it was created by an earlier version of Leadhand, or came with the folder"
+
+
+def _way_out(home: Path) -> str:
+    """How to use the sessions of a folder that is not bound."""
+    if (home / OLD).is_dir():
+        return f"LEADHAND_HOME names the state folder itself, which is {str(home / OLD)!r}"
+    return _IMPORT
 
 
 def _not_bound(home: Path, why: str, hint: str) -> FolderNotBound:

@@ -1,4 +1,4 @@
-"""Connects a command to its folder's embedded stack: joins a running stack or starts one."""
+"""Connects a command to its user's embedded stack: joins a running stack or starts one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from leadhand.local import state_dir as home_folder
 from leadhand.local.bindings import find_binding, require_bound
 from leadhand.local.errors import StackElsewhere, StackNotStarted
 from leadhand.local.python_module import only_ours, python_module
+from leadhand.local.running import find_running, read_run, require_here
 from leadhand.local.supervisor import LINGER_S, Commands
+from leadhand.local.user_state import state_folder
 from leadhand.settings import ClientSettings, environment
 
 Say = Callable[[str], None]
@@ -55,8 +57,9 @@ class Connection:
 
 
 def ensure(
-    cwd: Path | None = None,
+    home: Path | None = None,
     *,
+    cwd: Path | None = None,
     say: Say | None = None,
     env: Mapping[str, str] | None = None,
     commands: Commands | None = None,
@@ -64,17 +67,25 @@ def ensure(
     patience_s: float = _PATIENCE_S,
     importing: bool = False,
 ) -> Connection:
-    """Join the folder's stack or start it, and wait until it is up.
+    """Join the stack of a state folder or start it, and wait until it is up.
 
-    A folder with an unfinished import opens only with `importing`, and without a worker. Raises
-    FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
+    By default the folder is that of the environment. A started stack reads the definitions of
+    agents, flows and tools in `cwd`, by default the current folder. A state folder with an
+    unfinished import opens only with `importing`, and without a worker.
+
+    Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
     """
     env = environment() if env is None else env
     settings = ClientSettings.from_env(env)
-    folder = (cwd or settings.home or Path.cwd()).absolute()
-    require_bound(folder / ".leadhand", env, importing=importing)
+    home = (home or state_folder(env)).absolute()
+    require_bound(home, env, importing=importing)
     entry = _Entry(
-        folder, env=env, commands=commands, linger_s=linger_s, say=say or (lambda _text: None)
+        home,
+        cwd=(cwd or Path.cwd()).absolute(),
+        env=env,
+        commands=commands,
+        linger_s=linger_s,
+        say=say or (lambda _text: None),
     )
     give_up = time.monotonic() + patience_s
     with entry.at_work(give_up) as commands_lock:
@@ -85,19 +96,18 @@ def ensure(
         )
 
 
-def join(cwd: Path, *, env: Mapping[str, str]) -> Connection | None:
-    """Join the folder's stack if it runs; if not, return None, and create and start nothing.
+def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
+    """Join the stack of a state folder if it runs; if not, return None, and start nothing.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackElsewhere.
     """
-    home = cwd.absolute() / ".leadhand"
     if not (home / "run.json").is_file() or find_binding(home, env) is None:
         return None
     with home_folder.fit(home):
         commands_lock = file_locks.open_lock(home / "commands.lock")
     try:
-        run = _texts(home / "run.json")
-        if not (file_locks.share(commands_lock) and _is_supervised(home) and run):
+        run = read_run(home)
+        if not (file_locks.share(commands_lock) and find_running(home) is not None and run):
             return None
         if not _is_reachable(home, run):
             return None
@@ -109,18 +119,19 @@ def join(cwd: Path, *, env: Mapping[str, str]) -> Connection | None:
 
 
 class _Entry:
-    """Joins or starts the stack of one folder for one command."""
+    """Joins or starts the stack of one state folder for one command."""
 
     def __init__(
         self,
-        cwd: Path,
+        home: Path,
         *,
+        cwd: Path,
         env: Mapping[str, str],
         commands: Commands | None,
         linger_s: float,
         say: Say,
     ) -> None:
-        self.home = home_folder.prepare(cwd / ".leadhand")
+        self.home = home_folder.prepare(home)
         self._cwd = cwd
         self._env = env
         self._commands = commands
@@ -157,7 +168,7 @@ class _Entry:
                 finally:
                     os.close(lock)
             else:
-                run = _texts(self.home / "run.json")
+                run = read_run(self.home)
                 if run and _is_reachable(self.home, run):
                     return run
                 watched = self._watch()
@@ -173,18 +184,19 @@ class _Entry:
 
     def _watch(self) -> str:
         """Report the progress of a start; return the start's id."""
-        start = _texts(self.home / "start.json")
+        start = self._read_start()
         attempt, stage = start.get("attempt", ""), start.get("stage", "")
         if stage and attempt != self._attempt:
-            stage = f"waiting for the services that another command starts here: {stage}"
+            stage = f"waiting for the services that another command starts: {stage}"
         self._tell(stage)
         return attempt
 
     def _start(self, lock: int) -> str:
         """Start a supervisor that inherits the lock, detached from this process."""
         attempt = self._attempt = secrets.token_hex(8)
-        self._tell("starting the services of this folder")
+        self._tell("starting Leadhand's services")
         with home_folder.fit(self.home):
+            os.ftruncate(lock, 0)  # the process id of the supervisor before
             (self.home / "run.json").unlink(missing_ok=True)
             fields = {"attempt": attempt, "stage": "", "failure": ""}
             home_folder.write_fields(self.home / "start.json", fields)
@@ -214,11 +226,15 @@ class _Entry:
 
     def _require_no_failure(self, watched: str, starts: int) -> None:
         """Raise StackNotStarted if the start that was waited for has failed."""
-        start = _texts(self.home / "start.json")
+        start = self._read_start()
         if watched and start.get("attempt") == watched and start.get("failure"):
             raise StackNotStarted(str(self.home), start["failure"], "")
         if starts >= _STARTS:
             raise self._not_started(f"the supervisor ended {starts} times")
+
+    def _read_start(self) -> dict[str, str]:
+        fields = home_folder.read_fields(self.home / "start.json")
+        return {name: str(value) for name, value in fields.items()}
 
     def _rest(self, give_up: float) -> None:
         if time.monotonic() > give_up:
@@ -235,22 +251,9 @@ class _Entry:
             self._say(text)
 
 
-def _is_supervised(home: Path) -> bool:
-    """Whether a supervisor holds its lock: `run.json` may be left of one that was killed."""
-    with home_folder.fit(home):
-        lock = file_locks.open_lock(home / "supervisor.lock")
-    try:
-        return not file_locks.take(lock)
-    finally:
-        os.close(lock)
-
-
 def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:
     """Whether the API accepts connections. Raises StackElsewhere for another machine's stack."""
-    if run.get("host") != socket.gethostname():
-        why = f"they run on the machine {run.get('host')!r}, which shares this folder"
-        hint = "work there, or set LEADHAND_HOME to a local folder"
-        raise StackElsewhere(str(home), why, hint)
+    require_here(home, run)
     port = int(run["url"].rpartition(":")[2])
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
@@ -264,7 +267,3 @@ def _require_same(home: Path, run: Mapping[str, str], redis_url: str | None) -> 
         why = "they use a Redis other than that of LEADHAND_REDIS_URL"
         hint = f"wait until its sessions have ended, or end process {run.get('pid')}"
         raise StackElsewhere(str(home), why, hint)
-
-
-def _texts(path: Path) -> dict[str, str]:
-    return {name: str(value) for name, value in home_folder.read_fields(path).items()}

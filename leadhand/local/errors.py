@@ -6,10 +6,10 @@ LeadhandError
     ├── RedisForeign        the data was written by a server that is not installed
     ├── RedisNotStarted     the Redis server did not start
     ├── FolderUnfit         the state folder cannot be used, such as on a full disk
-    ├── UserStateUnfit      the folder of the user's bindings cannot be used
+    ├── UserStateUnfit      the user's own state folder cannot be used
     ├── FolderNotBound      the state folder was not created by this user in this place
     ├── StackNotStarted     the services did not start
-    └── StackElsewhere      the folder's stack runs, but this command cannot join it
+    └── StackElsewhere      the stack runs, but this command cannot join it
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class FolderUnfit(EmbeddedError):
 
 
 class UserStateUnfit(EmbeddedError):
-    """The folder of the user's bindings cannot be used."""
+    """The user's own state folder cannot be used."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(folder, why)
@@ -94,8 +94,8 @@ class UserStateUnfit(EmbeddedError):
 
     def __str__(self) -> str:
         return (
-            f"the folder {self.folder!r}, which keeps the secrets of this user's state folders, "
-            f"cannot be used: {self.why}; name a writable folder of this user with XDG_STATE_HOME"
+            f"the folder {self.folder!r}, which keeps this user's state and secrets, cannot be "
+            f"used: {self.why}; name a writable folder on a local disk with LEADHAND_HOME"
         )
 
 
@@ -127,7 +127,7 @@ class StackNotStarted(EmbeddedError):
 
 
 class StackElsewhere(EmbeddedError):
-    """The folder's stack runs, but this command cannot join it."""
+    """The stack runs, but this command cannot join it."""
 
     def __init__(self, home: str, why: str, hint: str) -> None:
         super().__init__(home, why, hint)

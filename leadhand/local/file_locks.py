@@ -12,6 +12,15 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def require_support(folder: Path) -> None:
+    """Raise OSError if the folder's file system has no locks."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        share(opened)
+    finally:
+        os.close(opened)
+
+
 def take(lock: int) -> bool:
     """Take the exclusive lock; return False at once if another process holds it."""
     return _try(lock, fcntl.LOCK_EX)

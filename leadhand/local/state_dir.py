@@ -1,4 +1,4 @@
-"""The state folder `.leadhand/` of a working folder: private to its owner, with atomic writes."""
+"""The state folder of a set of services: private to its owner, with atomic writes."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
 from leadhand.local.idle_shutdown import IdleShutdown
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
+from leadhand.local.running import write_pid
 from leadhand.local.services import Program, RestartedService
 from leadhand.settings import environment
 
@@ -54,6 +55,7 @@ _START_S = 90.0
 #: How often a service may end during a start before the start fails.
 _ENDS_AT_START = 3
 _LOOK_S = 0.1
+_TAKE_OVER_S = 1.0
 _LIFE_LOOK_S = 0.5
 _LOGS_LOOK_S = 10.0
 _WORKER_STOP_S = 15.0
@@ -259,6 +261,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         binding = require_bound(home, env, importing=True)
         home_folder.prepare(home)
         lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
+        with home_folder.fit(home):
+            write_pid(lock)
     except EmbeddedError as error:
         _log.error("%s", error)
         return 1
@@ -288,7 +292,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -P -m leadhand.local.supervisor", description=__doc__
     )
-    parser.add_argument("--home", type=Path, required=True, help="the state folder, .leadhand")
+    parser.add_argument("--home", type=Path, required=True, help="the state folder")
     parser.add_argument("--cwd", type=Path, default=Path(), help="the folder of agents.toml")
     parser.add_argument("--linger", type=float, help=f"seconds to stay up when idle ({LINGER_S:g})")
     parser.add_argument("--foreground", action="store_true", help="run until a signal")
@@ -304,8 +308,12 @@ def _linger(given: float | None) -> float:
 
 def _take_over(home: Path) -> int:
     lock = file_locks.open_lock(home / "supervisor.lock")
-    if not file_locks.take(lock):
-        hint = "end that one first, or use it with any command in its folder"
+    give_up = time.monotonic() + _TAKE_OVER_S
+    while not file_locks.take(lock):  # a command that looks holds it for a moment
+        if time.monotonic() < give_up:
+            time.sleep(_LOOK_S)
+            continue
+        hint = "end that one first, or use it with any command"
         raise StackElsewhere(str(home), "another supervisor runs them", hint)
     return lock
 

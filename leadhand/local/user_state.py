@@ -1,13 +1,54 @@
-"""The user's own folders of bindings and hooks, outside of every working folder."""
+"""The user's own folders: of the services' state, of bindings, hooks and worktrees.
+
+They are in `leadhand` of XDG_STATE_HOME. Where that cannot be used (no HOME, a read-only disk, no
+file locks), LEADHAND_HOME names a folder that can: its folder `user` has them then.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import UserStateUnfit
+from leadhand.local.machine_id import machine_id
+
+#: The name of the state folder of services with a Redis of their own.
+OWN_REDIS = "default"
+#: The folder in LEADHAND_HOME that replaces `leadhand` of XDG_STATE_HOME.
+FALLBACK = "user"
+_PRIVATE = 0o700
+
+
+def state_folder(env: Mapping[str, str]) -> Path:
+    """The state folder of the services that a command uses; it may not exist yet.
+
+    LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL.
+    Raises UserStateUnfit.
+    """
+    named = env.get("LEADHAND_HOME")
+    if named:
+        return Path(named).absolute()
+    ours = _state_home(env) / "leadhand"
+    with usable(ours):
+        return ours / machine_id(ours) / set_name(env.get("LEADHAND_REDIS_URL") or "")
+
+
+def set_name(redis_url: str) -> str:
+    """The name of the state folder of a Redis: a hash of its URL without the password.
+
+    >>> set_name(""), set_name("redis://:old@host:6379/0") == set_name("redis://:new@host:6379/0")
+    ('default', True)
+    """
+    if not redis_url:
+        return OWN_REDIS
+    parts = urlsplit(redis_url)
+    where = f"{parts.scheme}://{parts.username or ''}@{parts.netloc.rpartition('@')[2]}"
+    return hashlib.sha256(f"{where}{parts.path}?{parts.query}".encode()).hexdigest()[:16]
 
 
 def bindings_folder(env: Mapping[str, str]) -> Path:
@@ -25,7 +66,7 @@ def worktrees_folder(env: Mapping[str, str]) -> Path:
 
     Raises UserStateUnfit.
     """
-    return _state_home(env) / "leadhand" / "worktrees"
+    return _ours(env) / "worktrees"
 
 
 @contextmanager
@@ -38,14 +79,31 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def _private_folder(env: Mapping[str, str], name: str) -> Path:
-    state = _state_home(env)
-    ours = state / "leadhand"
-    with usable(ours):
-        state.mkdir(parents=True, exist_ok=True)
-        for folder in (ours, ours / name):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            home_folder.close_to_others(folder)
-    return ours / name
+    folder = _ours(env) / name
+    with usable(folder):
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        home_folder.close_to_others(folder)
+    return folder
+
+
+def _ours(env: Mapping[str, str]) -> Path:
+    """The folder that has all others, created with mode 0700."""
+    named = env.get("LEADHAND_HOME")
+    try:
+        return _prepared(_state_home(env) / "leadhand")
+    except UserStateUnfit:
+        if not named:
+            raise
+    return _prepared(Path(named).absolute() / FALLBACK)
+
+
+def _prepared(folder: Path) -> Path:
+    with usable(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        home_folder.close_to_others(folder)
+        file_locks.require_support(folder)
+    return folder
 
 
 def _state_home(env: Mapping[str, str]) -> Path:

@@ -48,7 +48,7 @@ class ResearchAgent:
             decomposer: Makes a workflow of a command in words.
             breaker: Makes the circuit breaker of each tool; None: there is none.
             approval: Asks before steps that may cost much; None: none is asked about.
-            url: The API; by default that of LEADHAND_URL, or the services of this folder.
+            url: The API; by default that of LEADHAND_URL, or the user's services.
             token: The token for it.
         """
         self.tools = tools

@@ -68,7 +68,7 @@ class WorkflowExecutor:
             on_progress: Called after each step.
             breaker: Makes the circuit breaker of a tool; None: there is none.
             approval: Asks before steps that may cost much; None: none is asked about.
-            url: The API; by default that of LEADHAND_URL, or the services of this folder.
+            url: The API; by default that of LEADHAND_URL, or the user's services.
             token: The token for it.
         """
         self.tools = tools

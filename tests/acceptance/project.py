@@ -49,17 +49,18 @@ class Ended(NamedTuple):
 
 
 class Project:
-    """A working folder with services of its own; nothing of them is left after `close`."""
+    """A working folder with a state folder of its own; nothing of it runs after `close`."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = self.home = folder
+        self.folder, self.state = folder, folder / ".leadhand"
         kept = {name: text for name, text in os.environ.items() if "LEADHAND" not in name}
         self.env = {
             **kept,
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "LEADHAND_LEASE_S": "1.5",
             "LEADHAND_CONCURRENCY": "2",
+            "LEADHAND_HOME": str(self.state),
             **env,
         }
         self._begun: list[subprocess.Popen[str]] = []
@@ -119,7 +120,7 @@ class Project:
     def run(self) -> dict[str, Any]:
         """Where the folder's services are; empty where they are not up."""
         try:
-            found: dict[str, Any] = json.loads((self.home / ".leadhand/run.json").read_text())
+            found: dict[str, Any] = json.loads((self.state / "run.json").read_text())
         except FileNotFoundError:
             return {}
         return found
@@ -154,7 +155,7 @@ class Project:
 
     def _supervisors(self) -> Iterator[int]:
         """The processes that supervise this very folder."""
-        home = str(self.home / ".leadhand")
+        home = str(self.state)
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             if "leadhand.local.supervisor" in words and home in words:
@@ -168,8 +169,8 @@ class Guest(Project):
     """A working folder whose commands use the services of another one."""
 
     def __init__(self, folder: Path, host: Project) -> None:
-        super().__init__(folder, LEADHAND_HOME=str(host.home))
-        self.home = host.home
+        super().__init__(folder, LEADHAND_HOME=str(host.state))
+        self.state = host.state
 
     def close(self) -> None:
         """End the commands, and abort the active sessions."""

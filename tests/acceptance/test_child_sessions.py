@@ -220,5 +220,5 @@ def test_doers_that_wait_leave_a_slot_for_their_children(make_project):
     assert [one["depth"] for one in found["items"]] == [0, 1, 2, 3]
     assert {one["status"] for one in found["items"]} == {"completed"}
     # The pool is as small as before once nobody waits.
-    log = project.home / ".leadhand/log/worker.log"
+    log = project.state / "log/worker.log"
     wait_until(lambda: "pool has 2 processes" in log.read_text(), timeout=LONG)

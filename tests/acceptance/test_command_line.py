@@ -25,11 +25,12 @@ Leadhand = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
+def environment(tmp_path: Path) -> dict[str, str]:
     """What a user's shell has after the environment was activated, with a short lease."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LEADHAND_")}
     bin_folder = str(Path(sys.executable).parent)
-    return {**env, "PATH": f"{bin_folder}{os.pathsep}{env['PATH']}", "LEADHAND_LEASE_S": "2"}
+    return {**env, "PATH": f"{bin_folder}{os.pathsep}{env['PATH']}", "LEADHAND_LEASE_S": "2",
+            "LEADHAND_HOME": str(tmp_path / "state")}  # fmt: skip
 
 
 @pytest.fixture
@@ -45,10 +46,11 @@ def project(tmp_path: Path) -> Iterator[Path]:
         capture_output=True,
     )  # fmt: skip
     yield folder
-    pid = read_fields(folder / ".leadhand" / "run.json").get("pid")
+    state = tmp_path / "state"
+    pid = read_fields(state / "run.json").get("pid")
     if isinstance(pid, int):
         os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not (folder / ".leadhand" / "run.json").exists(), timeout=20)
+        wait_until(lambda: not (state / "run.json").exists(), timeout=20)
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_doctor_finds_a_sound_set_up(leadhand: Leadhand) -> None:
 @pytest.mark.timeout(90)
 @pytest.mark.slow
 def test_up_keeps_the_services_and_takes_them_down(
-    leadhand: Leadhand, project: Path, environment: dict[str, str]
+    leadhand: Leadhand, project: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
     up = subprocess.Popen(
         ["leadhand", "up"],
@@ -98,4 +100,4 @@ def test_up_keeps_the_services_and_takes_them_down(
     up.send_signal(signal.SIGINT)
     assert up.wait(timeout=30) == 0
     up.stdout.close()
-    assert not (project / ".leadhand" / "run.json").exists()
+    assert not (tmp_path / "state" / "run.json").exists()

@@ -25,7 +25,6 @@ def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
     shutil.copytree(ROOT / "examples", project.folder / "examples")
     with (project.folder / "output").open("w") as output:
         demo = project.start(DEMO, output=output, AGENT="")
-    project.home = project.folder / "leadhand-demo"
     assert demo.wait(timeout=180) == 0, project.lines("output")
     printed = project.lines("output")
     lines = [line.partition("] ")[2] for line in printed]
@@ -38,7 +37,7 @@ def test_the_demo_is_refused_once_a_phase_and_accepted_in_the_end(
         f"{phase}: accept after 2 iterations" for phase in ("red", "green", "refactor")
     ]
     assert "demo: done: the tests pass, and the code is fit to be read" in printed
-    project.folder = project.home
+    project.folder = project.folder / "leadhand-demo"
     listed = project.ended(project.start(LIST))
     own = {b.directives.get("file"): b.text for b in blocks(ROOT / "README.md")}["own.py"]
     project.write("own.py", own)

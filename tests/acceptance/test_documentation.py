@@ -41,8 +41,6 @@ class Reader:
         project.env |= {
             "STATE": str(state),
             "CLONE": str(ROOT),
-            # The services of one folder serve those pages too that change the folder.
-            "LEADHAND_HOME": str(project.folder),
         }
 
     def follow(self, block: Block) -> None:
@@ -91,7 +89,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 @pytest.fixture
 def reader(project: Project, tmp_path: Path) -> Iterator[Reader]:
     for path in project.folder.iterdir():
-        if path.name != ".leadhand":
+        if path != project.state:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     reader = Reader(project, tmp_path)
     yield reader

@@ -34,7 +34,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project.write("agents.toml", AGENTS)
     project.write("flows/README.md", "Lessons write their flows here.")
     try:
-        with ensure(project.folder, env=project.env, linger_s=0.2):
+        with ensure(project.state, cwd=project.folder, env=project.env, linger_s=0.2):
             yield project
     finally:
         project.close()

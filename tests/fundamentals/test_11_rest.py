@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def http(services: Project) -> Iterator[httpx2.Client]:
-    """Any HTTP client will do; address and token are in `.leadhand/run.json`."""
+    """Any HTTP client will do; address and token are in `run.json` of the state folder."""
     with services.api() as client:
         yield client
 

@@ -16,8 +16,8 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor_command() -> int:
     """Check the setup, and say how to fix what is wrong.
 
-    Exits with 1 if a check fails. Without LEADHAND_URL this starts the current folder's services,
-    as any command does.
+    Exits with 1 if a check fails. Without LEADHAND_URL this starts the user's services, as any
+    command does.
     """
     from leadhand.cli.health_checks import findings
 

@@ -27,11 +27,12 @@ def import_command() -> int:
     from leadhand.cli.import_folder import import_sessions
     from leadhand.settings import ClientSettings, environment
 
-    folder = (ClientSettings.from_env().home or Path.cwd()).absolute()
-    if not (folder / ".leadhand").exists():
-        click.echo(f"there is no .leadhand in {plain(str(folder))}; nothing was imported")
+    named = ClientSettings.from_env().home
+    home = (named or Path(".leadhand")).absolute()
+    if not home.exists():
+        click.echo(f"there is no {plain(str(home))}; nothing was imported")
         return 0
-    found = import_sessions(folder, environment(), tell)
+    found = import_sessions(home, environment(), tell)
     if found is None:
         click.echo("these sessions are yours already; nothing was imported")
         return 0

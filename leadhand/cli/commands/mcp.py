@@ -12,7 +12,7 @@ def mcp_command() -> int:
     """Serve Leadhand's tools over MCP, on standard input and output.
 
     An agent's configuration starts it. Inside a session it has the session's own tools, such as
-    report_status; elsewhere it uses LEADHAND_URL and LEADHAND_TOKEN, or this folder's services.
+    report_status; elsewhere it uses LEADHAND_URL and LEADHAND_TOKEN, or the user's services.
     """
     if find_spec("mcp_types") is None:  # part of the SDK since version 2
         raise click.ClickException(

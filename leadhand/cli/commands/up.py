@@ -1,8 +1,7 @@
-"""`leadhand up`: runs this folder's services in the foreground."""
+"""`leadhand up`: runs the user's services in the foreground."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,40 +13,41 @@ _LOOK_S = 0.2
 
 @click.command("up")
 def up_command() -> int:
-    """Run this folder's Redis, API and worker until Ctrl-C.
+    """Run Leadhand's Redis, API and worker until Ctrl-C.
 
-    Other commands start and end the services on demand; `up` keeps them running. State is in
-    .leadhand/: sessions that were interrupted continue when the services are started again.
+    Other commands start and end the services on demand; `up` keeps them running. They serve all
+    folders of this user. Interrupted sessions continue when the services are started again.
     """
     from leadhand.local.bindings import require_bound
     from leadhand.local.state_dir import prepare
-    from leadhand.settings import ClientSettings, environment
+    from leadhand.local.user_state import state_folder
+    from leadhand.settings import environment
 
-    folder = (ClientSettings.from_env().home or Path.cwd()).absolute()
-    require_bound(folder / ".leadhand", environment())
-    home = prepare(folder / ".leadhand")
+    home = state_folder(environment())
+    require_bound(home, environment())
+    prepare(home)
     try:
         while not _is_free(home):
-            _stay_attached(folder)
-        return _supervise(folder, home)
+            _stay_attached(home)
+        return _supervise(home)
     except KeyboardInterrupt:
         return 0
 
 
-def _supervise(folder: Path, home: Path) -> int:
+def _supervise(home: Path) -> int:
     """Run the supervisor in this process, so that a kill of it also ends the services."""
     from leadhand.local import supervisor
 
     threading.Thread(target=_tell_when_up, args=(home,), daemon=True).start()
-    return supervisor.main(["--home", str(home), "--cwd", str(folder), "--foreground"])
+    return supervisor.main(["--home", str(home), "--foreground"])
 
 
-def _stay_attached(folder: Path) -> None:
+def _stay_attached(home: Path) -> None:
     """Stay attached to services that another process's supervisor runs, until it ends."""
     from leadhand.cli.connect import tell
     from leadhand.local.connect import ensure
 
-    with ensure(folder, say=tell) as connection:
+    with ensure(home, say=tell) as connection:
         _tell_where(connection.url, connection.home)
         tell("another command has started the services; this command keeps them running")
         while not _is_free(connection.home):
@@ -57,13 +57,9 @@ def _stay_attached(folder: Path) -> None:
 
 def _is_free(home: Path) -> bool:
     """Whether no supervisor runs."""
-    from leadhand.local import file_locks
+    from leadhand.local.running import find_running
 
-    lock = file_locks.open_lock(home / "supervisor.lock")
-    try:
-        return file_locks.take(lock)
-    finally:
-        os.close(lock)
+    return find_running(home) is None
 
 
 def _tell_when_up(home: Path) -> None:

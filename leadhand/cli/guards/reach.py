@@ -1,4 +1,4 @@
-"""Reaches the API from a hook: that of LEADHAND_URL, or the services of the project's folder."""
+"""Reaches the API from a hook: that of LEADHAND_URL, or the user's services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Services(NamedTuple):
 def reach_services(
     folder: Path, env: Mapping[str, str], *, starts: bool, patience_s: float
 ) -> Iterator[Services | None]:
-    """The API of LEADHAND_URL, or that of the folder's services; None if they do not run.
+    """The API of LEADHAND_URL, or that of the user's services; None if they do not run.
 
     With `starts` they are started, for which they have `patience_s`. They stay up until the end of
     the `with`.
@@ -32,10 +32,13 @@ def reach_services(
         return
     from leadhand.cli.connect import tell
     from leadhand.local.connect import ensure, join
+    from leadhand.local.user_state import state_folder
 
-    home = settings.home or folder
+    home = state_folder(env)
     connection = (
-        ensure(home, say=tell, env=env, patience_s=patience_s) if starts else join(home, env=env)
+        ensure(home, cwd=folder, say=tell, env=env, patience_s=patience_s)
+        if starts
+        else join(home, env=env)
     )
     if connection is None:
         yield None

@@ -1,4 +1,4 @@
-"""The embedded stack with real processes: one per folder, and gone with its supervisor."""
+"""The embedded stack with real processes: one per state folder, gone with its supervisor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def join(home: Path) -> Iterator[Join]:
     joined: list[Connection] = []
 
     def join(cwd: Path = home.parent, **options: Any) -> Connection:
-        joined.append(ensure(cwd, **{**usual, **options}))
+        joined.append(ensure(cwd / ".leadhand", cwd=cwd, **{**usual, **options}))
         return joined[-1]
 
     yield join
@@ -60,7 +60,8 @@ def command_in(folder: Path, services: Commands) -> list[str]:
         "import sys, json, pathlib; from leadhand.local.connect import ensure; "
         "from leadhand.local.supervisor import Commands; "
         "services = Commands(**json.loads(sys.argv[2])); "
-        "connection = ensure(pathlib.Path(sys.argv[1]), commands=services, linger_s=0.2); "
+        "home = pathlib.Path(sys.argv[1]) / '.leadhand'; "
+        "connection = ensure(home, commands=services, linger_s=0.2); "
         "print(connection.url, flush=True); sys.stdin.read()"
     )
     return [sys.executable, "-P", "-c", script, str(folder), json.dumps(services._asdict())]
@@ -102,13 +103,13 @@ def sleepers(family: list[psutil.Process]) -> list[psutil.Process]:
     return [process for process in family if words(process)[-1:] == ["600"]]
 
 
-def test_two_commands_of_one_folder_share_one_stack(join: Join):
+def test_two_commands_share_one_stack(join: Join):
     first, second = join(), join()
     assert (first.url, first.token) == (second.url, second.token)
 
 
 @pytest.mark.slow
-def test_two_folders_share_nothing(join: Join, tmp_path: Path):
+def test_two_state_folders_share_nothing(join: Join, tmp_path: Path):
     (tmp_path / "other").mkdir()
     here, there = join(), join(tmp_path / "other")
     assert here.url != there.url
@@ -119,7 +120,7 @@ def test_two_folders_share_nothing(join: Join, tmp_path: Path):
 def test_starts_say_how_they_go(join: Join):
     said: list[str] = []
     join(say=said.append)
-    assert said[0] == "starting the services of this folder"
+    assert said[0] == "starting Leadhand's services"
     assert "starting the API and a worker" in said
 
 
@@ -132,7 +133,7 @@ def test_who_waits_for_another_command_s_start_says_so(join: Join, home: Path):
     with pytest.raises(StackNotStarted, match="it timed out"):
         join(say=said.append, patience_s=0.3)
     os.close(starting)
-    assert said == ["waiting for the services that another command starts here: starting Redis"]
+    assert said == ["waiting for the services that another command starts: starting Redis"]
 
 
 def test_ten_commands_at_once_start_one_stack(join: Join, folder: Path):

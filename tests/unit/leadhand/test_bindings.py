@@ -200,7 +200,7 @@ def test_asking_git_runs_nothing_that_the_repository_configures(
 
 
 def test_a_user_without_a_writable_home_is_told_the_setting(home: Path, env: Env) -> None:
-    with pytest.raises(UserStateUnfit, match="XDG_STATE_HOME"):
+    with pytest.raises(UserStateUnfit, match="LEADHAND_HOME"):
         require_bound(home, {"PATH": env["PATH"], "HOME": "/proc"})
     assert not home.exists()
 

@@ -10,7 +10,7 @@ import click
 def ui_command(*, only_print: bool) -> int:
     """Open the dashboard in a browser, signed in.
 
-    The link works once and within a minute. Without LEADHAND_URL the services of this folder stay
+    The link works once and within a minute. Without LEADHAND_URL the user's services stay
     up until this command ends, with Ctrl-C.
     """
     import webbrowser

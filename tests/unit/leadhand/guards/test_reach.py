@@ -34,6 +34,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     env = {name: str(tmp_path / folder) for name, folder in folders.items()}
     for name in [name for name in os.environ if name.startswith(("LEADHAND_", "CLAUDE_"))]:
         monkeypatch.delenv(name)
+    env["LEADHAND_HOME"] = str(tmp_path / "services")
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     return env
@@ -73,13 +74,15 @@ def running(home: Path, env: dict[str, str], *, supervised: bool = True) -> Iter
 
 
 @pytest.mark.parametrize("name", ["UserPromptSubmit", "SessionEnd"])
-def test_event_starts_no_services(hook: Hook, folder: Path, name: str) -> None:
-    (folder / ".leadhand").touch()  # services could not start
+def test_event_starts_no_services(hook: Hook, env: dict[str, str], name: str) -> None:
+    Path(env["LEADHAND_HOME"]).touch()  # services could not start
     assert hook("event", hook_event_name=name) == (0, "", "")
 
 
-def test_stop_without_any_guard_starts_no_services(hook: Hook, folder: Path) -> None:
-    (folder / ".leadhand").touch()
+def test_stop_without_any_guard_starts_no_services(
+    hook: Hook, folder: Path, env: dict[str, str]
+) -> None:
+    Path(env["LEADHAND_HOME"]).touch()
     assert hook("stop", hook_event_name="Stop") == (0, "", "")
     (folder / "leadhand.toml").write_text("[guard.gates.build]\ncommand = 'true'\n")
     assert hook("stop", hook_event_name="Stop")[0] == 1
@@ -90,29 +93,32 @@ def test_nothing_is_created_where_no_services_run(
 ) -> None:
     assert hook("event", hook_event_name="SessionEnd") == (0, "", "")
     assert hook("stop", hook_event_name="Stop") == (0, "", "")
-    assert join(folder, env=env) is None
+    home = Path(env["LEADHAND_HOME"])
+    assert join(home, env=env) is None
     assert list(folder.iterdir()) == []
+    assert not home.exists()
 
 
 def test_services_that_run_are_joined_and_kept_up(folder: Path, env: dict[str, str]) -> None:
-    home = folder / ".leadhand"
+    home = folder / "state"
     with running(home, env) as url:
-        connection = join(folder, env=env)
+        connection = join(home, env=env)
         assert connection is not None
         assert (connection.url, connection.token) == (url, "t")
         idle = file_locks.open_lock(home / "commands.lock")
         assert not file_locks.take(idle)
         connection.close()
         assert file_locks.take(idle)
-        assert join(folder, env=env) is None  # they shut down
+        assert join(home, env=env) is None  # they shut down
         os.close(idle)
         (home / "run.json").unlink()
-        assert join(folder, env=env) is None  # they start
+        assert join(home, env=env) is None  # they start
 
 
 def test_file_that_ended_services_left_is_not_believed(folder: Path, env: dict[str, str]) -> None:
-    with running(folder / ".leadhand", env, supervised=False):
-        assert join(folder, env=env) is None
-    with running(folder / ".leadhand", env):
+    home = folder / "state"
+    with running(home, env, supervised=False):
+        assert join(home, env=env) is None
+    with running(home, env):
         other = env | {"XDG_STATE_HOME": f"{env['XDG_STATE_HOME']}-other"}
-        assert join(folder, env=other) is None  # the folder is another user's, or a copy
+        assert join(home, env=other) is None  # the folder is another user's, or a copy

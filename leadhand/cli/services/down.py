@@ -1,0 +1,56 @@
+"""`leadhand down`: ends the user's services."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from leadhand.cli.connect import tell
+from leadhand.cli.render.tables import plural
+
+
+@click.command("down")
+def down_command() -> int:
+    """End your services: the worker, the API and Redis.
+
+    Running steps are handed back. Sessions that are active continue when the services are started
+    again, as any command does. With LEADHAND_URL there is nothing to end.
+    """
+    from leadhand.local.user_state import state_folder
+    from leadhand.settings import environment
+
+    if end_services_here(state_folder(environment())):
+        click.echo("the services have ended")
+    else:
+        click.echo("no services run")
+    return 0
+
+
+def end_services_here(home: Path) -> bool:
+    """End the services of a state folder and say what continues later; False if none run."""
+    from leadhand.local.running import end_services, find_running
+
+    running = find_running(home)
+    if running is None:
+        return False
+    at_work = _count_active(running.run.get("url", ""), running.run.get("token", ""))
+    if at_work:
+        verb = "continues" if at_work == 1 else "continue"
+        tell(f"{plural(at_work, 'active session')} {verb} when the services start again")
+    return end_services(home)
+
+
+def _count_active(url: str, token: str) -> int:
+    """How many sessions are at work, at most a page; 0 if the API does not answer."""
+    from leadhand.client.client import Client
+    from leadhand.errors import LeadhandError
+    from leadhand.local.api_probe import WANTS_LIFE
+
+    if not url:
+        return 0
+    try:
+        with Client(url, token, timeout_s=5.0, patience_s=0.0) as client:
+            return len(client.sessions(status=WANTS_LIFE, limit=500).items)
+    except LeadhandError:
+        return 0

@@ -1,0 +1,59 @@
+"""`leadhand status`: shows whether the user's services run, and where their state is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadhand.cli.exit_codes import DONE, HALTED
+from leadhand.cli.render.tables import echo_json
+from leadhand.cli.render.times import age
+from leadhand.models.text import plain
+
+
+@click.command("status")
+@click.option("--folder", "folder_only", is_flag=True, help="Print the state folder and no more.")
+@click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
+def status_command(*, folder_only: bool, as_json: bool) -> int:
+    """Show your services: their state folder, address and process. Starts nothing.
+
+    Exits with 2 if they do not run. The API's token is in run.json of the state folder.
+    """
+    from leadhand.local.running import find_running
+    from leadhand.local.user_state import state_folder
+    from leadhand.settings import environment
+
+    home = state_folder(environment())
+    if folder_only:
+        click.echo(str(home))
+        return DONE
+    running = find_running(home)
+    facts = _facts(home, {} if running is None else {"pid": running.pid, **running.run})
+    if as_json:
+        echo_json(facts)
+    else:
+        for line in _lines(facts, starts=running is not None and not running.run):
+            click.echo(line)
+    return DONE if facts["running"] else HALTED
+
+
+def _facts(home: Path, run: dict[str, Any]) -> dict[str, Any]:
+    names = ("pid", "url", "started_at")
+    facts = {name: run.get(name) for name in names}
+    pid = facts["pid"]
+    return {"folder": str(home), "running": bool(run), **facts, "pid": int(pid) if pid else None}
+
+
+def _lines(facts: dict[str, Any], *, starts: bool) -> list[str]:
+    folder = f"state: {plain(facts['folder'])}"
+    if not facts["running"]:
+        return ["the services do not run; the next command starts them", folder]
+    if starts:
+        return [f"the services start or end, as process {facts['pid']}", folder]
+    since = age(facts["started_at"]) if facts["started_at"] else "?"
+    return [
+        f"the services run at {plain(facts['url'])}, started {since}, as process {facts['pid']}",
+        folder,
+    ]

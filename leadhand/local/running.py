@@ -1,0 +1,86 @@
+"""Looks at the services of a state folder without starting any, and ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from leadhand.local import file_locks
+from leadhand.local import state_dir as home_folder
+from leadhand.local.errors import StackElsewhere
+
+_LOOK_S = 0.02
+#: Seconds in which the services should have ended; the worker gets most of them.
+PATIENCE_S = 60.0
+
+
+class Running(NamedTuple):
+    """The supervisor of a state folder, from its start to its end."""
+
+    #: 0 for one of an older version that has not published its address yet.
+    pid: int
+    #: The fields of `run.json`; empty while the services start or end.
+    run: Mapping[str, str]
+
+
+def find_running(home: Path) -> Running | None:
+    """The supervisor that holds the state folder; None if there is none. Raises FolderUnfit."""
+    path = home / "supervisor.lock"
+    if not path.is_file():
+        return None
+    with home_folder.fit(home):
+        lock = file_locks.open_lock(path)
+        try:
+            if file_locks.take(lock):
+                return None
+            run = read_run(home)
+            written = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+        finally:
+            os.close(lock)
+    pid = written or run.get("pid", "")
+    return Running(int(pid) if pid.isdecimal() else 0, run)
+
+
+def read_run(home: Path) -> dict[str, str]:
+    """The fields of `run.json` as texts; they may be of services that were killed."""
+    return {name: str(value) for name, value in home_folder.read_fields(home / "run.json").items()}
+
+
+def require_here(home: Path, run: Mapping[str, str]) -> None:
+    """Raise StackElsewhere if the services run on another machine."""
+    if run and run.get("host") != socket.gethostname():
+        why = f"they run on the machine {run.get('host')!r}, which shares this state folder"
+        hint = "work there, or set LEADHAND_HOME to a local folder"
+        raise StackElsewhere(str(home), why, hint)
+
+
+def write_pid(lock: int) -> None:
+    """Write the supervisor's process id into its lock file."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def end_services(home: Path, *, patience_s: float = PATIENCE_S) -> bool:
+    """End the services of a state folder in order; False if none run.
+
+    Raises StackElsewhere if they have not ended in time, or cannot be ended from here.
+    """
+    give_up = time.monotonic() + patience_s
+    asked = 0
+    while (running := find_running(home)) is not None:
+        if running.pid and running.pid != asked:
+            require_here(home, running.run)
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGTERM)
+            asked = running.pid
+        if time.monotonic() > give_up:
+            why = f"process {running.pid or 'unknown'} did not end in {patience_s:g} s"
+            raise StackElsewhere(str(home), why, f"see {str(home / 'log' / 'supervisor.log')!r}")
+        time.sleep(_LOOK_S)
+    return asked != 0

@@ -1,0 +1,116 @@
+"""All folders of a user share one set of services."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.project import Project
+from tests.processes import runs
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+LONG = 60.0
+#: What the services of all folders of a user may take, in MB; docs/concepts.md states it.
+MOST_MB = 330
+WORK = ("--doer", "while ! test -e go; do sleep 0.05; done", "--checker", "true")
+
+
+class User:
+    """A user with a home of their own: no LEADHAND_HOME, and nothing else that names state."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._projects: list[Project] = []
+
+    def project(self, name: str) -> Project:
+        """A folder of this user."""
+        project = Project(self.home / name, HOME=str(self.home), LEADHAND_CONCURRENCY="")
+        for variable in ("LEADHAND_HOME", "LEADHAND_CONCURRENCY", "XDG_STATE_HOME"):
+            project.env.pop(variable, None)
+        project.env["XDG_CONFIG_HOME"] = str(self.home / ".config")
+        folder = project.leadhand("status", "--folder", timeout=LONG)
+        project.state = Path(folder.out.strip())
+        self._projects.append(project)
+        return project
+
+    def close(self) -> None:
+        for project in self._projects:
+            project.close()
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    user = User(tmp_path)
+    yield user
+    user.close()
+
+
+def memory_mb(family: list[psutil.Process]) -> float:
+    """The memory of the processes, where shared pages count once in all."""
+    return sum(process.memory_full_info().pss for process in family) / 1024**2
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_two_folders_and_a_worktree_share_one_set(user: User) -> None:
+    one, two = user.project("one"), user.project("two")
+    one.write("file", "content")
+    git(one.folder, "init", "-q")
+    git(one.folder, "add", "-A")
+    git(one.folder, "commit", "-q", "-m", "all")
+    git(one.folder, "worktree", "add", "-q", str(user.home / "tree"))
+    tree = user.project("tree")
+    assert one.state == two.state == tree.state
+    assert one.state.is_relative_to(user.home / ".local/state/leadhand")
+    first = one.detached(*WORK)
+    alone = services_of(one)
+    others = [project.detached(*WORK) for project in (two, tree)]
+    family = services_of(tree)
+    assert {process.pid for process in family} == {process.pid for process in alone}
+    assert memory_mb(family) < MOST_MB
+    for project in (one, two, tree):
+        project.write("go", "")
+    for session in (first, *others):
+        assert tree.leadhand("wait", session, timeout=LONG).code == 0
+    assert not (one.folder / ".leadhand").exists()
+
+
+def services_of(project: Project) -> list[psutil.Process]:
+    """The services without the bodies that run."""
+    (pid,) = {int(project.run["pid"])}
+    head = psutil.Process(pid)
+    family = [head, *head.children(recursive=True)]
+    return [one for one in family if not _is_of_a_body(one)]
+
+
+def _is_of_a_body(process: psutil.Process) -> bool:
+    """Whether a process belongs to an attempt: a launcher, a doer, or what it started."""
+    try:
+        return any("LEADHAND_STEP=" in text for text in [f"{k}=" for k in process.environ()])
+    except psutil.Error:
+        return True
+
+
+def test_down_ends_the_services_and_the_next_command_goes_on(user: User) -> None:
+    one = user.project("one")
+    assert one.leadhand("status").code == 2
+    assert "no services run" in one.leadhand("down").out
+    session = one.detached(*WORK)
+    shown = one.leadhand("status", "--json").json()
+    assert shown["running"]
+    assert shown["folder"] == str(one.state)
+    family = one.tree()
+    ended = one.leadhand("down", timeout=LONG)
+    assert ended.code == 0, ended.err
+    assert "1 active session continues when the services start again" in ended.err
+    wait_until(lambda: not any(map(runs, family)), timeout=30)
+    one.write("go", "")
+    assert one.leadhand("wait", session, timeout=LONG).code == 0
