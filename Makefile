@@ -17,7 +17,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench chaos fmt docs docs-build docs-serve recording lock clean
+.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench chaos fmt docs docs-build docs-serve recording screenshots lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ $(VENV)/docs.stamp: requirements-docs.lock pyproject.toml | $(BIN)/python
 	@$(PIP) install --quiet --require-hashes -r requirements-docs.lock
 	@touch $@
 
-agents: $(VENV)/agents.stamp ## the real claude and codex for the tests, where npm is found
+agents: $(VENV)/agents.stamp ## the real claude and codex, and axe-core, for the tests, where npm is found
 
 # Of their own set-up only Claude's is run, which puts its program in its place. Without npm, or without a registry, the tests
 # that need them are skipped and say so.
@@ -160,6 +160,11 @@ docs-serve: $(VENV)/docs.stamp ## serve the documentation site on http://localho
 
 recording: setup-dev ## run the demo and record it as docs/recording.svg
 	$(PY) scripts/recording.py
+
+SHOTS = $(or $(DIR),build/screenshots)
+
+screenshots: setup-dev agents ## a picture of each page of the dashboard in DIR (build/screenshots), light and dark, wide and narrow
+	$(PY) -m pytest -n 2 -q tests/acceptance/dashboard/test_looks.py --screenshots $(SHOTS)
 
 lock: ## make the lock files anew from pyproject.toml (UPGRADE=1 for the newest versions)
 	$(PYTHON) -P scripts/lock.py $(if $(UPGRADE),--upgrade)

@@ -21,6 +21,7 @@ from tests.real_agents import versions, why_missing
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--redis-server", help="run on this server program, not on the packaged one")
+    parser.addoption("--screenshots", metavar="DIR", help="write those of the dashboard here")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "agents"
 BIN = FOLDER / "node_modules" / ".bin"
+#: The accessibility checks of the dashboard, as one script.
+AXE = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
 PROGRAMS = ("claude", "codex")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -32,14 +34,24 @@ def engine(store_url: str) -> Engine:
 
 @pytest.fixture
 def url(engine: Engine) -> Iterator[str]:
-    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
-    server = make_server("127.0.0.1", 0, app, threaded=True)
+    with serve(engine) as found:
+        yield found
+
+
+@contextmanager
+def serve(engine: Engine, *, port: int = 0, secret: str = SECRET) -> Iterator[str]:
+    """An API in this process; its address. Its streams end with it."""
+    app = create_app(Settings(api_token=OPERATOR, secret=secret), engine)
+    server = make_server("127.0.0.1", port, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    server.server_close()
-    app.fanout.close()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        app.end_streams()
+        server.shutdown()
+        server.server_close()
+        app.fanout.close()
 
 
 @pytest.fixture
@@ -59,8 +71,9 @@ def page(chromium: Browser, url: str) -> Page:
     return sign_in(chromium, url)
 
 
-def sign_in(chromium: Browser, url: str) -> Page:
-    page = chromium.new_context().new_page()
+def sign_in(chromium: Browser, url: str, **how: Any) -> Page:
+    """A page of a new browser profile that is signed in; `how` is for the profile."""
+    page = chromium.new_context(**how).new_page()
     page.set_default_timeout(20_000)
     page.add_init_script(LISTEN)
     page.goto(f"{url}/ui/sign-in")
