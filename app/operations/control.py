@@ -33,6 +33,7 @@ from app.fleet.placement import check_roots, other_home
 from app.fleet.tools import tools_in
 from app.history.flow_points import is_flow
 from app.history.snapshot import Snapshot
+from app.operations.planning.exits import check_exit
 from app.operations.registry import Registry
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -60,8 +61,6 @@ _TARGET = {
     "exit": SessionStatus.EXITING,
     "abort": SessionStatus.ABORTING,
 }
-
-
 #: Maximum number of open loops that are read for a new iteration limit.
 OPEN_LOOPS = 1000
 
@@ -101,7 +100,7 @@ class SessionControl:
         A resume may set new budget limits, and name the last point that counts as done:
         everything after it runs again. Raises PositionRefused for a point that the session never
         reached, QuotaPassed if the token has no room for another active session. `planner` plans
-        a resume that adopts another program.
+        a resume that adopts another program. An exit `by` a body is refused in some phases.
         """
         ref = self._registry.ref(session)
         more: dict[str, JsonValue] = {"max_iterations": max_iterations}
@@ -109,6 +108,8 @@ class SessionControl:
             more["budget"] = {**budget.limits()}
         if seen is not None:
             more["seen"] = seen.stored_fields()
+        if verb == "exit" and by is not None:
+            check_exit(self._store, ref)
         self._control(ref, verb, reason=reason, by=by, more=more, after=after, planner=planner)
         return self._queries.session(session)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from app.domain.ids import SessionRef
-from app.domain.plans import PlanRecord, TaskLink, parse_link, parse_plan
+from app.domain.plans import PlanRecord, TaskLink, TaskRecord, parse_link, parse_plan
 from app.domain.roles.phases import Event, Role, can_exit, phase_after
 from app.domain.states import SessionStatus
 from app.store.store import Store
@@ -29,17 +29,19 @@ class Phases:
         """The role and phase of a session; None for one that belongs to no plan and no parent."""
         parent: Mapping[str, str] = json.loads(fields.get("parent") or "{}")
         link = parse_link(parent["task"]) if parent.get("task") else None
+        word = None
         if fields["kind"] == "plan":
             role, events = Role.LEAD, self._of_lead(ref, fields)
         elif link is not None and not link.kind:
-            role = Role.DEV
-            events = self._of_dev(ref, fields, SessionRef(parent["session"], ref.root), link)
+            task = self._task(SessionRef(parent["session"], ref.root), link)
+            word = task.word if task is not None else None
+            role, events = Role.DEV, self._of_dev(ref, fields, task)
         elif parent:
             role, events = Role.WORKER, self._of_worker(ref, fields)
         else:
             return None
         phase = phase_after(role, events)
-        found = can_exit(role, phase)
+        found = can_exit(role, phase, word)
         return RoleView(
             role=role.value, phase=phase.name, children=sorted(phase.children), round=phase.round,
             may_end=found.verdict, text=found.text,
@@ -61,13 +63,16 @@ class Phases:
                 yield Event("tasks_left")
         yield from _end(fields)
 
-    def _of_dev(
-        self, ref: SessionRef, fields: Mapping[str, str], above: SessionRef, link: TaskLink
-    ) -> Iterator[Event]:
-        yield from self._began(ref, fields)
+    def _task(self, above: SessionRef, link: TaskLink) -> TaskRecord | None:
+        """The record of the task that a session carries out; None if it has a newer run."""
         plan = self._plan(above)
         task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None
-        task = task if task is not None and task.run == link.run else None
+        return task if task is not None and task.run == link.run else None
+
+    def _of_dev(
+        self, ref: SessionRef, fields: Mapping[str, str], task: TaskRecord | None
+    ) -> Iterator[Event]:
+        yield from self._began(ref, fields)
         if task is not None and task.pr_url is not None:
             yield Event("pr_filed")
             yield from self._reviews(ref)

@@ -90,6 +90,8 @@ _TABLES: Mapping[Role, Mapping[tuple[str, str], str]] = {
     },
     Role.WORKER: {**_COMMON, ("spawned", "began"): "working"},
 }
+#: The reports of a task by which its dev gives up.
+_GIVEN_UP = frozenset({"blocked", "failed"})
 _EXITS: Mapping[tuple[Role, str], Exit] = {
     (Role.LEAD, "waiting"): Exit("nudge", "child sessions still work for the plan"),
     (Role.LEAD, "merging"): Exit("nudge", "accepted work is still being merged"),
@@ -97,7 +99,10 @@ _EXITS: Mapping[tuple[Role, str], Exit] = {
     (Role.LEAD, "pr_filed"): Exit("block", "its pull request is not merged yet"),
     (Role.DEV, "working"): Exit("nudge", "it has not reported; report with `leadhand report`"),
     (Role.DEV, "under_review"): Exit("nudge", "its work is being reviewed"),
-    (Role.DEV, "changes_requested"): Exit("block", "changes of its work are requested"),
+    (Role.DEV, "changes_requested"): Exit(
+        "block",
+        "changes of its work are requested; make them, or report `blocked` or `failed` first",
+    ),
 }
 
 
@@ -126,15 +131,21 @@ def transition(role: Role, phase: Phase, event: Event) -> Phase:
     return Phase(name, children, round_)
 
 
-def can_exit(role: Role, phase: Phase) -> Exit:
-    """Whether a session may end now.
+def can_exit(role: Role, phase: Phase, word: str | None = None) -> Exit:
+    """Whether a session may end now; `word` is the status that it reported last of its task.
+
+    A dev that has reported that it cannot go on may end with changes requested.
 
     >>> can_exit(Role.DEV, Phase("changes_requested")).verdict
     'block'
     >>> can_exit(Role.WORKER, Phase("working")).verdict
     'clean'
+    >>> can_exit(Role.DEV, Phase("changes_requested"), word="blocked").verdict
+    'clean'
     """
-    return _EXITS.get((role, phase.name), Exit("clean"))
+    found = _EXITS.get((role, phase.name), Exit("clean"))
+    reported = word in _GIVEN_UP or (word == "completed" and phase.name == "working")
+    return Exit("clean") if role is Role.DEV and reported else found
 
 
 def phase_after(role: Role, events: Iterable[Event]) -> Phase:

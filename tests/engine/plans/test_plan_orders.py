@@ -232,6 +232,7 @@ class Order:
         assert versions == list(range(1, self.plan.record.version + 1))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seeds", few_or_all(FEW, ORDERS))
 def test_a_plan_says_what_its_children_came_to_in_any_order(bench: Bench, seeds: range) -> None:
     lost, orders = 0, set[tuple[str, ...]]()

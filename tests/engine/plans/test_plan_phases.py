@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.domain.outcomes import Outcome
+from app.errors import ControlRefused
+from app.security.step_tokens import Caller
 from leadhand.models.views import RoleView
 from tests.engine.plans.plan_world import PlanWorld
 from tests.engine.plans.test_plan_replans import Replanning
@@ -83,6 +85,48 @@ def test_a_dev_files_its_pull_request_and_its_checkers_review_it(world: World) -
     (judge,) = world.settle(child, world.grant(child, "loop~1[2]/check.ok")).grants
     world.settle(child, judge, Outcome(word="succeeded", verdict="accept"))
     assert words(plan, child.id) == ("dev", "done", "clean")
+
+
+def refused_dev(world: World) -> tuple[PlanWorld, Caller]:
+    """A plan whose dev has filed a pull request, of which changes are requested."""
+    plan = PlanWorld(world, [{"id": "a", "max_iterations": 3}])
+    plan.begin()
+    child = plan.child("a")
+    grant = world.grant(child, "loop~1[1]/do")
+    plan.report("a", "in_progress", pr_url="https://example.org/pr/1")
+    world.settle(child, grant)
+    (judge,) = world.settle(child, world.grant(child, "loop~1[1]/check.ok")).grants
+    world.settle(child, judge, Outcome(word="succeeded", verdict="retry"))
+    do = world.grant(child, "loop~1[2]/do")
+    assert words(plan, child.id) == ("dev", "changes_requested", "block")
+    return plan, Caller(child.id, do.address, do.fence, ("exit",))
+
+
+def test_a_body_cannot_exit_while_changes_are_requested(world: World) -> None:
+    plan, body = refused_dev(world)
+    with pytest.raises(ControlRefused, match="changes of its work are requested; make them, or"):
+        plan.engine.control.apply(body.session, "exit", reason="enough", by=body)
+    assert plan.engine.queries.session(body.session).status == "active"
+    plan.report("a", "blocked", notes="no key")
+    assert words(plan, body.session) == ("dev", "changes_requested", "clean")
+    plan.engine.control.apply(body.session, "exit", reason="no key", by=body)
+    world.later(61_000)
+    assert plan.task("a").fact == "exited"
+
+
+def test_a_person_ends_a_session_in_any_phase(world: World) -> None:
+    plan, body = refused_dev(world)
+    view = plan.engine.control.apply(body.session, "exit", reason="enough")
+    assert view.status in ("exiting", "exited")
+
+
+def test_a_dev_that_reported_may_end(world: World) -> None:
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    world.grant(plan.child("a"), "loop~1[1]/do")
+    assert words(plan, plan.child("a").id) == ("dev", "working", "nudge")
+    plan.report("a", "completed")
+    assert words(plan, plan.child("a").id) == ("dev", "working", "clean")
 
 
 def test_other_children_are_workers_and_a_session_of_its_own_has_no_phase(world: World) -> None:
