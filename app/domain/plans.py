@@ -80,6 +80,8 @@ class ReplanRecord(BaseModel):
     run: int
     #: None until it is created.
     session: str | None = None
+    #: The sessions that asked about this run before: it was resumed, and failed again.
+    past: list[str] = []
     #: The status in which the session ended, or `deadline`.
     ended: str | None = None
     reason: Reason | None = None

@@ -6,7 +6,7 @@ replaying the events must give the same tasks, with one version for each change 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -48,6 +48,10 @@ class Model:
     retries: int
     tasks: dict[str, Task] = field(default_factory=dict)
     over: bool = False
+    #: How often the team lead may be asked about a failed task, and which runs it is asked about.
+    most_asked: int = 0
+    times_asked: int = 0
+    asked: dict[str, int] = field(default_factory=dict)
 
     def add(self, id_: str, deps: tuple[str, ...], priority: int) -> None:
         at = max((task.at for task in self.tasks.values()), default=0) + 1
@@ -68,7 +72,7 @@ class Model:
         for id_ in self.startable()[: self.at_once - len(self.of("running"))]:
             self.tasks[id_].state = "running"
             self.tasks[id_].run += 1
-        if not self.of("running") and not self.startable():
+        if not self.of("running") and not self.startable() and not self.asked:
             self.over = True
 
     def end(self, id_: str, fact: str) -> None:
@@ -77,6 +81,19 @@ class Model:
             task.state, task.tries = "waiting", task.tries + 1
         else:
             task.state, task.fact = "done", fact
+            self.ask(id_)
+        self.advance()
+
+    def ask(self, id_: str) -> None:
+        """Ask the team lead about a task that failed for good."""
+        is_bad = self.tasks[id_].fact != "accepted"
+        if is_bad and id_ not in self.asked and self.times_asked < self.most_asked:
+            self.asked[id_] = self.tasks[id_].run
+            self.times_asked += 1
+
+    def drop(self, id_: str) -> None:
+        del self.tasks[id_]
+        self.asked.pop(id_, None)
         self.advance()
 
     def begin_again(self, id_: str, *, by_person: bool) -> None:
@@ -95,6 +112,9 @@ class Model:
 class Walk:
     """One random plan, and its model."""
 
+    #: Further fields of the plan's document.
+    MORE: Mapping[str, object] = {}
+
     def __init__(self, bench: Bench, seed: int) -> None:
         self.random = Random(seed)
         self.world = World.of(bench)
@@ -109,8 +129,9 @@ class Walk:
             self.model.add(id_, deps, priority)
             tasks.append({"id": id_, "dependencies": deps, "priority": priority})
         self.plan = PlanWorld(
-            self.world, tasks, at_once=self.model.at_once, task_retries=self.model.retries
-        )
+            self.world, tasks, at_once=self.model.at_once, task_retries=self.model.retries,
+            **self.MORE,
+        )  # fmt: skip
         self.plan.begin()
         self.model.advance()
 
@@ -181,8 +202,7 @@ class Walk:
         if free:
             id_ = self.random.choice(free)
             self.plan.edit({"op": "drop", "id": id_})
-            del self.model.tasks[id_]
-            self.model.advance()
+            self.model.drop(id_)
 
     def retry(self) -> None:
         self.again(by_person=True)

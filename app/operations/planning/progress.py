@@ -170,6 +170,7 @@ class PlanProgress:
             budget=Budget(wall_s=document.replan_timeout_s + _GRACE_S),
         )  # fmt: skip
         key = f"{ref.id}:{plan.address}:{parent['task']}"
+        key += f"#{len(asked.past) + 1}" if asked.past else ""
         submitted = self._submit.program(
             program, about, body=program.hash, key=key, parent=parent, root=ref.root
         )

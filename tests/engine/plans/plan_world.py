@@ -129,6 +129,20 @@ class PlanWorld:
         report = TaskReport.model_validate({"status": status, **more})
         self.engine.plans.report(self.child(task).id, report)
 
+    def asked(self, task: str) -> SessionRef:
+        """The session in which the team lead is asked about a task."""
+        replan = self.task(task).replan
+        assert replan is not None
+        assert replan.session is not None
+        return SessionRef(replan.session, self.id)
+
+    def answer(self, task: str, *operations: JsonValue, why: str = "") -> None:
+        value: JsonValue = {"operations": list(operations), "why": why}
+        ref = self.asked(task)
+        self.world.settle(
+            ref, self.world.grant(ref, "replan"), Outcome(word="succeeded", value=value)
+        )
+
     def edit(self, *operations: Mapping[str, object], version: int | None = None) -> PlanView:
         edit = PlanEdit.model_validate({"operations": list(operations)})
         return self.engine.plans.edit(self.id, edit, version=version, by="ann")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import JsonValue, ValidationError
 
-from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
 from app.domain.program import WITH_REPLANS
@@ -35,20 +34,6 @@ class Replanning(PlanWorld):
         fields: dict[str, Any] = {"task_retries": 0, "proposals": "accept", **more}
         super().__init__(world, TASKS, on_task_failure="replan", **fields)
         self.begin()
-
-    def asked(self, task: str) -> SessionRef:
-        """The session in which the team lead is asked about a task."""
-        replan = self.task(task).replan
-        assert replan is not None
-        assert replan.session is not None
-        return SessionRef(replan.session, self.id)
-
-    def answer(self, task: str, *operations: JsonValue, why: str = "") -> None:
-        value: JsonValue = {"operations": list(operations), "why": why}
-        ref = self.asked(task)
-        self.world.settle(
-            ref, self.world.grant(ref, "replan"), Outcome(word="succeeded", value=value)
-        )
 
     def state_of(self, task: str) -> str:
         replan = self.seen(task).replan
@@ -190,6 +175,23 @@ def test_a_team_lead_that_fails_is_recorded_and_may_be_resumed(plan: Replanning)
     (live,) = plan.engine.store.members(ref, "live")
     value: JsonValue = {"operations": [{"op": "retry", "id": "a"}]}
     plan.world.settle(ref, plan.world.grant(ref, live), Outcome(word="succeeded", value=value))
+    assert plan.at_work() == {"a", "c"}
+    plan.audit()
+
+
+def test_a_run_that_fails_again_after_its_resume_is_asked_about_anew(bench: Bench) -> None:
+    plan = Replanning(World.of(bench))
+    plan.fail("a")
+    first = plan.asked("a")
+    plan.answer("a", why="no idea")
+    plan.resume_child("a")
+    plan.fail("a")
+    second = plan.asked("a")
+    assert (plan.state_of("a"), second.id != first.id, plan.task("a").run) == ("asked", True, 1)
+    plan.engine.reports.deliver(first)  # the old answer arrives again
+    assert plan.state_of("a") == "asked"
+    plan.answer("a", {"op": "retry", "id": "a"})
+    assert plan.state_of("a") == "proposed"
     assert plan.at_work() == {"a", "c"}
     plan.audit()
 

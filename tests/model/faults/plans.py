@@ -5,9 +5,38 @@ from __future__ import annotations
 from tests.model.faults.fault import Fault
 
 RANDOM = "test_a_plan_does_what_the_model_says_whatever_comes_between"
+REPLAN_WALKS = "test_replanned_plans_do_what_the_model_says"
 REPLANNED = "test_the_answer_of_the_team_lead_is_an_edit_of_the_plan"
 
 FAULTS = (
+    Fault(
+        "a task is started twice",
+        "plan/started",
+        "local is_due = task.state == 'starting'",
+        "local is_due = task.state == 'starting' or task.state == 'running'",
+        REPLAN_WALKS,
+    ),
+    Fault(
+        "a task that starts stays among those that may start",
+        "lib/plans/progress",
+        "redis.call('ZPOPMIN', tx.keys.startable)[1]",
+        "redis.call('ZRANGE', tx.keys.startable, 0, 0)[1]",
+        RANDOM,
+    ),
+    Fault(
+        "a plan ends while its team lead is asked",
+        "lib/plans/progress",
+        "+ (head.merging or 0) + (head.replanning or 0) > 0",
+        "+ (head.merging or 0) > 0",
+        REPLAN_WALKS,
+    ),
+    Fault(
+        "an old answer counts for a new question",
+        "lib/plans/replans",
+        "if progress.is_past_question(task, args.child) then return false end",
+        "",
+        "test_a_run_that_fails_again_after_its_resume_is_asked_about_anew",
+    ),
     Fault(
         "a word is taken for the fact",
         "lib/plans/progress",

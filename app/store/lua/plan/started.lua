@@ -20,6 +20,7 @@ return function(tx)
   local run = task.run
   if args.replan then
     is_due, run = progress.is_replanned(task) and not task.replan.session, (task.replan or {}).run
+    is_due = is_due and not progress.is_past_question(task, args.child)
   end
   if not is_due or run ~= args.run then return transaction.reply(tx, 'repeated') end
   if args.merge then

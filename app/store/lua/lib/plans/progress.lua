@@ -43,6 +43,14 @@ function progress.is_replanned(task)
   return task.replan ~= nil and not task.replan.ended
 end
 
+-- Whether a session asked the team lead earlier about the run that it is asked about now.
+function progress.is_past_question(task, session)
+  for _, past in ipairs(task.replan.past or {}) do
+    if past == session then return true end
+  end
+  return false
+end
+
 local function start(tx, task)
   local head = tasks.head(tx)
   task.state, task.run, task.session, task.word = 'starting', task.run + 1, nil, nil

@@ -1,8 +1,17 @@
 -- Asking the team lead for another way, once a task has failed for good: a child session of its own, whose answer is
 -- an edit of the plan. The task has a record `replan`: the run that failed, the session, and the status in which it
--- ended. The plan does not end while one is open.
+-- ended; `past` are the sessions that asked about this run before. The plan does not end while one is open.
 --- @requires plans/notices, plans/progress, plans/proposals, plans/tasks
 local replans = {}
+
+-- The sessions that asked about this run of a task before: it was resumed, and failed again.
+local function past_questions(task)
+  local last = task.replan
+  if not last or last.run ~= task.run then return nil end
+  local past = last.past or {}
+  if last.session then table.insert(past, last.session) end
+  return #past > 0 and past or nil
+end
 
 -- Asks the team lead about a task that has failed, if the plan does that and has not done it too often.
 function replans.ask(tx, task)
@@ -14,7 +23,7 @@ function replans.ask(tx, task)
     return
   end
   head.replans, head.replanning = (head.replans or 0) + 1, (head.replanning or 0) + 1
-  task.replan = {run = task.run, until_ms = tx.now + head.replan_ms}
+  task.replan = {run = task.run, until_ms = tx.now + head.replan_ms, past = past_questions(task)}
   tasks.note(tx, task, 'failed', 'engine', 'the team lead is asked for another way')
   progress.queue_replan(tx, task)
 end
@@ -43,6 +52,7 @@ end
 local function counts(tx, task, args)
   if not task or not task.replan or task.replan.run ~= args.run then return false end
   if args.status == 'active' or tasks.head(tx).state ~= 'executing' then return false end
+  if progress.is_past_question(task, args.child) then return false end
   return progress.is_replanned(task) or args.status == 'completed' and task.replan.ended ~= 'completed'
 end
 
