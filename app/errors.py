@@ -438,12 +438,12 @@ class StoreUnknown(StoreAway):
 
     @property
     def what(self) -> str:
-        """What happened to the data."""
+        """Return a sentence that says what happened to the data in Redis."""
         return DIFFERENCES[self.state][0].format(file=self.file)
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """Return a sentence that says how to fix it."""
         return DIFFERENCES[self.state][1]
 
     def __str__(self) -> str:

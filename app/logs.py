@@ -24,7 +24,7 @@ _IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default={})  # noqa: B03
 
 @contextmanager
 def about(**ids: str) -> Iterator[None]:
-    """Add these ids to every line that is logged inside the block."""
+    """Adds these ids to every line that is logged inside the `with` block."""
     token = _IDS.set({**_IDS.get(), **ids})
     try:
         yield
@@ -33,12 +33,12 @@ def about(**ids: str) -> Iterator[None]:
 
 
 def begin(**ids: str) -> None:
-    """Set the ids of every further line of this thread, and drop all others."""
+    """Replaces the ids that are added to every log line of this thread."""
     _IDS.set(ids)
 
 
 def log_doubts(doubts: Iterable[str]) -> None:
-    """Log what looks wrong in the settings of a process that starts."""
+    """Logs a warning for each suspicious setting of a process that starts."""
     for text in doubts:
         logging.getLogger("leadhand").warning("a setting looks wrong", extra={"why": text})
 
@@ -60,7 +60,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON, with its ids and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A log record as one line of JSON, without keys."""
+        """Format a log record as one line of JSON, with secrets redacted."""
         line: dict[str, object] = {
             "at": _at(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -77,7 +77,7 @@ class PlainLines(logging.Formatter):
     """Formats a record for people: the fields follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A log record as plain text, without keys and control characters."""
+        """Format a log record as plain text, without secrets and control characters."""
         when = _at(record).isoformat(" ", "seconds")[:19]
         text = f"{when} {record.levelname} {record.name}: {record.getMessage()}"
         fields = " ".join(f"{name}={_word(value)}" for name, value in _fields(record).items())

@@ -25,7 +25,7 @@ _ENDS_WITH_LONG = re.compile(r".{0,300}?(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{16,}={0,
 
 
 def prefix_pattern(prefix: str) -> re.Pattern[str] | None:
-    """Matches a prefix with other numbers; None if there is no prefix, or a very long one.
+    """Compiles a pattern that matches a line prefix with other numbers; None if it is too long.
 
     >>> bool(prefix_pattern("09:59:59.9 api[12]: ").match("10:00:00.123 api[12]: MIIE"))
     True
@@ -41,7 +41,7 @@ def prefix_pattern(prefix: str) -> re.Pattern[str] | None:
 
 
 def ends_with_key_line(line: str) -> bool:
-    """Whether a line ends with a line of a key, for a key whose prefix is unknown.
+    """Whether a line ends with a line of a private key, behind a prefix that is unknown.
 
     >>> ends_with_key_line("10:00 INFO MIIEowIBAAKCAQEA7b1"), ends_with_key_line("10:00 done")
     (True, False)
@@ -50,7 +50,7 @@ def ends_with_key_line(line: str) -> bool:
 
 
 def without_prefixed_keys(text: str) -> str:
-    """Redacts the private keys whose lines have a prefix; others are left to `without_forms`."""
+    """Redacts private keys whose lines have a prefix, such as line numbers or `> `."""
     clean, end = [], 0
     for begin in KEY_BEGINS.finditer(text):
         if begin.start() < end:

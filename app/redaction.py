@@ -32,7 +32,7 @@ _FLAGGED = re.compile(
 
 
 def without_keys(text: str, secrets: Iterable[str] = ()) -> str:
-    """Redacts the given secrets, and everything that has the form of a credential.
+    """Redacts the given secrets and everything that has the form of a credential.
 
     A value after a word like `password` is kept: in a doer's work it is mostly no secret.
 
@@ -65,7 +65,7 @@ def redact_command(text: str) -> str:
 
 
 def without_secrets(value: JsonValue, secrets: Iterable[str] = ()) -> JsonValue:
-    """Applies `without_keys` to every text in a JSON value.
+    """Redacts secrets in every text of a JSON value.
 
     >>> without_secrets({"ask": ["sk-abcdefgh12345678", 7]})
     {'ask': ['[redacted]', 7]}

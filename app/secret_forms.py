@@ -29,7 +29,7 @@ class SecretForm(NamedTuple):
 
 
 def without_forms(text: str) -> str:
-    """Replaces everything that has the form of a credential."""
+    """Redacts everything that has the form of a credential."""
     if len(text) < SHORTEST:
         return text
     lower = in_lower_case(text)
@@ -43,7 +43,7 @@ def without_forms(text: str) -> str:
 
 
 def in_lower_case(text: str) -> str:
-    """The text in lower case, with the letters that a pattern takes for ASCII letters as those."""
+    """Converts a text to lower case, also letters that regular expressions match as ASCII ones."""
     lower = text.lower()
     if not text.isascii():
         for letter, plain in _LETTERS_ALIKE:

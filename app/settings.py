@@ -132,17 +132,17 @@ class Settings(BaseModel):
 
     @property
     def worktrees_root(self) -> Path:
-        """The folder of all worktrees and copies; steps may always work in their own there."""
+        """Return the folder of all worktrees and copies."""
         return self.worktrees or (self.state_dir or self.state_home / "leadhand") / "worktrees"
 
     @property
     def artifacts_root(self) -> Path:
-        """The folder of all artifacts."""
+        """Return the folder of all artifacts."""
         return self.artifacts or (self.state_dir or self.state_home / "leadhand") / "artifacts"
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets whose signatures are accepted; this process signs with the first."""
+        """Return the secrets whose signatures are accepted; this process signs with the first."""
         return tuple(filter(None, (self.secret, self.secret_other)))
 
     @property
@@ -151,19 +151,19 @@ class Settings(BaseModel):
 
     @property
     def retentions(self) -> dict[str, str]:
-        """The retention settings as fields of a new session."""
+        """Return the retention settings as fields of a new session."""
         times = {name: self.model_dump()[name] for name in _PLAIN if name.startswith("retention_")}
         return {name.removesuffix("_s"): str(s) for name, s in times.items() if s is not None}
 
     @property
     def budget(self) -> Budget:
-        """The default budget of a session."""
+        """Return the default budget of a session."""
         names = Budget.model_fields
         return Budget(**{name: getattr(self, f"budget_{name}") for name in names})
 
     @property
     def tree_limits(self) -> dict[str, int]:
-        """The limits of a tree of sessions, by name."""
+        """Return the limits of a tree of sessions, by name."""
         return {
             "depth": self.tree_depth,
             "children": self.tree_children,
@@ -197,7 +197,7 @@ class Settings(BaseModel):
 
 
 def doubts(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A sentence for each setting that looks wrong: a misspelt name, a short secret."""
+    """Yields a warning for each suspicious setting: a misspelt name, a short secret."""
     yield from misspelt(os.environ if env is None else env)
     for field, least in _LEAST.items():
         length = len(getattr(settings, field))

@@ -154,7 +154,7 @@ def _handle(engine: Engine, answer: Reply) -> None:
 
 
 def attempts_of_dead_workers(engine: Engine, is_dead: Callable[[str], bool]) -> list[HeldStep]:
-    """The running steps whose owners are known to be dead. Raises StoreAway."""
+    """Returns the running steps whose worker processes have died. Raises StoreAway."""
     found = []
     for stood in engine.store.overview().next("leases", MOST_GONE):
         step = StepRecord.model_validate_json(stood.record)

@@ -25,7 +25,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def last_lines(text: str, limit: int) -> str:
-    r"""Shortens a text to the last lines that fit, which name a failing program's error.
+    r"""Shortens a text to its last lines that fit, which usually contain the error.
 
     >>> last_lines("Traceback:\n  File x\nValueError: no", 20)
     '…\nValueError: no'

@@ -63,7 +63,7 @@ class ArtifactFolder:
         self._sized_at: float | None = None
 
     def put_file(self, digest: str, source: Path) -> None:
-        """Store a copy of a file; an artifact that exists becomes young again."""
+        """Store a copy of a file; a stored one gets a new age, so that `sweep` keeps it."""
         size = source.stat().st_size
         self._check_size(size)
         with self._translate_errors():
@@ -107,7 +107,7 @@ class ArtifactFolder:
         return True
 
     def read(self, digest: str, *, at: int = 0, limit: int | None = None) -> bytes | None:
-        """Some bytes of an artifact; None if it is not here."""
+        """Return bytes of an artifact from a position on; None if the folder does not have it."""
         try:
             with self._file(digest).open("rb") as file:
                 file.seek(at)
@@ -121,7 +121,7 @@ class ArtifactFolder:
         *,
         now_s: float | None = None,
     ) -> list[str]:
-        """Remove the old artifacts without a reference; returns their digests.
+        """Delete old artifacts that no session refers to; returns their digests.
 
         `referenced` returns those of these digests that some session refers to. References are read
         while nothing can be stored, so an artifact is removed only if it is old at that moment.
@@ -144,7 +144,7 @@ class ArtifactFolder:
         return removed
 
     def size(self) -> int:
-        """The bytes of all artifacts, counted at most once a minute."""
+        """Return the total size of all artifacts in bytes, computed at most once a minute."""
         now = time.monotonic()
         if self._sized_at is None or now - self._sized_at > _SIZE_S:
             self._size = sum(_size_of(file) for file in self._files())

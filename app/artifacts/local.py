@@ -21,7 +21,7 @@ class LocalArtifacts:
         self._folder.put_file(digest, file)
 
     def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
-        """All bytes of an artifact. Raises ArtifactUnknown."""
+        """Return all bytes of an artifact. Raises ArtifactUnknown."""
         found = self._folder.read(digest)
         if found is None or len(found) != size:
             raise ArtifactUnknown(ref.id, digest)

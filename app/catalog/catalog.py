@@ -64,23 +64,23 @@ class Catalog:
         self._flows = _Memory(read_flow)
 
     def entries(self) -> list[CatalogFlow]:
-        """All flows, sorted by name."""
+        """Returns all flows of the catalog, sorted by name."""
         names = {file.stem for folder in self.folders for file in _files(folder)}
         return [self.one(name) for name in sorted(names)]
 
     def flows(self) -> list[FlowView]:
-        """All flows in the form that the API returns, broken ones included."""
+        """Returns all flows as the API lists them, including those with errors."""
         return [_view(flow) for flow in self.entries()]
 
     def flow(self, name: str) -> FlowView:
-        """One flow in the form that the API returns, with its definition. Raises FlowUnknown."""
+        """Returns one flow with its definition, as the API shows it. Raises FlowUnknown."""
         found = self.one(name)
         flow = found.definition
         whole = flow.model_dump(mode="json", exclude_unset=True) if flow is not None else None
         return _view(found).model_copy(update={"definition": whole})
 
     def one(self, name: str) -> CatalogFlow:
-        """Returns the flow of that name, broken or not. Raises FlowUnknown."""
+        """Returns the catalog entry of a flow, valid or not. Raises FlowUnknown."""
         file = self._file(name)
         try:
             if not is_name(name):
@@ -97,7 +97,7 @@ class Catalog:
         return CatalogFlow(name, file, definition, hash=hash_of(whole))
 
     def document(self, name: str) -> FlowDocument:
-        """Returns a flow with the files and subflows that it needs.
+        """Returns a flow as a document with all files and subflows that it needs.
 
         Raises FlowUnknown, FlowDisabled.
         """
@@ -107,7 +107,7 @@ class Catalog:
         return self.complete(_document(name, found.definition), folder=found.file.parent)
 
     def complete(self, document: FlowDocument, *, folder: Path | None = None) -> FlowDocument:
-        """Adds the files and flows that the document names and does not contain.
+        """Returns the document with all files and flows that it names but does not contain.
 
         A flow from a folder finds its files in that folder. Raises InvalidDocument if a file or
         flow is missing or broken, and if flows include each other in a circle.
@@ -120,7 +120,7 @@ class Catalog:
     def gather(
         self, document: FlowDocument, *, folder: Path | None = None
     ) -> tuple[FlowDocument, list[InvalidDocument]]:
-        """Adds all files and flows that can be loaded, and returns an error for each other one."""
+        """Adds all files and flows that can be loaded; returns an error for each of the others."""
         collected = _Collector(self, document)
         collected.take(document, (document.name,), "", folder)
         parts = {
@@ -137,7 +137,7 @@ class Catalog:
         return document.model_copy(update=parts), [*collected.faults, *in_files]
 
     def definition(self, name: str, folder: Path | None) -> tuple[FlowDefinition, Path]:
-        """Reads a flow's file from that folder, or else from the first folder that has it.
+        """Reads a flow file from this folder, else from the first folder that has the file.
 
         Returns the definition and the file's folder. Raises FlowUnknown, FlowInvalid.
         """
@@ -145,12 +145,12 @@ class Catalog:
         return self._flows(file), file.parent
 
     def command(self, name: str, folder: Path | None) -> Messages | None:
-        """Reads a command file; without `folder`, tries all folders. Raises FlowInvalid."""
+        """Reads a command file from a folder, by default from all. Raises FlowInvalid."""
         found = (read_command(one, name) for one in self._search_folders(folder))
         return next((messages for messages in found if messages is not None), None)
 
     def markdown(self, path: str, folder: Path | None) -> Messages | None:
-        """Reads a Markdown file, like `command`. Raises FlowInvalid."""
+        """Reads a Markdown file from a folder, by default from all. Raises FlowInvalid."""
         found = (read_markdown(one, path) for one in self._search_folders(folder))
         return next((messages for messages in found if messages is not None), None)
 
@@ -286,7 +286,7 @@ class _Memory(Generic[T]):
 
 
 def hash_of(document: FlowDocument) -> str:
-    """Hash of a flow and everything that it includes: 16 hex characters."""
+    """Returns the hash of a flow and everything that it includes: 16 hex characters."""
     parts = {"description": True, "steps": True, "agents": True, "inputs": True, "attempts": True,
              "commands": True, "flows": True}  # fmt: skip
     # Fields that were added later count only if they are set, so that stored hashes stay valid.

@@ -13,7 +13,7 @@ _UNAFFECTED = "the session keeps what it was started with"
 
 
 def changes(catalog: Catalog, source: str) -> list[str]:
-    """Describes how the flow's file differs from the session's copy; empty if it is the same."""
+    """Describes how the flow's file changed since the session copied it; empty if it did not."""
     if not source or not catalog.folders:
         return []
     began = Source.model_validate_json(source)
@@ -29,7 +29,7 @@ def changes(catalog: Catalog, source: str) -> list[str]:
 
 
 def pinned_children(source: str) -> dict[str, str]:
-    """Steps whose child sessions kept the old flow when the session adopted a new one."""
+    """Returns the steps whose child sessions kept the old flow when the session adopted another."""
     return Source.model_validate_json(source).kept if source else {}
 
 

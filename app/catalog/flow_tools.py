@@ -16,7 +16,7 @@ from leadhand.models.views import FlowView, ToolHere, ToolView
 
 
 def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Program:
-    """The program with the documents of the flows that a graph calls.
+    """Returns the program of a graph with copies of the flows that its steps call.
 
     They are copied when the session is created, so that later changes of the files do not affect
     it. Raises InvalidDocument for an unknown flow and for arguments that it does not have.
@@ -50,7 +50,7 @@ def is_flow(tool: str) -> bool:
 
 
 def flow_tool(flow: FlowView) -> ToolView:
-    """A flow of the catalog as a tool; its child session chooses its place."""
+    """Returns a flow of the catalog as a tool; its child session chooses its place."""
     properties: dict[str, JsonValue] = {}
     for one in flow.inputs:
         has_default = one.default is not None

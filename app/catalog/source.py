@@ -28,7 +28,7 @@ class Source(BaseModel):
     kept: dict[str, str] = {}
 
     def limits_now(self, written: FlowDocument, usual: Mapping[str, int]) -> dict[str, int]:
-        """The session's limits that the current file changes.
+        """Returns the budget limits that changed in the flow's file since the session started.
 
         Limits that are the same in the file are left out: a resume may have raised them since.
         """
@@ -42,7 +42,7 @@ class Source(BaseModel):
 
 
 def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
-    """Applies a run's inputs, agents and options to a catalog flow and its subflows.
+    """Applies the inputs, agents and options of a run to a catalog flow and its subflows.
 
     Raises InvalidDocument for inputs and agentTypes that the flow does not have.
     """

@@ -14,7 +14,7 @@ from leadhand.models.plans import PlanDocument
 
 
 def compile_document(document: AnyDocument) -> Program:
-    """Compiles a document of any kind. Raises InvalidDocument."""
+    """Compiles a document of any kind to a program. Raises InvalidDocument."""
     if isinstance(document, LoopDocument):
         return compile_loop(document)
     if isinstance(document, WorkflowDocument):

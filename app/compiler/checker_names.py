@@ -27,7 +27,7 @@ _SUFFIX = re.compile(r"\.(py|sh|bash|js|mjs|ts|rb|pl|php|R|jar)$")
 
 
 def check_names(checkers: Sequence[Checker]) -> list[str]:
-    """Returns a short, unique name for each checker: its own, or one made of what it does.
+    """Returns a short, unique name for each checker: its given name, or one made from its command.
 
     >>> check_names([Checker.model_validate(one) for one in (
     ...     "cd src && ruff check .", "python3 -m pytest -q", "pytest -x", "agent(critic): Good?")])
@@ -70,7 +70,7 @@ def _stem(path: str) -> str:
 
 
 def program_of(line: str) -> str:
-    """Names what a command runs, without `cd`, `env`, `sudo` and interpreters before it.
+    """Returns the program that a command runs, without leading `cd`, `env` and interpreters.
 
     >>> program_of("cd sub && FOO=1 sudo -n env BAR=2 python3 -P checks/tidy.py src")
     'tidy'

@@ -27,7 +27,7 @@ class FolderChange(NamedTuple):
 def folder_changes(
     before: str, flow: FlowDefinition, steps: Sequence[Placed]
 ) -> Iterator[FolderChange]:
-    """Yields the steps of a flow that continue a conversation in another folder.
+    """Yields the steps that continue a conversation in another folder than the one it began in.
 
     A conversation that the flow resets somewhere may begin again in any folder.
     """

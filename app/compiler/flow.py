@@ -65,7 +65,7 @@ _Conversing = LlmStep | CommandStep | Decision | HumanStep | ResetStep
 
 
 def compile_flow(document: FlowDocument) -> Program:
-    """Compiles the steps in sequence. Raises InvalidDocument if a file or subflow is missing."""
+    """Compiles a flow to a program. Raises InvalidDocument if a file or subflow is missing."""
     brought = Brought(document.commands, document.markdown)
     for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
         raise fault

@@ -62,7 +62,7 @@ class KnownArgument(NamedTuple):
 
 
 def compile_graph(document: GraphDocument) -> Program:
-    """Compiles a graph. Raises InvalidDocument if an input has no value, or a for_each no list."""
+    """Compiles a graph. Raises InvalidDocument if an input lacks a value, or a for_each a list."""
     for name, value in document.inputs.items():
         if value is None and not accepts_null(document.input_schema, name):
             raise InvalidDocument(f"inputs.{name}", None, "it has no default; give it a value")
@@ -87,7 +87,7 @@ def _has_limits(step: GraphStep) -> bool:
 
 
 def known_arguments(document: GraphDocument, step: GraphStep) -> list[KnownArgument]:
-    """The arguments of a step that refer to nothing, or to inputs that have a value."""
+    """Returns the arguments of a step whose values are known before any step has run."""
     scope = _Scope(document)
     found = []
     for name, value in step.arguments.items():

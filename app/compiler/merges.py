@@ -24,7 +24,7 @@ _OTHERS = {"${do.": "${resolve.", "${previous.do.": "${previous.resolve.",
 
 
 def merge_program(document: LoopDocument, merge: Merge) -> Program:
-    """The program that merges a task: `document` has its checkers and its doer, the resolver.
+    """Builds the program that merges a task: an agent resolves conflicts, checkers test the result.
 
     An attempt rebases, lets the resolver work on a conflict or on what the checkers refused last,
     checks, and fast-forwards. After several attempts a person is asked.
@@ -48,7 +48,7 @@ def merge_program(document: LoopDocument, merge: Merge) -> Program:
 
 
 def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
-    """The program that fast-forwards a branch of the user to that of a plan."""
+    """Builds the program that fast-forwards a branch of the user to the branch of a plan."""
     inputs: dict[str, JsonValue] = {
         "do": "apply_plan", "plan": plan, "origin": literal(origin), "source": literal(source),
         "target": literal(target),
@@ -57,7 +57,7 @@ def apply_program(plan: str, origin: str, source: str, target: str) -> Program:
 
 
 def diff_program(origin: str, pairs: Sequence[tuple[str, str]]) -> Program:
-    """The program that compares branches, each with the one that is to get its work."""
+    """Builds the program that compares each branch with the branch that it will be merged into."""
     listed: list[JsonValue] = [[literal(target), literal(source)] for target, source in pairs]
     return _single("diff", {"do": "diff", "origin": literal(origin), "pairs": listed})
 

@@ -12,7 +12,7 @@ _LONGEST = 64
 
 
 def node_id(label: str | None, kind: str, index: int, *, prefix: str = "") -> str:
-    """The id of a node: its label, or else its kind and number.
+    """Returns the id of a node: its label, or else its kind and number.
 
     >>> node_id("Write the plan", "llm", 1), node_id(None, "llm", 3), node_id(None, "startLoop", 1)
     ('Write-the-plan', 'llm3', 'loop1')
@@ -29,7 +29,7 @@ def node_id(label: str | None, kind: str, index: int, *, prefix: str = "") -> st
 
 
 def conversation(agent: str, type_: str, identifier: str) -> str:
-    """The key of a conversation: each agentType of an agent has its own.
+    """Returns the key of a conversation, made of its agent, agentType and identifier.
 
     >>> conversation("claude", "claude", "main"), conversation("claude", "planner", "main")
     ('claude|main', 'claude:planner|main')

@@ -34,7 +34,7 @@ EXECUTE = "execute"
 
 
 def compile_plan(document: PlanDocument) -> Program:
-    """Compiles a plan: look at its folder, analyze, draft until one is approved, then execute.
+    """Compiles a plan: survey the folder, analyze, draft until approved, then execute.
 
     Given tasks are not analyzed, and without `refine` the first draft is executed.
 
@@ -68,17 +68,17 @@ def _survey(document: PlanDocument) -> Step:
 
 
 def has_workspaces(document: PlanDocument) -> bool:
-    """Whether each task works in a folder of its own; without a folder there is none to share."""
+    """Whether each task of the plan works in its own folder; false for a plan without a folder."""
     return document.workspace != "shared" and document.cwd is not None
 
 
 def merges(document: PlanDocument) -> bool:
-    """Whether accepted work is merged, if the plan's folder is in a repository."""
+    """Whether the plan merges accepted work if its folder is in a repository."""
     return has_workspaces(document) and document.workspace != "copy" and document.merge != "none"
 
 
 def checker_names(document: PlanDocument) -> list[str]:
-    """The names by which tasks choose the plan's checkers."""
+    """Returns the names by which tasks refer to the plan's checkers."""
     return check_names(document.checkers)
 
 
@@ -130,7 +130,7 @@ def _draft(document: PlanDocument) -> Step:
 
 
 def draft_step(document: PlanDocument, id_: str) -> Step:
-    """A step that asks the team lead for tasks, with the inputs that each of them has."""
+    """Builds the step that asks the team lead for tasks."""
     return Step(
         id=id_,
         action=Action.DRAFT,
@@ -177,7 +177,7 @@ def _execute(document: PlanDocument) -> Step:
 
 
 def document_of(program: Program) -> PlanDocument:
-    """The document from which the program of a plan was compiled."""
+    """Returns the document from which the program of a plan was compiled."""
     return PlanDocument.model_validate_json(str(program.step(EXECUTE).inputs["plan"]))
 
 

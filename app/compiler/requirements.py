@@ -68,23 +68,23 @@ class Requirements(NamedTuple):
 
     @property
     def keeps_conversations(self) -> bool:
-        """Whether any loop continues a conversation."""
+        """Whether a loop of the document continues a conversation between its iterations."""
         return any(isinstance(one, AgentNeed) and one.conversation_field for one in self.doers)
 
     @property
     def agent_names(self) -> set[str]:
-        """The agents that are named; the default agent is not among them."""
+        """Returns the names of the agents that the document uses, without the default agent."""
         needs = [one for one in self.doers if isinstance(one, AgentNeed)]
         return {one.agent for one in needs if one.agent is not None}
 
     @property
     def tool_names(self) -> set[str]:
-        """The names of the tools that the document calls."""
+        """Returns the names of the tools that the document calls."""
         return {one.tool for one in self.tools}
 
 
 def requirements_of(document: AnyDocument) -> Requirements:
-    """Lists the requirements of a document, with those of a flow's subflows."""
+    """Lists the agents, tools and folders that a document needs, including its subflows."""
     if isinstance(document, FlowDocument):
         return _of_flow(document)
     if isinstance(document, PlanDocument):

@@ -25,7 +25,7 @@ from leadhand.flows.structure import Brought, faults_of_files, faults_of_inputs,
 
 
 def types_in(document: FlowDocument) -> set[str]:
-    """Every agentType of the flow and its subflows, also those that only `agents` has."""
+    """Returns all agentTypes that the flow and its subflows use or map to agents."""
     found = set[str]()
     for flow in (document, *document.flows.values()):
         found |= flow.agents.keys() - {"*"}
@@ -37,7 +37,7 @@ def types_in(document: FlowDocument) -> set[str]:
 
 
 def parts_of(document: FlowDocument) -> Iterator[tuple[str, FlowDefinition]]:
-    """Yields the flow itself and its subflows, each with the prefix of its paths."""
+    """Yields the flow and its subflows, each with the prefix of its paths in errors."""
     yield "", document
     for name, flow in document.flows.items():
         agents = merge_subflow_agents(flow.agents, document.agents)
@@ -51,7 +51,7 @@ def faults_in_files(flow: FlowDefinition, brought: Brought) -> Iterator[InvalidD
 
 
 def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
-    """Yields an error for each subflow that is missing or is not given its inputs."""
+    """Yields an error for each subflow that is missing or does not get its inputs."""
     for path, flow in parts_of(document):
         for one in steps_of(flow):
             for name in one.step.flow_names if isinstance(one.step, SubflowStep) else ():
@@ -65,7 +65,7 @@ def faults_of_subflows(document: FlowDocument) -> Iterator[InvalidDocument]:
 def child_document(
     document: FlowDocument, name: str, inputs: Mapping[str, str], texts: Texts
 ) -> dict[str, JsonValue]:
-    """The document of a child session as a step's input: literal except for the flow's inputs."""
+    """Builds the document of a child session; only the flow's inputs may contain references."""
     flow = document.flows[name]
     child = {
         **flow.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
@@ -108,7 +108,7 @@ def _bundle(document: FlowDocument, flow: FlowDefinition) -> dict[str, JsonValue
 
 
 def literals(value: JsonValue) -> JsonValue:
-    """A value in which nothing is a reference."""
+    """Escapes all texts in a JSON value, so that none is parsed as a reference."""
     if isinstance(value, str):
         return literal(value)
     if isinstance(value, list):

@@ -22,11 +22,11 @@ class Texts(NamedTuple):
     nodes: Mapping[str, tuple[str, ...]] = {}
 
     def knowing(self, label: str, *paths: str) -> Texts:
-        """A copy in which a label refers to these nodes."""
+        """Returns a copy in which references to a label resolve to these nodes."""
         return self._replace(nodes={**self.nodes, label: paths})
 
     def after(self, *branches: Texts) -> Texts:
-        """A copy for the steps after branches of which only one runs."""
+        """Returns a copy for the steps after an `if`, which can refer to steps of each branch."""
         nodes = dict(self.nodes)
         for branch in branches:
             for label, paths in branch.nodes.items():
@@ -35,7 +35,7 @@ class Texts(NamedTuple):
         return self._replace(nodes=nodes)
 
     def translate(self, text: str) -> JsonValue:
-        """Translates a text for a step's inputs: a reference, or a literal with inputs filled in.
+        """Translates a text of a document to a step's input: a reference, or text with references.
 
         A text that has references to steps within becomes one of parts.
 
@@ -69,11 +69,11 @@ class Texts(NamedTuple):
         return "${" if name is None else self.inputs[name]
 
     def translate_all(self, texts: Iterable[str]) -> list[JsonValue]:
-        """Translates each text."""
+        """Translates each text of the document to a step's input."""
         return [self.translate(text) for text in texts]
 
     def translate_value(self, value: JsonValue) -> JsonValue:
-        """Translates each text in a JSON value, at any depth."""
+        """Translates all texts in a JSON value, at any depth, to references or literals."""
         if isinstance(value, str):
             return self.translate(value)
         if isinstance(value, list):

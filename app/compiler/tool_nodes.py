@@ -26,12 +26,12 @@ class ToolNode(NamedTuple):
     timeout_s: float | None = None
 
     def timeout_of(self, written_s: float, *, is_given: bool) -> float:
-        """The timeout that the document gives, or the usual one of this kind of tool."""
+        """Returns the timeout in the document, or the default of this kind of tool."""
         return written_s if is_given or self.timeout_s is None else self.timeout_s
 
 
 def tool_node(tool: str) -> ToolNode:
-    """The fields of a step that calls this tool.
+    """Returns the action and inputs that a step needs to call this tool.
 
     >>> tool_node("agent:claude").inputs
     {'doer': {'agent': 'claude'}}

@@ -19,7 +19,7 @@ JUDGE_TIMEOUT_S = 60.0
 
 
 def compile_loop(document: LoopDocument) -> Program:
-    """Compiles a single loop; its node is named `loop`."""
+    """Compiles a document with a single loop; the node is named `loop`."""
     body = _body(document, doer=document.doer, model=document.model, phase=None, prior=[])
     loop = Loop(
         id="loop",
@@ -32,7 +32,7 @@ def compile_loop(document: LoopDocument) -> Program:
 
 
 def compile_workflow(document: WorkflowDocument) -> Program:
-    """Compiles each phase to a loop that needs the one before it."""
+    """Compiles a workflow: each phase becomes a loop that starts after the one before it."""
     ids = {phase.name: _phase_id(n, phase.name) for n, phase in enumerate(document.phases, 1)}
     loops = []
     before: str | None = None

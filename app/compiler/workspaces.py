@@ -16,7 +16,7 @@ TIMEOUT_S = 1800.0
 
 
 def survey_step(kind: str | None, *, merge: bool = False, target: str = "") -> Step:
-    """The step that looks at a plan's folder before anything is paid for.
+    """Builds the step that inspects a plan's folder before any agent is called.
 
     With `merge` it makes the branch that gets the work of the tasks, or looks at that of the user.
     """
@@ -29,7 +29,7 @@ def survey_step(kind: str | None, *, merge: bool = False, target: str = "") -> S
 def clean_program(
     plan: str, origin: str, kind: Kind, runs: Mapping[tuple[str, int], str], *, force: bool
 ) -> Program:
-    """The program that removes the folders of these runs of tasks, where they are recorded."""
+    """Builds the program that removes the folders of these runs of tasks."""
     listed: list[JsonValue] = [[task, run] for task, run in runs]
     folders: list[JsonValue] = [literal(folder) for folder in runs.values()]
     inputs: dict[str, JsonValue] = {
@@ -42,14 +42,14 @@ def clean_program(
 
 
 def audit_program(place: str, *, repair: bool) -> Program:
-    """The program that compares the folders at a place with the store; its text is the findings."""
+    """Builds the program that compares the folders at a place with the records in the store."""
     step = _step("audit", {"do": "audit", "repair": repair})
     loop = Loop(id="once", label="audit", body=(step,), max_iterations=1, result="audit")
     return Program(schema_version=WITH_MERGES, name=f"audit folders at {place}", body=(loop,))
 
 
 def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
-    """The program of a task's child session, in a folder that its first step makes."""
+    """Adds a first step that makes the folder of a task to the program of its child session."""
     facts: dict[str, JsonValue] = {
         name: literal(value) if isinstance(value, str) else value
         for name, value in workspace._asdict().items()
@@ -63,7 +63,7 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
 
 
 def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
-    """The program of a session, in a folder of its own that its first step makes."""
+    """Adds steps to a program that make the session's own folder and commit its work."""
     facts: dict[str, JsonValue] = {"origin": literal(own.origin), "prefix": literal(own.prefix)}
     taken = {node.id for node in program.body}
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
@@ -75,7 +75,7 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
 
 
 def own_folder_of(program: Program, root: str) -> OwnFolder | None:
-    """The folder of its own that a session with this program works in; None without one."""
+    """Returns the own folder of sessions with this program; None if they have none."""
     inputs = opening_inputs(program)
     if inputs is None or inputs["do"] != "open":
         return None
@@ -97,7 +97,7 @@ def _extras(own: OwnFolder) -> dict[str, JsonValue]:
 
 
 def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
-    """The inputs of the step that makes the session's folder; None if no step does."""
+    """Returns the inputs of the step that makes the session's folder; None without such a step."""
     first = program.node(REBASE) if program.has(REBASE) else program.body[0]
     if not isinstance(first, Step) or first.action is not Action.WORKSPACE:
         return None
@@ -108,12 +108,12 @@ def opening_inputs(program: Program) -> Mapping[str, JsonValue] | None:
 
 
 def apply_program(session: str, own: OwnFolder, folder: str) -> Program:
-    """The program that brings the work in a session's folder into the one it was started in."""
+    """Builds the program that brings a session's work into the folder it was started in."""
     return _own_program("apply", session, own, {"folder": literal(folder)})
 
 
 def discard_program(session: str, own: OwnFolder, folder: str, *, force: bool) -> Program:
-    """The program that removes the folder of a session."""
+    """Builds the program that removes the folder of a session."""
     return _own_program("discard", session, own, {"folder": literal(folder), "force": force})
 
 

@@ -13,7 +13,7 @@ _LAST_ITERATION = re.compile(r"\[(\d+)\]$")
 
 @lru_cache(maxsize=_KEPT)
 def path_of(address: str) -> str:
-    """The node's path in the program, without runs, iterations and items.
+    """Returns the node's path in the program: its address without runs, iterations and items.
 
     >>> path_of("outer~1[1]/inner~1[3]/ask")
     'outer/inner/ask'
@@ -24,7 +24,7 @@ def path_of(address: str) -> str:
 
 
 def by_number(address: str) -> list[tuple[int, str]]:
-    """Sort key for addresses: the tenth iteration comes after the ninth.
+    """Returns a sort key for addresses, by which iteration 10 comes after iteration 9.
 
     >>> sorted(["a~1[10]/x", "a~1[9]/x"], key=by_number)
     ['a~1[9]/x', 'a~1[10]/x']
@@ -35,7 +35,7 @@ def by_number(address: str) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=_KEPT)
 def block_of(address: str) -> str:
-    """The block instance that contains a step or turn; empty for the program's own block.
+    """Returns the block instance that contains a step or turn; empty for the program's own block.
 
     >>> block_of("green~1[2]/check.lint")
     'green~1[2]'
@@ -49,7 +49,7 @@ def block_of(address: str) -> str:
 
 @lru_cache(maxsize=_KEPT)
 def turn_of(block: str) -> str:
-    """The turn that a block instance belongs to.
+    """Returns the address of the turn that a block instance belongs to.
 
     >>> turn_of("green~1[2]"), turn_of("fetch~1")
     ('green~1', 'fetch~1')
@@ -58,7 +58,7 @@ def turn_of(block: str) -> str:
 
 
 def iteration_in(block: str) -> int:
-    """The iteration number of a block instance; 0 for the program's own block and a for_each.
+    """Returns the iteration number in a block's address; 0 for the outermost block or a for_each.
 
     >>> iteration_in("green~1[2]"), iteration_in("")
     (2, 0)
@@ -69,7 +69,7 @@ def iteration_in(block: str) -> int:
 
 @lru_cache(maxsize=_KEPT)
 def iteration_of(address: str) -> int:
-    """The iteration of the innermost loop around a step; 1 outside loops.
+    """Returns the iteration of the innermost loop around a step; 1 outside loops.
 
     >>> iteration_of("green~1[2]/check.lint")
     2

@@ -37,7 +37,7 @@ class ArtifactSource(Protocol):
     """Reads artifacts of a session."""
 
     def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
-        """All bytes of an artifact of this size. Raises ArtifactUnknown, StoreAway."""
+        """Return all bytes of an artifact of this size. Raises ArtifactUnknown, StoreAway."""
 
 
 def is_digest(text: str) -> bool:
@@ -46,7 +46,7 @@ def is_digest(text: str) -> bool:
 
 
 def value_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
-    """The digest and size of a stored outcome's value; None if the value is in the outcome.
+    """Returns digest and size of an outcome's value stored as an artifact; None if it is inline.
 
     >>> value_artifact({"word": "succeeded", "value": 7}) is None
     True
@@ -59,5 +59,5 @@ def value_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
 
 
 def marker(digest: str, size: int) -> dict[str, JsonValue]:
-    """What is shown in place of a value that is an artifact."""
+    """Returns the JSON that is shown instead of a value that is stored as an artifact."""
     return {"artifact": digest, "bytes": size}

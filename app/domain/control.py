@@ -29,6 +29,6 @@ class Seen(NamedTuple):
     updated_ms: int
 
     def stored_fields(self) -> dict[str, JsonValue]:
-        """The same as fields of the session's hash; `waiting` is stored as `active`."""
+        """Return the status and time as fields of the session's hash."""
         status = SessionStatus.ACTIVE.value if self.status == "waiting" else self.status
         return {"status": status, "updated": str(self.updated_ms)}

@@ -24,7 +24,7 @@ def lies_below(inner: str, outer: str) -> bool:
 
 
 def prefix_below(lock: str) -> str:
-    """Turn a folder's lock name into the prefix of the lock names of all folders inside it.
+    """Returns the prefix of the lock names of all folders inside a folder, by its lock name.
 
     >>> prefix_below("folder:here:/runs"), prefix_below("folder:here:/")
     ('folder:here:/runs/', 'folder:here:/')
@@ -33,7 +33,7 @@ def prefix_below(lock: str) -> str:
 
 
 def folders_above(lock: str) -> Iterator[str]:
-    """The folders that contain a folder, the outermost first.
+    """Returns the folders that contain a folder, the outermost first.
 
     >>> list(folders_above("folder:here:/a/b"))
     ['folder:here:/', 'folder:here:/a']

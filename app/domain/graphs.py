@@ -14,13 +14,13 @@ ITEMS = "graph.items"
 
 
 def graph_steps(program: Program) -> list[Step]:
-    """The nodes of a graph's own steps, in the order of the document; none for other programs."""
+    """Returns the nodes of a graph's steps in document order; empty for other programs."""
     made = (node for node in program.body if isinstance(node, Step) and node.template is not None)
     return [node for node in made if node.inputs.get("tool") != ITEMS]
 
 
 def items_maker(program: Program, node: Node) -> Step | None:
-    """The node that makes the list of the for_each of a graph's step; None if it needs none."""
+    """Returns the helper step that makes the list for a graph step's for_each; None without one."""
     if not isinstance(node, Step) or node.template is None or not isinstance(node.for_each, str):
         return None
     name = node.for_each.removeprefix("${").removesuffix("}")
@@ -29,7 +29,7 @@ def items_maker(program: Program, node: Node) -> Step | None:
 
 
 def errors_of(outcome: Outcome) -> frozenset[str]:
-    """The names of a failed outcome's errors, as a step's `retry_on` writes them.
+    """Returns the error names of a failed outcome, as `retry_on` lists them, such as `exit 75`.
 
     >>> sorted(errors_of(Outcome(word="failed", exit_code=75, errors=("OSError",))))
     ['OSError', 'exit 75']
@@ -45,7 +45,7 @@ def errors_of(outcome: Outcome) -> frozenset[str]:
 
 
 def apply_policy(policy: RetryPolicy, outcome: Outcome) -> Outcome:
-    """The outcome, not to be retried if the policy names errors and this is none of them."""
+    """Marks a failed outcome as not retryable if `retry_on` does not list its error."""
     if outcome.word != "failed" or not policy.on or _matches(policy.on, errors_of(outcome)):
         return outcome
     return outcome.model_copy(update={"retryable": False, "busy": None})

@@ -13,12 +13,12 @@ class SessionRef(NamedTuple):
 
     @property
     def member(self) -> str:
-        """Prefix of the session's addresses in the sorted sets across sessions."""
+        """Return the prefix of the session's addresses in sorted sets that all sessions share."""
         return f"{self.id}|{self.root}|"
 
 
 def lock_name(name: str) -> str:
-    """Escapes a lock's name: `<` separates it from its holder.
+    """Escapes the name of a lock, since `<` separates the name from the holder.
 
     >>> lock_name("folder:here:/a<b")
     'folder:here:/a%3Cb'
@@ -27,7 +27,7 @@ def lock_name(name: str) -> str:
 
 
 def name_of_lock(lock: str) -> str:
-    """Reverses `lock_name`.
+    """Unescapes the name of a lock: the inverse of `lock_name`.
 
     >>> name_of_lock(lock_name("key:a<b"))
     'key:a<b'

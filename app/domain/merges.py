@@ -32,7 +32,7 @@ class Merge(NamedTuple):
 
 
 def plan_branch(plan: str) -> str:
-    """The branch that gets the work of a plan's tasks.
+    """Returns the name of the branch into which a plan merges its tasks.
 
     >>> plan_branch("5e551045")
     'leadhand/plan-5e551045'

@@ -53,14 +53,14 @@ class Message(BaseModel):
 
 
 def check_kind(kind: str) -> str:
-    """Returns the kind. Raises InvalidDocument unless it is one word."""
+    """Validates the kind of a message, which must be one word. Raises InvalidDocument."""
     if not _KIND.fullmatch(kind):
         raise InvalidDocument("kind", kind, "give one word of at most 32 small letters")
     return kind
 
 
 def check_text(text: str, field: str = "text") -> str:
-    """Returns the text. Raises InvalidDocument if it is blank or too long."""
+    """Validates the text of a message and returns it. Raises InvalidDocument."""
     if not text.strip():
         raise InvalidDocument(field, text[:20], "it is blank; say what the reader has to know")
     size = len(text.encode())
@@ -71,7 +71,7 @@ def check_text(text: str, field: str = "text") -> str:
 
 
 def pack_data(data: JsonValue) -> str | None:
-    """The data as JSON; None if there is none. Raises InvalidDocument if it is too long."""
+    """Serializes the data of a message; None without any. Raises InvalidDocument if too long."""
     if data is None:
         return None
     text = json.dumps(data, ensure_ascii=False, allow_nan=False)
@@ -82,7 +82,7 @@ def pack_data(data: JsonValue) -> str | None:
 
 
 def fold(message: str, fields: Mapping[str, JsonValue]) -> str:
-    r"""A message with side fields as lines of its text, because its reader gets the text alone.
+    r"""Appends extra fields to a message as lines of text, because agents read only the text.
 
     >>> fold("done", {"pr_number": 12, "note": None})
     'done\n\npr_number: 12'

@@ -32,7 +32,7 @@ class Usage(BaseModel):
 
     @property
     def cost_micros(self) -> int:
-        """The cost in millionths of a dollar; 0 if it is unknown."""
+        """Returns the cost in millionths of a dollar; 0 if it is unknown."""
         return round((self.cost_usd or 0) * MICROS)
 
 
@@ -153,7 +153,7 @@ class Outcome(BaseModel):
 
 
 def writable(outcome: Outcome) -> Outcome:
-    r"""Replaces lone surrogates, which JSON cannot hold, with question marks.
+    r"""Replaces lone surrogates in an outcome, which JSON cannot hold, with question marks.
 
     >>> writable(Outcome(word="succeeded", text="half a \ud83d")).text
     'half a ?'
@@ -162,7 +162,7 @@ def writable(outcome: Outcome) -> Outcome:
 
 
 def serialize(outcome: Outcome) -> tuple[Outcome, str]:
-    """The storable outcome, and its JSON without unset fields."""
+    """Serializes an outcome; returns it without lone surrogates, and its JSON."""
     try:
         return outcome, outcome.model_dump_json(exclude_none=True)
     except PydanticSerializationError:
@@ -183,14 +183,14 @@ def _writable(value: object) -> object:
 
 
 def deleted_child(child: str) -> Outcome:
-    """Outcome of a step whose child session was deleted before it reported its end."""
+    """Returns the outcome of a step whose child session was deleted before it reported its end."""
     text = f"child session {child} was deleted before it ended"
     reason = Reason(code=ReasonCode.FAILED_STEP, text=text)
     return Outcome(word="failed", text=text, reason=reason, retryable=False)
 
 
 def outcome_of_child(child: str, fields: Mapping[str, str], result: JsonValue = None) -> Outcome:
-    """Outcome of a step whose child ended: succeeded, or failed with the child's reason.
+    """Returns the outcome of a step whose child ended: succeeded, or failed with its reason.
 
     `result` is what the child returned, if the step called it as a tool.
     """

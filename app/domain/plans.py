@@ -34,7 +34,7 @@ class TaskLink(NamedTuple):
 
 
 def parse_link(text: str) -> TaskLink:
-    """The link of a child session to its task.
+    """Parses the link from a child session to its task, such as `merge/parser~2`.
 
     >>> parse_link("parser~2")
     TaskLink(kind='', task='parser', run=2)
@@ -142,18 +142,18 @@ class TaskRecord(BaseModel):
 
     @property
     def task(self) -> PlannedTask:
-        """The task as it was planned."""
+        """Returns the task as it was planned."""
         fields = {name: json.loads(text) for name, text in self.spec.items()}
         fields |= {"id": self.id, "dependencies": self.deps, "priority": self.priority}
         return PlannedTask.model_validate(fields)
 
     @property
     def verified(self) -> bool:
-        """Whether its work was accepted, and is merged if the plan merges."""
+        """Whether the task's work was accepted, and also merged if the plan merges."""
         return self.fact == "accepted"
 
     def is_due(self, link: TaskLink) -> bool:
-        """Whether the session with this link to its task is to be created."""
+        """Whether the task needs the session with this link, and it has not been created."""
         if link.kind == REPLAN:
             asked = self.replan
             return (
@@ -166,7 +166,7 @@ class TaskRecord(BaseModel):
         return self.state == "starting"
 
     def is_at_work(self, link: TaskLink) -> bool:
-        """Whether the plan waits for the end of the session with this link."""
+        """Whether the plan still waits for the session with this link to end."""
         if link.kind == REPLAN:
             asked = self.replan
             return asked is not None and asked.run == link.run and asked.ended is None
@@ -206,7 +206,7 @@ class PlanRecord(NamedTuple):
 
 
 def parse_plan(fields: Mapping[str, str]) -> PlanRecord | None:
-    """Parses the hash of a plan; None if the session has no draft yet."""
+    """Parses the stored hash of a plan; returns None if the plan has no draft yet."""
     if "head" not in fields:
         return None
     head = json.loads(fields["head"])
@@ -230,7 +230,7 @@ def _records(fields: Mapping[str, str], prefix: str, model: type[_Record]) -> li
 
 
 def record_of(task: PlannedTask) -> dict[str, JsonValue]:
-    """Convert a new task to the record that the Lua functions take as an argument."""
+    """Converts a new task to the record that the Lua functions take as an argument."""
     record: dict[str, JsonValue] = {
         "id": task.id,
         "priority": task.priority,
@@ -242,12 +242,12 @@ def record_of(task: PlannedTask) -> dict[str, JsonValue]:
 
 
 def spec_of(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The fields of a task that Lua passes on unchanged, each as JSON text."""
+    """Serializes the fields of a task that Lua stores without reading them, each as JSON."""
     return {name: json.dumps(value) for name, value in fields.items() if name not in _OWN}
 
 
 def status_of(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> str:
-    """The status of a task: the child's word, corrected by its end.
+    """Returns a task's status: the one its child session reported, corrected by the child's end.
 
     A waiting task is blocked if a task that it needs has failed for good.
     """
@@ -274,7 +274,7 @@ def _is_blocked(record: TaskRecord, by_id: Mapping[str, TaskRecord]) -> bool:
 
 
 def progress_of(statuses: Iterable[str], verified: int) -> dict[str, int]:
-    """How many tasks have each status, and how many are verified."""
+    """Counts the tasks of a plan by status, and how many are verified."""
     counts: dict[str, int] = {}
     for status in statuses:
         counts[status] = counts.get(status, 0) + 1

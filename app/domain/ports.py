@@ -14,10 +14,10 @@ class Carrier(Protocol):
     """Sends hints to workers. Hints may get lost; the sweep repeats them."""
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
-        """Send a hint for each ready step."""
+        """Send a message to a queue for each ready step."""
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
-        """Number of messages in each queue."""
+        """Return the number of messages in each queue."""
 
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool

@@ -250,7 +250,7 @@ class Program(Frozen):
 
     @property
     def hash(self) -> str:
-        """32 hex characters of the SHA-256 of the program's canonical JSON."""
+        """Return the first 32 hex characters of the SHA-256 of the program's canonical JSON."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
 
     @cached_property
@@ -264,18 +264,18 @@ class Program(Frozen):
         return any(isinstance(step.for_each, str) for step in steps)
 
     def node(self, path: str) -> Step | Loop:
-        """The node at a path such as ``outer/inner/ask``. Raises KeyError if there is none."""
+        """Return the node at a path such as ``outer/inner/ask``. Raises KeyError if missing."""
         return self._index[path]
 
     def step(self, address: str) -> Step:
-        """The step at an address. Raises KeyError if there is none."""
+        """Return the step definition for an address. Raises KeyError if there is none."""
         node = self._index[path_of(address)]
         if not isinstance(node, Step):
             raise KeyError(address)
         return node
 
     def step_or_none(self, address: str) -> Step | None:
-        """The step at an address; None if the session has adopted a program without it."""
+        """Return the step definition for an address; None if the program has no such step."""
         node = self._index.get(path_of(address))
         return node if isinstance(node, Step) else None
 
@@ -289,13 +289,13 @@ class Program(Frozen):
 
 
 def agents_of(program: Program) -> set[str]:
-    """The agents that a program names."""
+    """Returns the names of the agents that a program uses."""
     keys = {key for _, node in program.walk() if isinstance(node, Step) for key in node.limits}
     return {key.removeprefix("agent:") for key in keys if key.startswith("agent:")}
 
 
 def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
-    """The needs of each node of a block; the default is the node before it."""
+    """Returns the nodes that each node of a block depends on; by default the node before it."""
     filled: dict[str, tuple[str, ...]] = {}
     previous: tuple[str, ...] = ()
     for node in block:
@@ -305,7 +305,7 @@ def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def transitive_needs(block: tuple[Node, ...]) -> dict[str, frozenset[str]]:
-    """The transitive needs of each node of a block."""
+    """Returns all nodes that each node of a block depends on, directly or indirectly."""
     needs = needs_of(block)
     found: dict[str, frozenset[str]] = {}
     while len(found) < len(needs):
@@ -316,7 +316,7 @@ def transitive_needs(block: tuple[Node, ...]) -> dict[str, frozenset[str]]:
 
 
 def sinks_of(block: tuple[Node, ...]) -> tuple[str, ...]:
-    """The nodes that no other node in the block needs: its implicit join waits for them."""
+    """Returns the nodes of a block that no other node depends on; the block ends after them."""
     needed = {name for needs in needs_of(block).values() for name in needs}
     return tuple(node.id for node in block if node.id not in needed)
 

@@ -56,7 +56,7 @@ class Reason(BaseModel):
     beneath: Reason | None = None
 
     def chain(self) -> Iterator[Reason]:
-        """Yields this reason and all beneath it, the root cause last."""
+        """Yields this reason and its causes, the root cause last."""
         link: Reason | None = self
         while link is not None:
             yield link
@@ -64,7 +64,7 @@ class Reason(BaseModel):
 
     @property
     def root(self) -> Reason:
-        """The root cause."""
+        """Returns the root cause."""
         *_, last = self.chain()
         return last
 

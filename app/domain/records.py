@@ -44,7 +44,7 @@ class Origin(BaseModel):
 
 
 def parse_messages(value: object) -> object:
-    """The messages of a reply, in which the store returns each as JSON text."""
+    """Parses the inbox messages in a reply of the store."""
     texts = value if isinstance(value, list | tuple) else []
     return [json.loads(text) if isinstance(text, str) else text for text in texts]
 

@@ -40,7 +40,7 @@ TEXT = "${text}"
 
 
 def text_of(parts: list[JsonValue]) -> dict[str, JsonValue]:
-    """Builds an input that becomes one text of literal parts and references."""
+    """Builds a step input that is joined from literal parts and references to one text."""
     return {TEXT: parts}
 
 
@@ -69,7 +69,7 @@ def literal(text: str) -> str:
 
 
 def text_reference(paths: Iterable[str]) -> str:
-    """Builds a reference to the text of the one of these nodes that ran last.
+    """Builds a reference to the text of whichever of these nodes ran last.
 
     >>> text_reference(["plan", "loop/plan"])
     '${top/plan|top/loop/plan:text!}'
@@ -78,12 +78,12 @@ def text_reference(paths: Iterable[str]) -> str:
 
 
 def names_of(reference: Reference) -> tuple[str, ...]:
-    """The nodes that a parsed reference names, in running order."""
+    """Returns the nodes that a parsed reference names, in running order."""
     return tuple(reference.word.split(_OR))
 
 
 def as_path(name: str) -> str | None:
-    """The program path in a reference's name; None if it is a plain name.
+    """Returns the program path in a reference's name; None if it is a plain name.
 
     >>> as_path("top/loop/plan"), as_path("plan")
     ('loop/plan', None)
@@ -92,7 +92,7 @@ def as_path(name: str) -> str | None:
 
 
 def parse(text: str) -> Reference | None:
-    """Parses a string that is entirely a reference; None for plain text.
+    """Parses a string that consists of one reference; returns None for other text.
 
     >>> parse("${check.lint:text}")
     Reference(word='check.lint', keys=('text',))
@@ -125,7 +125,7 @@ def references_in(value: JsonValue) -> Iterator[Reference]:
 
 
 def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces every reference in a JSON value by what `resolve` returns."""
+    """Replaces every reference in a JSON value with the result of `resolve`."""
     if isinstance(value, str):
         found = parse(value)
         if found is not None:
@@ -142,7 +142,7 @@ def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> J
 
 
 def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
-    """Follows keys and list positions (from 0) into a JSON value; None if one is missing.
+    """Returns the value at these keys and list positions (from 0) in a JSON value; None if missing.
 
     >>> look_up({"a": [{"b": 1}]}, ("a", "0", "b"))
     1
@@ -158,7 +158,7 @@ def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
 
 
 def of_outcome(outcome: Mapping[str, JsonValue] | None, keys: tuple[str, ...]) -> JsonValue:
-    """Resolves a reference to a step: its value if it has one, else its outcome's fields.
+    """Resolves a reference to a step: to its value if it has one, else to its outcome's fields.
 
     A skipped step gives None; the key `succeeded` gives a boolean.
     """

@@ -37,19 +37,19 @@ Route = dict[str, JsonValue]
 
 
 def routes(program: Program) -> dict[str, Route]:
-    """Derives the route of each node path, and of the program's own block at the empty path."""
+    """Computes which steps follow each node when it is done, by node path."""
     table: dict[str, Route] = {"": {**_block(program.body), "size": _work_of(program.body)}}
     _routes_of(program.body, "", table)
     return table
 
 
 def queues(program: Program) -> frozenset[str]:
-    """The queues of the program's steps, without the place."""
+    """Returns the names of the queues that the program's steps use, without the place."""
     return frozenset(queue_of(node) for _, node in program.walk() if isinstance(node, Step))
 
 
 def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
-    """These nodes of the outermost block and all that depend on them, in document order."""
+    """Returns these nodes of the outermost block and all that depend on them, in document order."""
     needs = needs_of(program.body)
     affected = set(names)
     for node in _topological(program.body):
@@ -65,14 +65,14 @@ class Join(NamedTuple):
     done: tuple[str, ...]
 
     def argument(self) -> dict[str, JsonValue]:
-        """Converts the join to an argument of the control transition."""
+        """Convert the join to an argument of the Lua function `control`."""
         return {"name": self.name, "done": [*self.done]}
 
 
 def joins_for_rerun(
     program: Program, names: Iterable[str], finished: Iterable[str]
 ) -> tuple[Join, ...]:
-    """The joins of the outermost block and of each of its nodes that runs again.
+    """Returns the joins of the outermost block and of each of its nodes that runs again.
 
     Nodes that never started run too: their needs may have been met too late to release them.
     """
@@ -82,7 +82,7 @@ def joins_for_rerun(
 
 
 def widths(program: Program, path: str) -> Mapping[str, str]:
-    """The for_each nodes of its block that need the step at `path`, with their list references."""
+    """Returns the for_each nodes that depend on a step, each with the reference to its list."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)
@@ -101,7 +101,7 @@ class Following(NamedTuple):
 
 
 def following(program: Program, path: str) -> Following | None:
-    """Steps that the end of the step at `path` releases alone; one message carries them."""
+    """Returns the steps that depend on this step alone; one message starts all of them."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)
@@ -112,7 +112,7 @@ def following(program: Program, path: str) -> Following | None:
 
 
 def join_step(program: Program, path: str) -> str | None:
-    """The single step that joins the step at `path` with others, or that joins its items."""
+    """Returns the only step that waits for this step and others, or for all its items."""
     block = _block_at(program, path)
     me = path.rpartition("/")[2]
     needs = needs_of(block)
@@ -237,7 +237,7 @@ def _items(step: Step, for_each: str | tuple[JsonValue, ...]) -> Route:
 
 
 def weight_of(step: Step) -> int:
-    """How much work one run of a step or of one item is."""
+    """Returns the share of work that one run of a step counts for in the progress."""
     return WEIGHTS.get(step.action, 1)
 
 
@@ -254,24 +254,24 @@ def _work_of(block: Iterable[Node]) -> int:
 
 
 def may_need_less(program: Program) -> bool:
-    """Whether the work of a program is known as a maximum only: it has loops or lists to make."""
+    """Whether a program may run fewer steps than its maximum, as it has loops or lists."""
     return program.has_widths_to_write or any(
         isinstance(node, Loop) and node.max_iterations > 1 for _, node in program.walk()
     )
 
 
 def is_critical(step: Step) -> bool:
-    """Whether the step's failure ends its block; a failed check is left to the judge."""
+    """Whether the step's failure fails its block; false for checks, which the judge handles."""
     return step.critical and step.action is not Action.CHECK
 
 
 def queue_of(step: Step) -> str:
-    """The queue of a step: its own, that of its action, or `tools`."""
+    """Returns the queue of a step: its own, the default of its action, or `tools`."""
     return step.queue or QUEUES.get(step.action, "tools")
 
 
 def full_queue(queue: str, *, place: str, session: str) -> str:
-    """The name of a queue with the place or, for local steps, the session that it belongs to.
+    """Returns the name of a queue with its place, or with the session for local steps.
 
     >>> full_queue("tools", place="here", session="0000000a")
     'tools@here'

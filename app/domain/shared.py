@@ -63,7 +63,7 @@ class LockRecord(BaseModel):
 def find_lock_cycle(
     locks: Mapping[str, LockRecord], who: str, name: str
 ) -> list[tuple[str, LockOwner]]:
-    """The locks, each with its holder, through which a waiter for a lock waits for itself.
+    """Finds a deadlock: the chain of locks and holders that leads from a waiter back to itself.
 
     The first is the lock that it waits for, and the last is one that it holds. Empty if its wait
     can end: a holder that waits for no other lock releases its own.
@@ -100,14 +100,14 @@ class StoredValue(BaseModel):
 
 
 def check_name(name: str, field: str) -> str:
-    """Returns the name of a lock or a key. Raises InvalidDocument."""
+    """Validates the name of a lock or a key and returns it. Raises InvalidDocument."""
     if not re.fullmatch(SHARED_NAME, name):
         raise InvalidDocument(field, name[:80], f"give {form_of(SHARED_NAME)}")
     return name
 
 
 def pack_value(value: JsonValue) -> str:
-    """The value as JSON. Raises InvalidDocument if it is too long, or has a credential."""
+    """Serializes a shared value. Raises InvalidDocument if it is too long or has a credential."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     size = len(text.encode())
     if size > VALUE_BYTES:

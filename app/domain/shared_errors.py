@@ -15,7 +15,7 @@ class SharedRefusal(LeadhandError):
 
     @property
     def value(self) -> str:
-        """The value of the field."""
+        """Return the value of the invalid field."""
         return str(self.args[0])
 
 

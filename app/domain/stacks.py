@@ -62,7 +62,7 @@ class StoredStack(BaseModel):
 
 
 def pack_outputs(outputs: Mapping[str, JsonValue]) -> str:
-    """The outputs of a step as JSON. Raises InvalidDocument: too long, or with a credential."""
+    """Serializes the outputs of a step. Raises InvalidDocument: too long, or with a credential."""
     text = json.dumps(dict(outputs), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     size = len(text.encode())
     if size > OUTPUT_BYTES:
@@ -77,7 +77,7 @@ def pack_outputs(outputs: Mapping[str, JsonValue]) -> str:
 
 
 def stack_view(name: str, stored: StoredStack) -> StackView:
-    """The view of a stack; one that was never used is empty."""
+    """Builds the API's view of a stack; one that was never used is empty."""
     head = stored.head
     return StackView(
         name=name,
@@ -107,7 +107,7 @@ def _stacked_view(fields: Mapping[str, str]) -> StackedWorkflow:
 def head_view(
     name: str, head: Mapping[str, str], depth: int, top: Mapping[str, str] | None
 ) -> StackHead:
-    """The view of a stack in a list."""
+    """Builds the API's view of a stack as an entry of a list."""
     active = top if top and "status" in top else None
     return StackHead(
         name=name,
@@ -121,7 +121,7 @@ def head_view(
 
 
 def workflow_view(fields: Mapping[str, str]) -> WorkflowSession:
-    """The view of a stored workflow session."""
+    """Builds the API's view of a stored workflow session."""
     completed = fields.get("completed")
     return WorkflowSession(
         session_id=fields["id"],
@@ -142,7 +142,7 @@ def workflow_view(fields: Mapping[str, str]) -> WorkflowSession:
 
 
 def pack_workflow(workflow: WorkflowSession) -> list[str]:
-    """A workflow session as names and values, to be imported. Raises InvalidDocument."""
+    """Converts a workflow session to fields for an import. Raises InvalidDocument."""
     fields: dict[str, str | None] = {
         "status": workflow.status,
         "job_name": workflow.job_name,
@@ -171,7 +171,7 @@ def pack_workflow(workflow: WorkflowSession) -> list[str]:
 
 
 def ms_of(time: str, field: str) -> int:
-    """A time of ISO 8601 in ms; without an offset it is UTC. Raises InvalidDocument.
+    """Parses an ISO 8601 time to ms, in UTC if it has no offset. Raises InvalidDocument.
 
     >>> ms_of("1970-01-01T00:00:01.5+00:00", "at"), ms_of("1970-01-01T00:00:01", "at")
     (1500, 1000)

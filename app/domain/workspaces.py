@@ -50,12 +50,12 @@ class Workspace(NamedTuple):
 
     @property
     def cwd(self) -> str:
-        """The working folder of the child session."""
+        """Return the working folder of the task's child session."""
         return str(PurePosixPath(self.path, self.prefix))
 
 
 def workspace_of(survey: Survey, plan: str, task: str, run: int, origin: str) -> Workspace:
-    """The folder of a task's run, by what was found out about the plan's folder."""
+    """Computes the path, branch and kind of folder for a task's run from the plan's survey."""
     is_worktree = survey.kind == "worktree"
     return Workspace(
         kind=survey.kind,
@@ -71,7 +71,7 @@ def workspace_of(survey: Survey, plan: str, task: str, run: int, origin: str) ->
 
 
 def folder_name(task: str, run: int) -> str:
-    """The name of the folder of a task's run.
+    """Returns the name of the folder of a task's run.
 
     >>> folder_name("parser", 1), folder_name("parser", 2)
     ('parser', 'parser~2')
@@ -80,7 +80,7 @@ def folder_name(task: str, run: int) -> str:
 
 
 def branch_of(plan: str, task: str) -> str:
-    """The branch of a task; all its runs share it.
+    """Returns the branch of a task, which all its runs share.
 
     >>> branch_of("5e551045", "parser")
     'leadhand/5e551045/parser'
@@ -109,16 +109,16 @@ class OwnFolder(NamedTuple):
     prepare: str = ""
 
     def path(self, session: str) -> str:
-        """The worktree, or the folder that the copy is in."""
+        """Return the path of a session's worktree or copy."""
         return str(PurePosixPath(self.root, own_shelf(self.origin), session, TREE))
 
     def cwd(self, session: str) -> str:
-        """The working folder of the session."""
+        """Return the working folder of the session."""
         return str(PurePosixPath(self.path(session), self.prefix))
 
 
 def own_shelf(origin: str) -> str:
-    """The name of the folder with the folders of all sessions that were started in one.
+    """Returns the name of the folder that holds the worktrees and copies of one original folder.
 
     >>> own_shelf("/home/ada/code")
     '4985daa8ab602514'
@@ -127,7 +127,7 @@ def own_shelf(origin: str) -> str:
 
 
 def own_branch(session: str) -> str:
-    """The branch of a session's own worktree.
+    """Returns the name of the branch of a session's own worktree.
 
     >>> own_branch("5e551045")
     'leadhand/5e551045'

@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(block: Block) -> Layout:
-    """The places of all cells of a block and of the blocks in it."""
+    """Computes the positions of all boxes and edges of a drawing, including nested blocks."""
     width, height = _size(block)
     boxes, edges = list[Box](), list[Edge]()
     _place(block, PAD, PAD, width, boxes, edges)

@@ -58,7 +58,7 @@ class Block:
 
 
 def shape_of(program: Program, marks: Mapping[str, Mark]) -> Block:
-    """The shape of a program, with the states of its nodes by path."""
+    """Arranges the nodes of a program in layers for a drawing, each with its state."""
     return _block(program.body, "", marks, NESTED)
 
 

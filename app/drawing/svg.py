@@ -31,7 +31,7 @@ _LABEL, _NOTE = 20, 25
 
 
 def to_svg(layout: Layout, title: str) -> str:
-    """The drawing as one SVG document."""
+    """Renders a drawing as one SVG document."""
     return "\n".join(_lines(layout, title)) + "\n"
 
 

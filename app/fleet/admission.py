@@ -39,7 +39,7 @@ class ProgramLookup(NamedTuple):
 
 
 def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]) -> Where:
-    """Returns the place and folder of the session. Raises InvalidDocument if it cannot run."""
+    """Returns place and folder for a session. Raises InvalidDocument if no worker can run it."""
     needs = requirements_of(document)
     place, here, folder = _resolve_place(document, needs, settings, workers)
     lookup = ProgramLookup(folder, _search_paths(here, settings)) if folder else None
@@ -51,7 +51,7 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
 def faults_here(
     document: FlowDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> Iterator[InvalidDocument]:
-    """Yields every error for which a flow would be refused."""
+    """Yields every error for which the workers could not run a flow."""
     needs = requirements_of(document)
     try:
         place, here, _ = _resolve_place(document, needs, settings, workers)
@@ -144,7 +144,7 @@ def _faults_of_tools(
 
 
 def admit_webhook(webhook: Webhook, settings: Settings) -> None:
-    """Raises InvalidDocument if the egress rules forbid the webhook's receiver."""
+    """Raises InvalidDocument if the egress rules forbid the URL of the webhook."""
     to = destination(webhook.url)
     why = refusal(to, settings.webhook_hosts)
     if why is not None:

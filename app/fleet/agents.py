@@ -53,7 +53,7 @@ class AgentsThere:
             raise InvalidDocument(model_field, model, f"{hint}, or name no model")
 
     def default(self) -> str | None:
-        """The workers' default agent; if they differ, any of them."""
+        """Return the default agent of the workers; if they differ, that of any worker."""
         named = [worker.default_agent for worker in self._workers if worker.default_agent]
         return named[0] if named else None
 
@@ -64,12 +64,12 @@ class AgentsThere:
         )
 
     def can_resume(self, name: str) -> bool:
-        """Whether a worker's agent of this name can continue a conversation, or none is known."""
+        """Whether a usable agent of this name continues conversations; true if none is usable."""
         here = [agent for agent in self._reports_of(name) if agent.why_not is None]
         return not here or any(agent.remembers for agent in here)
 
     def can_fork(self, name: str) -> bool:
-        """Whether each agent of this name leaves the conversation that it continues as it is."""
+        """Whether all agents of this name continue a conversation in a copy of it."""
         here = [agent for agent in self._reports_of(name) if agent.why_not is None]
         return bool(here) and all(agent.forks for agent in here)
 

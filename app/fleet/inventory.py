@@ -27,7 +27,7 @@ class Inventory(NamedTuple):
 
 
 def inventory_of(name: str, text: str) -> Inventory:
-    """Parses a stored inventory.
+    """Parses the stored inventory of a worker.
 
     >>> inventory_of("one", '{"place": "here", "seen_ms": 1000}').until_ms
     46000
@@ -41,7 +41,7 @@ def inventory_of(name: str, text: str) -> Inventory:
 
 
 def text_of(fields: Mapping[str, JsonValue], *, now_ms: int, holds_ms: int) -> str:
-    """Serializes an inventory with its expiry."""
+    """Serializes a worker's inventory with the time when it expires."""
     text = json.dumps(
         {**fields, "seen_ms": now_ms, "until_ms": now_ms + holds_ms}, ensure_ascii=False
     )
@@ -49,18 +49,18 @@ def text_of(fields: Mapping[str, JsonValue], *, now_ms: int, holds_ms: int) -> s
 
 
 def live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
-    """The workers whose inventory has not expired, sorted by name; none of a single session."""
+    """Returns the fleet's workers whose inventory has not expired, sorted by name."""
     return [one for one in all_live_workers(texts, now_ms) if one.session is None]
 
 
 def all_live_workers(texts: Mapping[str, str], now_ms: int) -> list[WorkerView]:
-    """The live workers, and the programs that carry out the local steps of their own sessions."""
+    """Returns the live workers of the fleet and those of local steps, which serve one session."""
     found = (inventory_of(name, text) for name, text in sorted(texts.items()))
     return [one.worker for one in found if now_ms <= one.until_ms]
 
 
 def consumed_queues(worker: WorkerView) -> list[str]:
-    """The queues that a worker consumes now; all of its queues if it does not report that.
+    """Returns the queues that a worker reports as consumed; all of its queues without a report.
 
     >>> consumed_queues(WorkerView(name="one", place="here", queues=["a", "b"]))
     ['a', 'b']
@@ -71,13 +71,13 @@ def consumed_queues(worker: WorkerView) -> list[str]:
 
 
 def all_queues(texts: Mapping[str, str]) -> set[str]:
-    """The queues of all workers, expired ones included."""
+    """Returns the queues of all workers, expired ones included."""
     found = (inventory_of(name, text) for name, text in texts.items())
     return {queue for one in found for queue in one.worker.queues}
 
 
 def long_expired(texts: Mapping[str, str], now_ms: int) -> list[str]:
-    """The names of workers that expired long ago and can be deleted."""
+    """Returns the names of workers whose inventory expired so long ago that it can be deleted."""
     return [n for n, t in texts.items() if now_ms - inventory_of(n, t).until_ms > KEPT_MS]
 
 
@@ -100,7 +100,7 @@ class Availability(NamedTuple, Generic[T]):
 
 
 def summarize(found: Sequence[tuple[str, T]]) -> Availability[T]:
-    """Summarizes the reports of several places on one agent or tool; needs at least one."""
+    """Merges the reports of several places on one agent or tool into one; needs at least one."""
     at = sorted({place for place, one in found if one.why_not is None})
     first = next((one for _, one in found if one.why_not is None), found[0][1])
     why_not = {place: one.why_not for place, one in found if place not in at}

@@ -19,7 +19,7 @@ from leadhand.models.views import WorkerView
 def check_roots(
     cwd: str | None, place: str, here: Sequence[WorkerView], worktrees: str | None = None
 ) -> None:
-    """Raises InvalidDocument unless the folder is inside a root of a worker of the place.
+    """Raises InvalidDocument unless the folder is inside an allowed root of a worker of the place.
 
     Folders in `worktrees` are allowed everywhere: workers make them for sessions.
     """
@@ -41,7 +41,7 @@ def other_home(
     agents: Collection[str],
     tools: Collection[str] = (),
 ) -> str | None:
-    """Another place that can take over a session whose place has no worker.
+    """Returns the only other place that can take over a session whose place has no worker, or None.
 
     It must have the folder, the agents and the tools. None if there is no such place or several.
     """
@@ -61,7 +61,7 @@ def choose_place(
     settings: Settings,
     workers: Sequence[WorkerView],
 ) -> str:
-    """The place of a new session: the named one, else one that has the folder.
+    """Chooses the place of a new session: the named one, else one that has the folder.
 
     This API's own place is preferred. A session without a folder gets the empty name (any place),
     unless its agents store conversations on their host.

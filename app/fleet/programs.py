@@ -15,7 +15,7 @@ _SHELL_SIGNS = frozenset("|&;<>()$`\\\"'*?[#~=%!{}\n")
 
 
 def why_no_program(path: Path) -> str:
-    """Why the path cannot be run, with the fix; '' if it can be.
+    """Returns why the file cannot be executed, with the fix; '' if it can.
 
     >>> why_no_program(Path("/"))
     'it is a folder; name a program in it'
@@ -30,7 +30,7 @@ def why_no_program(path: Path) -> str:
 
 
 def why_no_folder(path: Path) -> str:
-    """Say why a path is no folder (missing, or a file), with the fix; '' if it is one."""
+    """Returns why a path is not a folder, with the fix; '' if it is one."""
     if path.is_dir():
         return ""
     if path.exists():
@@ -39,7 +39,7 @@ def why_no_folder(path: Path) -> str:
 
 
 def program_of(command: str) -> str | None:
-    """The program of a plain command; None if only a shell can resolve it."""
+    """Returns the program of a simple command; None if only a shell can resolve it."""
     try:
         words = shlex.split(command)
     except ValueError:

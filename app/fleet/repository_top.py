@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def prefix_in_repository(folder: str) -> str:
-    """The folder within the working tree of its repository; empty for its top, or without one.
+    """Returns a folder's path relative to the top of its repository; empty for the top itself.
 
     The worker checks it: this process may be on another machine, where the folder is unknown.
     """

@@ -37,7 +37,7 @@ def tools_of(workers: Sequence[WorkerView]) -> list[ToolView]:
 
 
 def tools_at(worker: WorkerView) -> list[ToolHere]:
-    """The tools of a worker, its agents included."""
+    """Returns the tools of a worker, including its agents as tools."""
     return [*worker.tools_here, *map(_agent_tool, worker.agents_here)]
 
 
@@ -62,7 +62,7 @@ def _agent_tool(agent: AgentHere) -> ToolHere:
 
 
 def tools_in(program: Program) -> set[str]:
-    """The tools that a program uses, without the built-in ones."""
+    """Returns the tools that a program uses, without the built-in ones."""
     steps = (node for _, node in program.walk() if isinstance(node, Step))
     used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
     used -= BUILT_IN_TOOLS
@@ -84,7 +84,7 @@ class ToolsThere:
         self._everywhere = everywhere or workers
 
     def fault(self, wanted: ToolNeed) -> InvalidDocument | None:
-        """The error if no worker can run the tool with these arguments, else None."""
+        """Return the error if no worker can run the tool with these arguments, else None."""
         if not self._workers or wanted.tool in BUILT_IN_TOOLS:
             return None
         usable = self._usable(wanted.tool)
@@ -99,7 +99,7 @@ class ToolsThere:
         return None
 
     def places_with(self, names: Collection[str]) -> list[str]:
-        """The places that have all of these tools."""
+        """Return the places that have all of these tools."""
         return sorted({w.place for w in self._workers if self.usable_at(w.place, names)})
 
     def everywhere(self, names: Collection[str]) -> bool:

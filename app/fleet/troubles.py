@@ -25,7 +25,7 @@ _WHY = {
 
 
 def folder_trouble(folder: Path) -> str | None:
-    """Why a folder is not writable, in one sentence; None if it is.
+    """Returns why a folder is not writable, in one sentence; None if it is.
 
     A missing folder is no problem: it is created when it is needed.
     """
@@ -45,7 +45,7 @@ def folder_trouble(folder: Path) -> str | None:
 
 
 def troubles_at(place: str, workers: Sequence[WorkerView], own: Troubles) -> list[str]:
-    """The current problems of Redis and of the workers of a place."""
+    """Returns the current problems of Redis and of the workers of a place."""
     there = (worker for worker in workers if worker.place == place)
     return own.current() + [f"worker {one.name}: {why}" for one in there for why in one.troubles]
 
@@ -66,7 +66,7 @@ class Troubles:
         self._redis = None
 
     def check_folders(self, folders: Sequence[Path], *, needed: Path | None = None) -> str | None:
-        """Try to write to each folder; return the problem of the one that steps need."""
+        """Try to write to each folder; return why the folder that steps need is not writable."""
         found = {folder: folder_trouble(folder) for folder in folders}
         why = found.get(needed) if needed is not None else None
         if needed is not None and why is not None:
@@ -75,5 +75,5 @@ class Troubles:
         return why
 
     def current(self) -> list[str]:
-        """The problems found by the last checks."""
+        """Return the problems that the last checks found."""
         return [*filter(None, [self._redis]), *self._folders]

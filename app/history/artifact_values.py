@@ -14,7 +14,7 @@ from app.domain.ids import SessionRef
 def load_value(
     outcome: Mapping[str, JsonValue], ref: SessionRef, artifacts: ArtifactSource
 ) -> JsonValue:
-    """The value of a stored outcome. Raises ArtifactUnknown."""
+    """Returns a stored outcome's value, from its artifact if it has one. Raises ArtifactUnknown."""
     found = value_artifact(outcome)
     if found is None:
         return outcome.get("value")

@@ -12,7 +12,7 @@ from app.store.store import Store
 
 
 def result_of_flow(store: Store, ref: SessionRef, program: Program) -> JsonValue:
-    """The result of its last step that has one: a value, or a text; of a loop, its newest text."""
+    """Returns the result of a flow: the value or text of its last step that has one."""
     known = Snapshot(store, ref)
     for node in reversed(program.body):
         run = known.run(node.id)

@@ -21,7 +21,7 @@ class Message(NamedTuple):
 
 
 def messages_until(address: str, outcome_at: Callable[[str], str | None]) -> list[Message]:
-    """Returns the messages up to a turn, oldest first.
+    """Returns the messages of a conversation up to a turn, oldest first.
 
     >>> kept = {"a": '{"word": "succeeded", "prompt": "Hi", "text": "Hello"}',
     ...         "b": '{"word": "succeeded", "prompt": "More", "text": "Yes",'

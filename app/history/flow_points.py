@@ -16,7 +16,7 @@ def is_flow(program: Program) -> bool:
 
 
 def steps_at(program: Program, segments: list[str]) -> list[str]:
-    """The file's steps at these zero-based positions: one, none, or one per branch.
+    """Returns the paths of the flow file's steps at these zero-based positions, one per branch.
 
     The steps in a branch of an `if` are counted beneath it: `2/0` is the first step of a branch of
     the third step.
@@ -27,7 +27,7 @@ def steps_at(program: Program, segments: list[str]) -> list[str]:
 
 
 def end_of(program: Program, origin: str) -> str:
-    """The last of the nodes that a step of the file was compiled to."""
+    """Returns the last of the nodes that a step of the flow file was compiled to."""
     made = [
         (path, node, node.origin.path)
         for path, node in program.walk()
@@ -41,12 +41,12 @@ def end_of(program: Program, origin: str) -> str:
 
 
 def start_of(program: Program, origin: str) -> str:
-    """The first of the nodes that a step of the file was compiled to."""
+    """Returns the first of the nodes that a step of the flow file was compiled to."""
     return next(path for path, node in program.walk() if node.origin and node.origin.path == origin)
 
 
 def with_turns(program: Program, path: str, segments: list[str]) -> list[str] | None:
-    """The node's path with the named iterations; None if one does not belong to a loop.
+    """Adds iteration numbers to a node's path; None if one of them does not belong to a loop.
 
     The steps of a flat loop are in the same list as the loop: an iteration that is named at one of
     them belongs to the loop.

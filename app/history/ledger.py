@@ -29,7 +29,7 @@ def entry_of(
     inputs: Mapping[str, JsonValue],
     outcome: Outcome,
 ) -> str | None:
-    """The ledger entry (JSON) of the iteration that a step decides; None for other steps.
+    """Builds the ledger entry (JSON) of the iteration that a step decides; None for other steps.
 
     That is a judge, and in a merge the step that lands the work or ends the round.
     """

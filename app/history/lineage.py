@@ -11,7 +11,7 @@ Origins = Mapping[str, Origin]
 
 
 def home_of(block: str, name: str, origins: Origins) -> str:
-    """The block instance that holds a node's record: this one, or one of an older run.
+    """Returns the block instance that holds a node's record; a resume may have kept an older one.
 
     >>> once = Origin(run="l~1", opened=3, kept={"do": "l~1[3]"})
     >>> [home_of(f"l~2[{i}]", "do", {"l~2": once}) for i in (2, 3, 4)]
@@ -31,7 +31,7 @@ def home_of(block: str, name: str, origins: Origins) -> str:
 
 
 def result_of_turn(id_: str, result: str | None, turn: TurnRecord) -> str | None:
-    """The address of the step whose text is the loop's result, in its last iteration."""
+    """Returns the address of the step, in a loop's last iteration, whose text is its result."""
     if result is None or not turn.iteration:
         return None
     origins = {id_: turn.origin} if turn.origin else {}

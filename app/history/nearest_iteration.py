@@ -16,7 +16,7 @@ from leadhand.models.views import LedgerEntry
 
 
 def nearest_of(loop: Loop, turn: TurnRecord, known: Snapshot) -> LedgerEntry | None:
-    """The newest iteration in which a break ran, as a ledger entry; breaks appear as checks.
+    """Builds a ledger entry of the newest iteration in which a break ran; breaks appear as checks.
 
     Later iterations may have ended before any break ran.
     """

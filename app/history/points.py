@@ -50,7 +50,7 @@ class At(NamedTuple):
 
     @property
     def block(self) -> str:
-        """The address of the block that this iteration runs."""
+        """Return the address of the block that this iteration runs."""
         return f"{self.turn}[{self.iteration}]"
 
 
@@ -63,17 +63,17 @@ class Position(NamedTuple):
 
     @property
     def block(self) -> str:
-        """The address of the innermost block around the position; '' for the session's own."""
+        """Return the address of the innermost block around the position; '' for the outermost."""
         return self.around[-1].block if self.around else ""
 
 
 def within(block: str, name: str) -> str:
-    """The address of a node in a block."""
+    """Joins the address of a block and the name of a node to the node's address."""
     return f"{block}/{name}" if block else name
 
 
 def home(known: Known, block: str, name: str) -> str:
-    """The block instance that holds the record of a node of this block."""
+    """Returns the block instance with the record of a node; a resume may have kept an older one."""
     origins: dict[str, Origin] = {}
     turn = block.rpartition("[")[0]
     while turn and (record := known.turn(turn)) and record.origin:
@@ -82,7 +82,7 @@ def home(known: Known, block: str, name: str) -> str:
 
 
 def newest(known: Known, node: Node, block: str) -> str:
-    """The address of the newest run of a node in this block instance."""
+    """Returns the address of the newest run of a node in this block instance."""
     place = within(home(known, block, node.id), node.id)
     run = known.run(place)
     if isinstance(node, Loop) or node.for_each is not None or run > 1:
@@ -91,12 +91,12 @@ def newest(known: Known, node: Node, block: str) -> str:
 
 
 def refuse(said: str, hint: str) -> NoReturn:
-    """Raise PositionRefused for a resume point, with a hint."""
+    """Raise PositionRefused with a hint, for a resume point that cannot be used."""
     raise PositionRefused(FIELD, said, hint)
 
 
 def position_of(program: Program, said: str, known: Known) -> Position:
-    """Resolve the name of the last done node, after which a session is to resume.
+    """Resolves the name of a resume point: the last finished node that the resume keeps.
 
     Raises PositionRefused if the name is unknown, ambiguous, or of an unfinished iteration.
     """
@@ -113,7 +113,7 @@ def position_of(program: Program, said: str, known: Known) -> Position:
 
 
 def newest_position(program: Program, said: str, known: Known) -> Position:
-    """Resolve the name of a node, done or not, in the newest iterations around it.
+    """Resolves the name of a node, done or not, to its position in the newest iterations.
 
     A step of a flow that was made into several nodes is the first of them. Raises PositionRefused
     if the name is unknown or ambiguous.
@@ -123,7 +123,7 @@ def newest_position(program: Program, said: str, known: Known) -> Position:
 
 
 def nodes_of_step(program: Program, point: Position) -> tuple[Node, ...]:
-    """The nodes of a block that one step of a flow or graph was made into, or the node itself."""
+    """Returns the nodes that one step of a flow or graph was compiled to, or the node itself."""
     node = _node_at(program, point)
     maker = items_maker(program, node)
     if node.origin is None:
@@ -134,7 +134,7 @@ def nodes_of_step(program: Program, point: Position) -> tuple[Node, ...]:
 
 
 def address_of(program: Program, known: Known, point: Position) -> str:
-    """The address of the point's last node."""
+    """Returns the address of the newest run of the node at a position."""
     return newest(known, _node_at(program, point), point.block)
 
 
@@ -158,7 +158,7 @@ def _is_done_at(program: Program, known: Known, point: Position) -> bool:
 
 
 def is_done(known: Known, node: Node, block: str) -> bool:
-    """Whether the newest run of a node ended so that its successors may start."""
+    """Whether a node's newest run ended in a way that lets its successors start."""
     address = newest(known, node, block)
     turn: TurnRecord | None = None
     if isinstance(node, Loop) or node.for_each is not None:

@@ -34,7 +34,7 @@ class Signature(NamedTuple):
 
 
 def signature_of(inputs: Mapping[str, JsonValue], outcome: Outcome) -> Signature | None:
-    """Computes the signature from a judge's inputs and outcome.
+    """Computes a signature of rejected work; equal signatures mean that a loop makes no progress.
 
     None if the judge did not refuse the work, or if the work is unknown.
     """

@@ -33,7 +33,7 @@ UNANSWERED = Outcome(
 
 
 def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) -> list[str]:
-    """The transcript records (JSON) of one outcome, in order; empty for silent steps."""
+    """Builds the transcript records (JSON) of one outcome, in order; empty if it has no text."""
     about = _about(step, address, attempt)
     return [
         entry.model_dump_json(exclude_defaults=True, exclude=_LATER)
@@ -42,7 +42,7 @@ def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) 
 
 
 def question_of(step: Step, address: str, question: JsonValue, *, attempt: int = 0) -> list[str]:
-    """The record (JSON) of a question to a person, in a list; empty for other steps."""
+    """Builds the transcript record (JSON) of a question to a person; empty for other steps."""
     if step.action is not Action.HUMAN or not isinstance(question, str) or not question:
         return []
     entry = _entry(_about(step, address, attempt), "note", question)
@@ -50,7 +50,7 @@ def question_of(step: Step, address: str, question: JsonValue, *, attempt: int =
 
 
 def messages_of(step: Step, address: str, given: Sequence[Message], *, attempt: int) -> list[str]:
-    """The record (JSON) of the inbox's messages that an attempt got, in a list; empty if none."""
+    """Builds the transcript record (JSON) of the inbox messages of an attempt; empty if none."""
     if not given:
         return []
     lines = [f"{one.id}. {one.kind} from {one.from_}: {one.text}" for one in given]
@@ -172,7 +172,7 @@ def _work_fields(outcome: Outcome) -> dict[str, object]:
 
 
 def as_markdown(title: str, entries: Iterator[TranscriptEntry]) -> Iterator[str]:
-    """Renders the transcript as Markdown, part by part."""
+    """Renders the transcript as Markdown, one record at a time."""
     yield f"# {_in_one_line(title)}\n"
     for entry in entries:
         yield f"\n## {entry.seq}. {_headline(entry)}\n\n{_quote(entry.text)}\n"

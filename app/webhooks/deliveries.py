@@ -59,11 +59,11 @@ class Webhooks:
         self._store = engine.store
 
     def due(self, limit: int) -> list[str]:
-        """Due deliveries, the longest overdue first."""
+        """Return the due deliveries, the longest overdue first."""
         return self._store.due_hooks(limit)
 
     def deliver(self, line: str) -> Word:
-        """Try a delivery once; the result decides when it is due again."""
+        """Try a delivery once; if it fails, schedule the next try."""
         session, root, delivery = line.split("|", 2)
         ref = SessionRef(session, root)
         mine: dict[str, JsonValue] = {
@@ -118,7 +118,7 @@ _WORDS: dict[str, Word] = {"arrived": "arrived", "later": "later", "given_up": "
 
 
 def wait_ms(tries: int) -> int:
-    """The back-off after a number of tries: from a second to an hour.
+    """Returns the back-off in ms after a number of tries: from a second to an hour.
 
     >>> [wait_ms(tries) // 1000 for tries in range(1, 8)]
     [1, 4, 16, 64, 256, 1024, 3600]
@@ -127,7 +127,7 @@ def wait_ms(tries: int) -> int:
 
 
 def body_of(view: SessionView, delivery: str, happened: Delivery) -> bytes:
-    """The JSON body of a webhook."""
+    """Builds the JSON body of a webhook."""
     then: dict[str, JsonValue] = {
         **view.model_dump(mode="json", include=_SESSION_FIELDS),
         "status": happened.status,
@@ -141,7 +141,7 @@ def body_of(view: SessionView, delivery: str, happened: Delivery) -> bytes:
 def headers_of(
     hook: Webhook, delivery: str, happened: Delivery, body: bytes, *, at_s: int
 ) -> dict[str, str]:
-    """The HTTP headers of a webhook, with its signature."""
+    """Builds the HTTP headers of a webhook, with its signature."""
     headers = {
         "Content-Type": "application/json",
         "User-Agent": f"Leadhand/{version('leadhand')}",
@@ -154,7 +154,7 @@ def headers_of(
 
 
 def signature(secret: str, body: bytes, *, at_s: int) -> str:
-    """Signs a body and its time.
+    """Computes the HMAC signature of a webhook's body and time.
 
     >>> signature("a secret of the receiver's", b"{}", at_s=1700000000)[:18]
     't=1700000000,v1=87'

@@ -50,7 +50,7 @@ def post(
     total_s: float = TOTAL_S,
     context: ssl.SSLContext | None = None,
 ) -> Posted:
-    """Post once, without redirects or proxies, within `total_s`."""
+    """Send one HTTP POST request within `total_s`, without redirects or proxies."""
     to = destination(url)
     deadline = _Deadline(total_s)
     refused = refusal(to, hosts)

@@ -63,7 +63,7 @@ class Turn(NamedTuple):
 
 
 def attempt_of(state: GuardState) -> tuple[int, str]:
-    """Which check the next one is since all gates passed, and why it is made.
+    """Returns the number of the next check since all gates passed, and its purpose as text.
 
     >>> attempt_of(GuardState())
     (1, 'the first check')
@@ -75,7 +75,7 @@ def attempt_of(state: GuardState) -> tuple[int, str]:
 
 
 def begin_prompt(state: GuardState, prompt_id: str | None, *, event: str = "prompt") -> Turn:
-    """A new prompt, an idle agent or the end of its session: the row of blocks is over."""
+    """Ends the series of consecutive blocks: a new prompt, an idle agent or a closed session."""
     warnings = (_overridden(event),) if state.decision == "block" else ()
     new = {
         "row": 0,
@@ -87,14 +87,14 @@ def begin_prompt(state: GuardState, prompt_id: str | None, *, event: str = "prom
 
 
 def reset(state: GuardState) -> GuardState:
-    """The state after a reset: the counters of limits begin again, the totals stay."""
+    """Returns the state with the counters of limits set to 0; the totals are kept."""
     return state.model_copy(
         update={"failed_stops": 0, "retries": {}, "given_up": (), "row": 0, "failing": 0}
     )
 
 
 def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | None:
-    """Decide without the gates: the limit of all stops is reached. None: run them."""
+    """Blocks a stop without running gates if the limit of all stops is reached; else None."""
     turn = _at_prompt(state, report)
     if turn.state.failed_stops < report.limits.stops:
         return None
@@ -110,7 +110,7 @@ def decide_early(state: GuardState, report: StopReport, now_ms: int) -> Turn | N
 
 
 def decide(state: GuardState, report: StopReport, now_ms: int) -> Turn:
-    """Decide by the results of the gates, in their order; the first that fails counts."""
+    """Decides whether the agent may stop: the first failed gate, in their order, blocks it."""
     turn = _decide(state, report, now_ms)
     return turn._replace(state=_without_old_names(turn.state, report))
 

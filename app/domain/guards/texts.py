@@ -63,7 +63,7 @@ OF_GATES: Mapping[str, tuple[str, str]] = {
 
 
 def render(name: str, own: Mapping[str, str], fields: Mapping[str, object]) -> str:
-    """The guidance of a template; a team's own one wins, and an unknown field stays as it is.
+    """Fills in the guidance template of that name; the team's version takes precedence.
 
     >>> render("complete", {}, {"passed": "build, test"})
     'All gates passed: build, test.'
@@ -76,7 +76,7 @@ def render(name: str, own: Mapping[str, str], fields: Mapping[str, object]) -> s
 
 
 def warning_of(attempt: int, limit: int) -> str:
-    """What a failure says about the limit: a warning two before it, the escalation one before.
+    """Returns a warning if an attempt is close to the limit of retries, else an empty text.
 
     `attempt` is the number of this failure; with a limit of 5 the fourth warns, since three
     retries have failed.

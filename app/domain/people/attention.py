@@ -60,7 +60,7 @@ class Need(NamedTuple):
 
 
 def needs_attention(facts: Facts) -> list[Need]:
-    """The reasons why a person should look at a session, the most urgent first; empty if none."""
+    """Returns why a person should look at a session, the most urgent first; empty if no reason."""
     if facts.status == SessionStatus.FAILED:
         return [] if facts.has_parent else [_failure(facts)]
     if facts.status != SessionStatus.ACTIVE:

@@ -107,7 +107,7 @@ _EXITS: Mapping[tuple[Role, str], Exit] = {
 
 
 def transition(role: Role, phase: Phase, event: Event) -> Phase:
-    """The phase after an event. One that does not fit is logged, and changes nothing.
+    """Returns the phase after an event; an event that does not apply is logged and ignored.
 
     >>> str(transition(Role.LEAD, Phase("waiting", frozenset("ab")), Event("child_ended", "a")))
     'waiting (b)'
@@ -149,7 +149,7 @@ def can_exit(role: Role, phase: Phase, word: str | None = None) -> Exit:
 
 
 def phase_after(role: Role, events: Iterable[Event]) -> Phase:
-    """The phase after events, in their order."""
+    """Computes the phase of a session from its events, oldest first."""
     phase = Phase(FIRST[role])
     for event in events:
         phase = transition(role, phase, event)
