@@ -71,7 +71,7 @@ class Answers:
         return self._queries.session(session)
 
     def give_default(self, ref: SessionRef, address: str, *, fence: int) -> None:
-        """Answer an overdue question with its default, unless a person was faster."""
+        """Answer an overdue question with its default, unless a person has answered it already."""
         record = self._store.steps(ref, [address]).get(address)
         if record is None or record.fence != fence or record.parked is None:
             return
@@ -97,7 +97,7 @@ class Answers:
         by: str,
         child: str | None = None,
     ) -> Reply:
-        """Settle a parked step; replies `settled`, or `superseded` if another one was first."""
+        """Settle a parked step; replies `settled`, or `superseded` if it was settled before."""
 
         def run(name: str) -> Reply:
             program = self._registry.program(name)
@@ -165,7 +165,7 @@ class Answers:
         return "accept" if text.strip().lower() in APPROVALS else "retry"
 
     def questions(self, ref: SessionRef) -> dict[str, int]:
-        """The steps that wait for a person, each with the fence for its answer."""
+        """Return the steps that wait for a person's answer, each with its fence."""
         parked = self._store.members(ref, "parked", LOOKED_AT)
         return {
             address: record.fence

@@ -55,7 +55,7 @@ class Work(NamedTuple):
 
     @property
     def locks_another(self) -> Path | None:
-        """The folder's real path if the session locks another path, else None."""
+        """Return the folder's real path if the session has locked another path, else None."""
         if self.facts.cwd is None or not self.step.folder or not self.facts.folder:
             return None
         real = Path(self.facts.cwd).resolve()
@@ -123,7 +123,7 @@ class Attempts:
         return answer
 
     def work(self, ref: SessionRef, grant: Grant) -> Work:
-        """Load what the body of a granted step needs. Raises ReferenceUnresolved, SpecForeign."""
+        """Load the definition, inputs and folder of a granted step, for the code that runs it."""
         facts = self._registry.facts(ref)
         program = self._registry.verified_program(ref, facts)
         step = program.step(grant.address)
@@ -158,17 +158,17 @@ class Attempts:
         ]
 
     def step(self, ref: SessionRef, address: str) -> Step:
-        """The step's definition in the session's program."""
+        """Return the step's definition in the session's program."""
         return self._registry.program(self._registry.facts(ref).program).step(address)
 
     def bare_work(self, ref: SessionRef, grant: Grant) -> Work:
-        """The work without inputs, for a step whose inputs cannot be resolved."""
+        """Load a granted step without its inputs, because they cannot be resolved."""
         facts = self._registry.facts(ref)
         step = self._registry.program(facts.program).step(grant.address)
         return Work(ref, grant, step, {}, facts, Path(facts.cwd) if facts.cwd else None)
 
     def messages(self, ref: SessionRef, turn: str) -> list[Message]:
-        """The messages of a conversation up to a turn, oldest first."""
+        """Return the messages of a conversation up to a turn, oldest first."""
         return messages_until(turn, lambda at: self._store.values(ref, "out", [at]).get(at))
 
     def refuse(
@@ -196,7 +196,7 @@ class Attempts:
         return answer
 
     def folder_state(self, ref: SessionRef) -> FolderState:
-        """The digest of the session's folder after the last attempt, and whether to compare it."""
+        """Read the digest of the session's folder after the last attempt, to detect changes."""
         found = self._store.values(ref, "session", ["digest", "compare"])
         return FolderState(found.get("digest"), "compare" in found)
 
@@ -353,7 +353,7 @@ class Attempts:
 
 
 def without_stored_value(outcome: Outcome) -> Outcome:
-    """The outcome to store: a value that is an artifact is replaced by its digest and size."""
+    """Returns the outcome with digest and size in place of a value stored as an artifact."""
     for one in outcome.artifacts or ():
         if one.name == VALUE:
             return outcome.model_copy(update={"value": marker(one.digest, one.size)})
@@ -365,7 +365,7 @@ def _artifacts_argument(outcome: Outcome) -> JsonValue:
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
-    """An outcome as arguments of the settle and answer transitions."""
+    """Converts an outcome to arguments of the Lua functions `settle` and `answer`."""
     reason = outcome.reason.model_dump(mode="json", exclude_none=True) if outcome.reason else None
     failed = outcome.word == "failed"
     return {

@@ -16,7 +16,7 @@ class Callers:
         self._store = store
 
     def is_current(self, caller: Caller) -> bool:
-        """Whether the attempt of a step token still owns its step.
+        """Whether the attempt that a step token was made for still owns its step.
 
         Of a session-long token: whether its session is active, and never failed since.
         """
@@ -32,7 +32,7 @@ class Callers:
         return step is not None and step.state == "running" and step.fence == caller.fence
 
     def session_caller(self, attempt: Caller) -> Caller:
-        """The holder of a session-long token for a running attempt. Raises CapabilityRefused."""
+        """Return the session-long caller of an attempt that runs. Raises CapabilityRefused."""
         ref = self._store.ref(attempt.session)
         life = self._life(ref) if ref is not None and self.is_current(attempt) else None
         if life is None:

@@ -63,7 +63,7 @@ class ChildReports:
                 self._report(child, fields, parent)
 
     def look_at_child(self, ref: SessionRef, address: str, *, child: str, fence: int) -> None:
-        """Check a child that a step has waited for long: its report, or the child, may be lost."""
+        """Report a child to its waiting step again, or settle the step if it was deleted."""
         if self._store.fields(SessionRef(child, ref.root)):
             self.deliver(SessionRef(child, ref.root))
         else:
@@ -72,14 +72,14 @@ class ChildReports:
     def outcome_for(
         self, step: Step | None, child: SessionRef, fields: Mapping[str, str]
     ) -> Outcome:
-        """The outcome of a step whose child ended; of a flow that is a tool, with its result."""
+        """Build the outcome of a step whose child session ended."""
         if step is None or "flow" not in step.inputs or fields.get("status") != "completed":
             return outcome_of_child(child.id, fields)
         program = self._registry.program(fields["program"])
         return outcome_of_child(child.id, fields, result_of_flow(self._store, child, program))
 
     def parent_of(self, child: SessionRef) -> dict[str, str]:
-        """The session and step that started a child; empty if it has no parent."""
+        """Return the session and step that started a child; empty if it has no parent."""
         found: dict[str, str] = json.loads(self._store.fields(child).get("parent") or "{}")
         return found
 

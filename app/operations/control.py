@@ -199,7 +199,7 @@ class SessionControl:
     def follow(
         self, child: SessionRef, verb: Control, above: SessionRef, meant: Sequence[SessionStatus]
     ) -> None:
-        """Apply a parent's stop or resume to its child, unless the parent has changed since."""
+        """Stop or resume a child because its parent was, unless the parent has changed since."""
         guard: dict[str, JsonValue] = {
             "base": self._store.keys.base(above),
             "status": [status.value for status in meant],
@@ -210,14 +210,14 @@ class SessionControl:
         self._control(child, verb, reason=PARENT_DID, more=more)
 
     def abort_below(self, child: SessionRef) -> None:
-        """Abort a child of a session that has ended; a failed child stays failed."""
+        """Abort a child because its parent has ended; a failed child stays failed."""
         more: dict[str, JsonValue] = {"from": [s.value for s in (*AT_WORK, SessionStatus.STOPPED)]}
         self._control(child, "abort", reason=PARENT_DID, more=more)
 
     def exit_of_child(
         self, ref: SessionRef, parent: Mapping[str, str], child: str, why: str | None
     ) -> None:
-        """Apply a child's exit to the session whose body started the child.
+        """Exit the session whose body started the child, because the child was exited.
 
         Raises ControlRefused if that attempt no longer runs.
         """
@@ -231,7 +231,7 @@ class SessionControl:
         self._control(ref, "exit", reason="", by=by, more=more)
 
     def poke(self, ref: SessionRef, address: str, *, child: str) -> None:
-        """Count the usage of a step's child, and re-check a pending stop or end of its parent."""
+        """Update the usage of a step's child, and complete a pending stop of the parent."""
         arguments: dict[str, JsonValue] = {
             "verb": "poke",
             "from": [s.value for s in AT_WORK],
@@ -241,7 +241,7 @@ class SessionControl:
         self._transitions.dispatch(ref, self._transitions.run("control", ref, arguments))
 
     def rehome(self, session: str, place: str, *, seen: Seen | None = None) -> SessionView:
-        """Move a session to another place.
+        """Move a session, with its waiting steps, to another place.
 
         Raises SessionUnknown, SessionChanged, ControlRefused, and InvalidDocument for a place
         that cannot run it.
@@ -253,7 +253,7 @@ class SessionControl:
         return self._queries.session(session)
 
     def choose_again(self, ref: SessionRef, workers: Sequence[WorkerView]) -> None:
-        """Move a session whose automatically chosen place has no worker, if no step was claimed.
+        """Move a session that no worker has started to the only other place that can run it.
 
         Only if exactly one other place can run it.
         """
@@ -339,7 +339,7 @@ class SessionControl:
                 return None
 
     def end_for_good(self, ref: SessionRef) -> SessionView | None:
-        """Abort a session that is marked for deletion; None if it is deleted already."""
+        """Abort a session that is marked for deletion; returns None if it is deleted already."""
         try:
             view = self._abort(ref.id)
         except SessionUnknown:
@@ -420,7 +420,7 @@ def _is_stale_plan(answer: Reply) -> bool:
 
 
 def budget_hint(answer: Reply) -> str:
-    """A hint that names the exhausted budget and how to raise it."""
+    """Returns a hint that names the exhausted budget and how to raise it."""
     field = next(name for name, (counter, _) in BUDGETS.items() if counter == answer.why)
     return f"its budget.{field} is used up ({answer.text}); raise it in this call"
 

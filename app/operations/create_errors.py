@@ -14,7 +14,7 @@ from app.errors import LabelTaken, ParentRests
 def create_error(
     answer: Reply, label: str, parent: Mapping[str, JsonValue] | None
 ) -> LabelTaken | ParentRests | TreeLimitReached:
-    """The error for the reply with which the create transition refuses a session."""
+    """Converts the reply that refuses a new session to the error that is raised."""
     if answer.word == "tree_limit" and parent is not None:
         return TreeLimitReached(str(answer.why), answer.limit or 0, str(parent["session"]))
     if answer.word == "label_taken":

@@ -34,7 +34,7 @@ class Deletion:
         expired: bool = False,
         seen: Seen | None = None,
     ) -> SessionView | None:
-        """Delete an ended session, as SessionControl.delete does; report its end to its parent.
+        """Delete an ended session and report its end to its parent.
 
         Raises ControlRefused, unless its retention is over, if one of its folders may have work.
         If the process dies in between, the next check of the parked parent step notices it. While

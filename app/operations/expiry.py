@@ -42,7 +42,7 @@ class Expiry:
         self._answers = answers
 
     def expire(self, ref: SessionRef, address: str, *, gone: str | None = None) -> Reply:
-        """Expire a lease or a parked step's deadline; immediately if its worker `gone` has died."""
+        """Expire an attempt whose lease or deadline is over, or whose worker `gone` has died."""
         arguments: dict[str, JsonValue] = {"address": address, "jitter": 1}
         if gone is not None:
             arguments["gone"] = gone
@@ -58,7 +58,7 @@ class Expiry:
         return answer
 
     def depth(self, ref: SessionRef, address: str, known: dict[str, int]) -> int:
-        """The number of messages in the step's queue; `known` caches it for one sweep."""
+        """Return the number of messages in a step's queue; `known` caches it for one sweep."""
         facts = self._registry.facts(ref)
         route = routing.queue_of(self._program_at(ref, address).step(address))
         queue = routing.full_queue(route, place=facts.place, session=ref.id)

@@ -30,7 +30,7 @@ class Proof(BaseModel):
 
 
 def proof_of(accepted: Sequence[str], salt: str) -> Proof:
-    """Computes the proof for these secrets.
+    """Computes a salted hash of each secret, by which processes compare their secrets.
 
     >>> proof_of(["a"], "salt") == proof_of(["a"], "salt")
     True
@@ -43,7 +43,7 @@ def proof_of(accepted: Sequence[str], salt: str) -> Proof:
 
 
 def check_secret(store: Store, settings: Settings) -> None:
-    """Compares this process's secrets with the fleet's; the first process sets them.
+    """Compares this process's secrets with the fleet's; the first process defines them.
 
     A process must accept each secret with which another one signs now. Raises SecretDiffers.
     """
@@ -64,7 +64,7 @@ def check_secret(store: Store, settings: Settings) -> None:
 
 
 def renew_secrets(store: Store, settings: Settings) -> None:
-    """Extends the validity of this process's secrets by the validity of an inventory."""
+    """Records that this process still uses its secrets; the record expires like an inventory."""
     text = store.fleet().proof()
     if text is not None:
         _use(store, settings, proof_of(settings.secrets, Proof.model_validate_json(text).salt))

@@ -74,7 +74,7 @@ class Inbox:
         by: Caller | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
-        """Send a child session's message to its parent; a failure calls for a person.
+        """Send a child session's message to its parent; a failure also alerts a person.
 
         The text carries all of it, as its reader gets the text alone. It is no completion signal:
         the child goes on. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if the
@@ -106,7 +106,7 @@ class Inbox:
         data: JsonValue = None,
         escalates: bool = False,
     ) -> Message:
-        """Append a message of any kind; a repeated call with the same key returns the same one.
+        """Append a message of any kind; a repeated call with the same key adds nothing.
 
         An `end` is accepted by sessions that have ended, other kinds only by those that can still
         run. Raises InvalidDocument, IdempotencyConflict, MessageRefused, CapabilityRefused.
@@ -131,7 +131,7 @@ class Inbox:
     def take(
         self, session: str, *, by: str, idempotency_key: str | None = None
     ) -> tuple[Message, ...]:
-        """Acknowledge the unread messages that no turn has got, and return them, oldest first.
+        """Mark the unread messages of a session as read and return them, oldest first.
 
         At most 100 messages, of 64 KiB together; call again for more. A repeated call with the key
         of one of the last calls returns the same messages.

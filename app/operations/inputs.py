@@ -64,7 +64,7 @@ def resolve_inputs(
     grant: Grant,
     artifacts: ArtifactSource,
 ) -> dict[str, JsonValue]:
-    """Returns the step's resolved inputs. Raises ReferenceUnresolved for an unknown node."""
+    """Returns the step's inputs with references replaced by values. Raises ReferenceUnresolved."""
     inputs, address = dict(step.inputs), grant.address
     if step.template is not None:
         item = _item(store, ref, step, address) if "#" in address else None

@@ -59,14 +59,14 @@ class Limits:
         return self._set_limit(key, None, seen)
 
     def limit_of(self, key: str) -> Limit:
-        """The limit of one key. Raises LimitUnknown."""
+        """Return the limit of one key. Raises LimitUnknown."""
         text = self._store.fleet().limits().get(lock_name(key))
         if text is None:
             raise LimitUnknown(key)
         return _limit(key, text)
 
     def all_limits(self) -> list[Limit]:
-        """All limits, sorted by key."""
+        """Return all limits, sorted by key."""
         found = sorted(self._store.fleet().limits().items())
         return [_limit(name_of_lock(lock), text) for lock, text in found]
 

@@ -55,7 +55,7 @@ class Migration:
         after: str | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
-        """Adopt the current file and resume, in one transition.
+        """Resume a session with the current version of its flow file, in one transition.
 
         Raises the errors of a resume; ControlRefused also if the session has no flow file or its
         finished work does not fit; FlowUnknown, FlowDisabled and InvalidDocument if the file

@@ -33,7 +33,7 @@ class LockCall(NamedTuple):
     holder: str = ""
 
     def arguments(self) -> dict[str, JsonValue]:
-        """The arguments that name the owner."""
+        """Return the fields that identify the owner of a lock, as arguments for Lua."""
         if self.caller is None or self.caller.is_of_session:
             return {"by": self.by, "nonce": self.holder}
         return {
@@ -55,7 +55,7 @@ class NamedLocks:
     def acquire(
         self, session: str, name: str, call: LockCall, *, ttl_s: float, queue: bool = False
     ) -> LockGrant:
-        """Take a lock, or with `queue` wait for it in its line; a waiter calls again and again.
+        """Take a lock, or with `queue` join its queue; a waiter repeats the call.
 
         The same holder again extends its time. Raises LockTaken, LockLost if this holder had the
         lock before, LockRefused, CapabilityRefused.
@@ -70,14 +70,14 @@ class NamedLocks:
     def renew(
         self, session: str, name: str, call: LockCall, *, fence: int, ttl_s: float
     ) -> LockGrant:
-        """Extend the time of a grant. Raises LockLost, LockRefused, CapabilityRefused."""
+        """Extend the time that a lock is held. Raises LockLost, LockRefused, CapabilityRefused."""
         answer = self._run(session, _arguments(name, ttl_s, call) | {"fence": fence})
         if answer.word == "held":
             return grant_view(name, call.holder, answer)
         raise _refusal(session, name, call, answer)
 
     def release(self, session: str, name: str, call: LockCall) -> bool:
-        """Release a lock, or leave its line. Returns whether this holder held it until now."""
+        """Release a lock, or leave its queue. Returns whether this holder had it until now."""
         ref = self._registry.ref(session)
         arguments = {"name": check_name(name, "name"), **call.arguments()}
         answer = self._transitions.run("tree_unlock", ref, arguments)
@@ -86,7 +86,7 @@ class NamedLocks:
         return answer.word == "released"
 
     def look(self, root: str, name: str) -> None:
-        """Free a lock whose time is over: a command of the outbox."""
+        """Free a lock whose time is over; the outbox calls this."""
         self._store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
 
     def _run(self, session: str, arguments: Mapping[str, JsonValue]) -> Reply:

@@ -65,7 +65,7 @@ class Outbox:
         self._locks = locks
 
     def run(self, errand: str) -> None:
-        """Handle one message and remove it from the outbox; a moot message is removed too."""
+        """Handle one message and remove it from the outbox, also if it has become pointless."""
         seen = self._store.errand_score(errand)
         if seen is None:
             return

@@ -47,7 +47,7 @@ class Outputs:
         *,
         oldest: str | None = None,
     ) -> Reply:
-        """Append parts of an attempt: kept (with their ids), full, superseded or unknown.
+        """Append live output of an attempt; the reply says kept, full, superseded or unknown.
 
         Parts before the id `oldest` are removed. Raises StoreAway.
         """

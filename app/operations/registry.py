@@ -78,31 +78,31 @@ class Registry:
         return self._programs(program).program
 
     def ref(self, session: str) -> SessionRef:
-        """The session and its root. Raises SessionUnknown."""
+        """Return the ids of a session and its root. Raises SessionUnknown."""
         ref = self._store.ref(session)
         if ref is None:
             raise SessionUnknown(session)
         return ref
 
     def forget_facts(self) -> None:
-        """Clear the cache of facts, after a session's place or program has changed."""
+        """Clear the cache of session facts, because a place or program has changed."""
         self.facts.cache_clear()
 
     def signature(self, ref: SessionRef, program: str, *, cwd: str, place: str) -> str:
-        """Signs a program and its working folder and place for a session."""
+        """Sign the program, working folder and place of a session."""
         return sign(Spec(ref.id, ref.root, program, cwd, place), secret=self._secret)
 
     def seal_commands(self, ref: SessionRef) -> str:
-        """Signs that the bodies of a session may bring commands of their own."""
+        """Sign that the children which a session's bodies start may contain commands."""
         return seal_commands(ref.id, ref.root, secret=self._secret)
 
     def request_seal(self, ref: SessionRef, request: str) -> dict[str, str]:
-        """The field of a new session that signs its stored document; empty without a document."""
+        """Return the signature of a new session's stored document, as a field of its hash."""
         sealed = seal_request(ref.id, ref.root, request, secret=self._secret) if request else ""
         return {"request_seal": sealed}
 
     def check_request(self, ref: SessionRef, request: str, fields: Mapping[str, str]) -> None:
-        """Raises SpecForeign unless the session's fields have the seal of its stored document."""
+        """Raise SpecForeign unless the signature of the session's stored document is valid."""
         seal = fields.get("request_seal", "")
         if not seal:
             raise SpecForeign(ref.id, "its stored document was not signed")
@@ -113,7 +113,7 @@ class Registry:
             raise SpecForeign(ref.id, "its stored document does not match its signature")
 
     def may_bring_commands(self, ref: SessionRef) -> bool:
-        """Whether the session was submitted with `exec:free`: its children may have commands."""
+        """Whether children of the session may have commands: `exec:free` submitted it."""
         seal = self._store.values(ref, "session", ["free"]).get("free", "")
         return any(
             is_command_seal(ref.id, ref.root, seal, secret=secret) for secret in self._accepted
@@ -132,11 +132,11 @@ class Registry:
         return found.program
 
     def program_of(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
-        """The program of a session with these fields. Raises as `verified_program`."""
+        """Return the signed program of a session with these fields. Raises SpecForeign."""
         return self.verified_program(ref, _facts_of(ref, fields))
 
     def sign_for_place(self, ref: SessionRef, fields: Mapping[str, str], place: str) -> str:
-        """The signature for another place; empty if the current signature is invalid."""
+        """Sign the session for another place; returns '' if its signature is invalid."""
         facts = _facts_of(ref, fields)
         try:
             self.verified_program(ref, facts)

@@ -8,7 +8,7 @@ from leadhand.flows.documents import AnyDocument, FlowRun
 
 
 def hash_document(document: AnyDocument) -> str:
-    """The hash that belongs to the Idempotency-Key of a document.
+    """Returns the hash by which a repeated submit of a document is recognised.
 
     Of what the caller wrote: defaults that a later version adds must not change it.
     """
@@ -16,10 +16,10 @@ def hash_document(document: AnyDocument) -> str:
 
 
 def hash_run(name: str, run: FlowRun) -> str:
-    """The hash that belongs to the Idempotency-Key of a flow's run."""
+    """Returns the hash by which a repeated run of a flow is recognised."""
     return digest_of(f"flow {name} {run.model_dump_json(exclude_unset=True)}")
 
 
 def digest_of(text: str) -> str:
-    """The SHA-256 digest of a text, in hexadecimal."""
+    """Returns the SHA-256 digest of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -43,7 +43,7 @@ class Spawner:
     def document(
         self, caller: Caller, document: AnyDocument, *, key: str | None, on_parent_end: ParentEnd
     ) -> Submitted:
-        """Create a child from a document; the same key again returns the same child.
+        """Create a child session from a document; the same key again returns the same child.
 
         Raises ParentRests if the attempt has ended, TreeLimitReached, and the errors of a submit.
         """
@@ -54,7 +54,7 @@ class Spawner:
     def flow(
         self, caller: Caller, name: str, run: FlowRun, *, key: str | None, on_parent_end: ParentEnd
     ) -> Submitted:
-        """Run a flow of the catalog as a child. Raises as `document`, FlowUnknown, FlowDisabled."""
+        """Run a flow of the catalog as a child session. Raises FlowUnknown, FlowDisabled."""
         _refuse_webhook(run)
         asker = self._asker(caller, hash_run(name, run), key, on_parent_end)
         return self._submissions.flow_of(asker, name, run)
@@ -85,7 +85,7 @@ class Spawner:
 
 
 def child_key(caller: Caller, key: str | None, body: str, policy: ParentEnd) -> str:
-    """The idempotency key of a body's child; without one, the document's hash is used.
+    """Returns the idempotency key of a child session; by default the document's hash.
 
     A new attempt starts children of its own. Only a child with a key that is to go on after the
     end of its parent is found by the step's next attempts.

@@ -57,25 +57,25 @@ class StoreGuard:
         self.listeners: list[Callable[[Identity | None], None]] = []
 
     def remember_in(self, memory: Memory) -> None:
-        """Store the identity in a memory that outlives the process."""
+        """Set where the identity is stored, so that a restarted process knows it."""
         self._memory = memory
 
     @property
     def file(self) -> str | None:
-        """The path of the file that holds the identity, if there is one."""
+        """Return the path of the file that holds the identity; None without a file."""
         return self._memory.place
 
     def expected_identity(self) -> Identity | None:
-        """The identity that this process expects, also during an alarm; None before it is known."""
+        """Return the store identity that this process expects; None before it is known."""
         return self._known or self._awaited
 
     def require(self) -> None:
-        """Raises StoreUnknown unless the store is the known one; free of cost if it is."""
+        """Raise StoreUnknown unless the store is the expected one; costs no round trip."""
         if self._known is None or self._state != "known":
             self.check()
 
     def require_now(self) -> None:
-        """As `require`, but read from Redis: costs a round trip, and no lock if it is known."""
+        """Read the identity from Redis and raise StoreUnknown unless it is the expected one."""
         known = self._known
         if (
             known is None
@@ -85,7 +85,7 @@ class StoreGuard:
             self.check()
 
     def check(self) -> None:
-        """Compare the store in Redis with the remembered one. Raises StoreUnknown."""
+        """Compare the store in Redis with the remembered identity. Raises StoreUnknown."""
         with self._lock:
             found = self._identity_store.read()
             remembered, state = self._compare(found)
@@ -125,7 +125,7 @@ class StoreGuard:
         return None
 
     def record_sweeps(self, sweeps: int | None) -> None:
-        """Record the sweep count that a sweep read."""
+        """Remember the newest sweep count of the store, to detect a rollback of its data."""
         with self._lock:
             if self._known is not None and sweeps is not None and sweeps > self._known.sweeps:
                 self._known = self._known._replace(sweeps=sweeps)
@@ -135,7 +135,7 @@ class StoreGuard:
                     self._write()
 
     def view(self) -> StoreView:
-        """The store in Redis and the remembered one, in the form that the API returns."""
+        """Return the store in Redis and the remembered one, in the form that the API returns."""
         remembered, found = self._read_memory(), self._identity_store.read()
         text = ""
         try:
@@ -151,7 +151,7 @@ class StoreGuard:
         )
 
     def accept(self, *, new: bool = False, replaces: str | None = None) -> StoreView:
-        """Accept the data in Redis as the store. Raises InvalidDocument if `new` is required."""
+        """Accept the data in Redis as the store. Raises InvalidDocument unless `new` is given."""
         for tried in range(TRIES):
             with self._lock:
                 remembered, found = self._read_memory(), self._identity_store.read()

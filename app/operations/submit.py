@@ -102,12 +102,12 @@ class Asker(NamedTuple):
 
     @property
     def stored_key(self) -> str | None:
-        """The stored form of the Idempotency-Key."""
+        """Return the Idempotency-Key as it is stored: qualified by the owner."""
         return _own_key(self.owner, self.key)
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether a later attempt of the same step takes over the child of this key."""
+        """Whether a later attempt of the same step may take over the child with this key."""
         return self.on_parent_end == "let-go-on"
 
 
@@ -162,7 +162,7 @@ class Submissions:
         return self.document_of(asker, document)
 
     def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
-        """Create a session from a document, with the request's origin. Raises as `document`."""
+        """Create a session from a document, for this caller. Raises as `document`."""
         return self.find_submitted(asker) or self._create(document, asker)
 
     def flow(
@@ -182,7 +182,7 @@ class Submissions:
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        """Run a flow of the catalog, with the request's origin. Raises as `flow`."""
+        """Run a flow of the catalog, for this caller. Raises as `flow`."""
         known = self.find_submitted(asker)
         if known is not None:
             return known
@@ -204,7 +204,7 @@ class Submissions:
             raise InvalidDocument("working_folder", error.value, error.hint) from None
 
     def check_flow(self, given: JsonValue) -> FlowCheckView:
-        """Check whether a flow could run here now, and list all errors."""
+        """Check whether a flow could run here now; returns all errors."""
         found = all_faults(FlowDocument, given)
         faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
         if isinstance(found.flow, FlowDocument):
@@ -229,7 +229,7 @@ class Submissions:
         return list({(fault.field, fault.hint): fault for fault in faults}.values())
 
     def compile_flow(self, document: FlowDocument, own: OwnFolder | None = None) -> Program:
-        """Compiles a flow after the checks of a submit. Raises InvalidDocument.
+        """Compile a flow, with all checks of a submit. Raises InvalidDocument.
 
         `own` is the folder that the session has to itself.
         """
@@ -239,12 +239,12 @@ class Submissions:
         return in_own_folder(program, own, whole.label or "") if own is not None else program
 
     def compile(self, document: AnyDocument) -> Program:
-        """Compiles a document after the checks of a submit. Raises InvalidDocument."""
+        """Compile a document, with all checks of a submit. Raises InvalidDocument."""
         admit(document, self._settings, self._fleet.inventories())
         return with_flows(compile_document(document), document, self._catalog)
 
     def default_limits(self, program: Program) -> dict[str, int]:
-        """The default limits of a session with this program."""
+        """Return the default budget limits of a session with this program."""
         return limits_of(program, self._settings.budget, Budget())
 
     def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
@@ -307,7 +307,7 @@ class Submissions:
         return whole.model_copy(update={"attempts": attempts})
 
     def find_submitted(self, asker: Asker) -> Submitted | None:
-        """The session that was created with this key before, or None."""
+        """Return the session that an earlier call with this key created, or None."""
         own = asker.stored_key
         # Only the create transition can assign the child of an earlier attempt to this one.
         found = self._store.find_submitted(own) if own and not asker.is_taken_over else None
@@ -330,13 +330,13 @@ class Submissions:
         owner: Owner | None = None,
         size: int = 0,
     ) -> Submitted:
-        """Create a session for a program; `body` is the hash that belongs to the key."""
+        """Create a session for a compiled program; `body` is a hash to recognise repeats."""
         return self.program_of(Asker(body, key, parent, root, owner), program, about, size=size)
 
     def program_of(
         self, asker: Asker, program: Program, about: About, *, size: int = 0, request: str = ""
     ) -> Submitted:
-        """Create a session for a program, with the request's origin.
+        """Create a session for a compiled program, for this caller.
 
         Raises ParentRests and TreeLimitReached for a child session, IdempotencyConflict,
         QuotaPassed, LabelTaken.
@@ -384,7 +384,7 @@ class Submissions:
     def fields_of(
         self, ref: SessionRef, program: Program, about: About, asker: Asker
     ) -> dict[str, str]:
-        """The stored fields of a new session."""
+        """Build the fields of a new session's hash."""
         parent = asker.parent
         return {
             "id": ref.id,

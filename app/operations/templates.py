@@ -53,7 +53,7 @@ def fill_template(
     address: str,
     item: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Returns the step's arguments, or why it is skipped. Raises ValueMissing.
+    """Returns the step's arguments, or why the step is skipped. Raises ValueMissing.
 
     A step is skipped if its condition is false, or if a step whose result it refers to without a
     default was skipped.

@@ -39,7 +39,7 @@ class Transitions:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a transition on a session; the caller dispatches the reply."""
+        """Run a Lua function on a session; the caller passes the reply to `dispatch`."""
 
         def run(program: str) -> Reply:
             return self.run_with(
@@ -59,17 +59,17 @@ class Transitions:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a transition. Raises ProgramStale if the session has another program."""
+        """Run a Lua function. Raises ProgramStale if the session has another program."""
         return self._store.run(
             verb, ref, program, arguments, outcome=outcome, ledger=ledger, transcript=transcript
         )
 
     def run_all(self, verb: Verb, ref: SessionRef, each: Sequence[Call]) -> list[Reply]:
-        """Run a transition several times in one round trip, as Store.run_all does."""
+        """Run a Lua function with several arguments in one round trip."""
         return self._store.run_all(verb, ref, self._registry.facts(ref).program, each)
 
     def with_program(self, ref: SessionRef, run: Callable[[str], Reply]) -> Reply:
-        """Call `run` with the session's program, and again if the program has changed."""
+        """Call `run` with the session's program; repeat it if the program has changed."""
         try:
             return run(self._registry.facts(ref).program)
         except ProgramStale:
@@ -77,26 +77,26 @@ class Transitions:
             return run(self._registry.facts(ref).program)
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Send hints for ready steps; the sweep repeats lost ones."""
+        """Send messages for ready steps to the queues; the sweep repeats lost ones."""
         if hints:
             program = self._registry.program(self._registry.facts(ref).program)
             self._carrier.publish(ref, program, hints)
 
     def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Reply:
-        """Send a hint again: it was lost, a back-off is over, or a lock has become free."""
+        """Send the message for a ready step again: it was lost, or the step can run now."""
         arguments: dict[str, JsonValue] = {"address": address, "depth": depth, "called": called}
         answer = self.run("notify", ref, arguments)
         self.dispatch(ref, answer)
         return answer
 
     def dispatch(self, ref: SessionRef, answer: Reply) -> None:
-        """Act on a reply; the sweep repeats what fails here, as the transition is committed."""
+        """Send the messages that a reply asks for; the sweep repeats those that fail."""
         with suppress(StoreAway, ProgramNewer):
             self.publish(ref, answer.hints)
         self.after(ref, answer)
 
     def after(self, ref: SessionRef, answer: Reply) -> None:
-        """Notify other sessions; the sweep repeats what fails here."""
+        """Notify the parent, children and lock waiters that a reply names."""
         if answer.ended is not None:
             log.info("session ended", extra={"session": ref.id, "status": answer.ended})
         with suppress(StoreAway):

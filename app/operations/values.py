@@ -34,7 +34,7 @@ class SharedValues:
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> ValueHead:
-        """Store a value, with `if_version` only if that is its version (0: there is none).
+        """Store a value; with `if_version` only if it has that version (0: does not exist).
 
         Raises ValueChanged, ValueRefused, InvalidDocument for a value that
         is too long or has a credential.
@@ -55,7 +55,7 @@ class SharedValues:
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> None:
-        """Delete a value, with `if_version` only if that is its version; also if there is none.
+        """Delete a value; with `if_version` only if it has that version.
 
         Raises ValueChanged, ValueRefused.
         """

@@ -40,7 +40,7 @@ class Worktrees:
         self._submit = submit
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Record in a plan what became of a run's folder. Raises StoreAway.
+        """Store what happened to the folder of a task's run. Raises StoreAway.
 
         `fields` name the plan, the task and the run; a deleted plan is no error.
         """
@@ -52,7 +52,7 @@ class Worktrees:
         self._transitions.dispatch(ref, answer)
 
     def list_all(self, session: str) -> list[WorktreeView]:
-        """The folders of a plan's tasks, in its order. Raises SessionUnknown, NoPlan."""
+        """List the folders of a plan's tasks in its order. Raises SessionUnknown, NoPlan."""
         ref = self._registry.ref(session)
         facts = self._registry.facts(ref)
         if facts.kind != "plan":
@@ -61,7 +61,7 @@ class Worktrees:
         return list(plan_views(self._store, ref, plan, facts.place)) if plan else []
 
     def clean(self, session: str, tasks: Sequence[str], *, force: bool) -> CleaningView:
-        """Start a session that removes folders of ended tasks: those of all, or of some.
+        """Start a session that removes the folders of ended tasks: of all, or of some.
 
         Raises NoPlan, and PlanRefused for a task without a folder.
         """

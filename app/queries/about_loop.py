@@ -24,7 +24,7 @@ class AboutLoop(NamedTuple):
 
 
 def about_loop(kind: str, program: Program | None) -> AboutLoop:
-    """The task, doer and checkers of a session of kind `loop`."""
+    """Returns the task, doer and checkers of a session of kind `loop`."""
     if program is None or kind != "loop" or len(program.body) != 1:
         return AboutLoop()
     [loop] = program.body

@@ -38,7 +38,7 @@ class ArtifactQueries:
     def listed(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[ArtifactView]:
-        """A page of the artifacts of a session, sorted by the addresses of their steps."""
+        """Returns a page of a session's artifacts, sorted by the addresses of their steps."""
         found = self._store.artifacts().listed(self._ref(session))
         start = number_of(cursor)
         names = sorted(found, key=by_number)[start : start + limit + 1]
@@ -46,7 +46,7 @@ class ArtifactQueries:
         return Page(items=items, next=encode_cursor(start + limit) if len(names) > limit else None)
 
     def read(self, session: str, digest: str, *, at: int, limit: int) -> Piece:
-        """Some bytes of an artifact that the session refers to. Raises ArtifactUnknown."""
+        """Returns bytes of an artifact that the session refers to. Raises ArtifactUnknown."""
         ref = self._ref(session)
         known = self._store.artifacts().about(ref, digest) if is_digest(digest) else None
         data = self._folder.read(digest, at=at, limit=limit) if known is not None else None

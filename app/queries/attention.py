@@ -59,7 +59,7 @@ class Attention:
         self._index = store.part(ChangeReads)
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> Page[AttentionView]:
-        """A page of the sessions that need a person, the newest call first."""
+        """Returns a page of the sessions that need a person, the latest first."""
         items: list[AttentionView] = []
         last: Called | None = None
         for one in self._walk(_decode(cursor)):
@@ -70,7 +70,7 @@ class Attention:
         return Page(items=items)
 
     def count(self) -> int:
-        """How many sessions need a person, counted to COUNTED."""
+        """Counts the sessions that need a person, up to COUNTED."""
         return sum(1 for _ in islice(self._walk(_END), COUNTED))
 
     def _view(self, one: Waiting) -> AttentionView:

@@ -24,7 +24,7 @@ class Receipts:
         self._store = store
 
     def receipt(self, session: str) -> ReceiptView:
-        """Get the receipt of the last stop, exit or abort: the attempts it met and their ends."""
+        """Returns the attempts that the last stop, exit or abort ended, and how each ended."""
         ref = self._store.ref(session)
         fields = self._store.fields(ref) if ref else {}
         if ref is None or "status" not in fields:
@@ -62,7 +62,7 @@ class Receipts:
 
 
 def affected_attempts(session: str, events: Sequence[Event], *, since_ms: int) -> Iterator[Met]:
-    """Yields the attempts that ran when a control was applied, and how each ended."""
+    """Yields the attempts that were running when a session was stopped, and how each ended."""
     control = _last_control(events, since_ms=since_ms)
     at = next((n for n, e in enumerate(events) if e is control or e.at_ms > since_ms), len(events))
     running: dict[str, str] = {}

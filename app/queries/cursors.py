@@ -13,8 +13,7 @@ _MOST = 2**63
 
 
 def encode_cursor(place: JsonValue) -> str:
-    """
-    Encodes a position.
+    """Encodes a position in a list as a cursor for the next page.
 
     >>> decode_cursor(encode_cursor([1700000000000.0, "0000000a"]))
     [1700000000000.0, '0000000a']
@@ -23,7 +22,7 @@ def encode_cursor(place: JsonValue) -> str:
 
 
 def decode_cursor(cursor: str) -> JsonValue:
-    """Decodes a cursor. Raises InvalidDocument for a text that is no cursor."""
+    """Decodes a cursor to a position. Raises InvalidDocument for any other text."""
     try:
         place: JsonValue = json.loads(base64.b64decode(cursor, altchars=b"-_", validate=True))
     except (ValueError, RecursionError):
@@ -48,5 +47,5 @@ def address_of(cursor: str) -> str:
 
 
 def invalid_cursor(cursor: str) -> InvalidDocument:
-    """The error for an invalid cursor."""
+    """Builds the error for an invalid cursor."""
     return InvalidDocument("cursor", cursor, "use the `next` of the page before")

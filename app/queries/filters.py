@@ -68,12 +68,12 @@ class SessionFilter(BaseModel):
 
     @property
     def facts(self) -> dict[str, str]:
-        """The conditions that the index `facts` can answer."""
+        """Returns the conditions that the index `facts` can look up: kind, label and name."""
         given = {"kind": self.kind, "label": self.label, "name": self.name}
         return {name: value for name, value in given.items() if value is not None}
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether a session's hash matches; the status is checked elsewhere."""
+        """Whether a session's hash matches; the caller checks the status."""
         return (
             self.kind in (None, fields.get("kind"))
             and self.name in (None, fields.get("name"))
@@ -85,12 +85,12 @@ class SessionFilter(BaseModel):
 
     @property
     def first_ms(self) -> int:
-        """The earliest creation time that matches."""
+        """Returns the earliest creation time that matches, in ms."""
         return _ms(self.created_after) if self.created_after else 0
 
     @property
     def end_ms(self) -> int | None:
-        """The first creation time after the range; None without an upper limit."""
+        """Returns the first creation time after the range, in ms; None without an end."""
         return _ms(self.created_before) if self.created_before else None
 
 

@@ -99,33 +99,33 @@ class Fleet:
         self._depths = depths
 
     def inventories(self) -> list[WorkerView]:
-        """The workers whose inventory has not expired."""
+        """Returns the workers whose inventory has not expired."""
         return live_workers(self._store.fleet().workers(), self._store.now_ms())
 
     def agents(self) -> list[AgentView]:
-        """The agents of the workers, and where each can be used."""
+        """Returns the agents of the workers, and where each can be used."""
         return agents_of(self.inventories())
 
     def tools(self) -> list[ToolView]:
-        """The tools of the workers, and where each can be used; and the flows."""
+        """Returns the tools of the workers, where each can be used, and the flows."""
         workers = self.inventories()
         flows = map(flow_tool, self._flows()) if workers else ()
         return sorted([*tools_of(workers), *flows], key=lambda tool: tool.name)
 
     def workers(self) -> list[WorkerView]:
-        """The live workers, each with its running steps; also those of single sessions."""
+        """Returns the live workers with their running steps, also those of single sessions."""
         found = all_live_workers(self._store.fleet().workers(), self._store.now_ms())
         return _with_load(found, self._running())
 
     def queues(self) -> list[QueueView]:
-        """All queues that a live worker consumes or that hold a step, sorted by name.
+        """Returns all queues that a live worker consumes or that hold a step, by name.
 
         Includes queues of expired workers that still hold messages.
         """
         return self._queues(self.inventories(), self._running(), self._store.now_ms())
 
     def overview(self) -> FleetView:
-        """The complete overview."""
+        """Returns the state of the fleet: sessions, overdue work, queues and workers."""
         workers, running, now = self.inventories(), self._running(), self._store.now_ms()
         owed = self._store.fleet().owed_exports()
         return FleetView(
@@ -157,12 +157,12 @@ class Fleet:
         ]
 
     def sessions(self) -> dict[str, int]:
-        """The number of sessions by status."""
+        """Counts the sessions by status."""
         sizes = self._reads.sizes([f"status:{status.value}" for status in SessionStatus])
         return {name.removeprefix("status:"): size for name, size in sizes.items()}
 
     def overdue(self, part: str, now_ms: int) -> Overdue:
-        """The overdue entries in `leases` or `ready`."""
+        """Counts the overdue entries in the sorted set `leases` or `ready`."""
         past = self._reads.past(part, now_ms)
         if past.oldest_ms is None:
             return Overdue(entries=past.entries)
@@ -170,7 +170,7 @@ class Fleet:
         return Overdue(count=past.past, oldest_s=oldest_s, entries=past.entries)
 
     def recent_ends(self) -> RecentEnds:
-        """Statistics of the sessions that ended last."""
+        """Returns statistics of the sessions that ended last."""
         reasons: Counter[tuple[str, str]] = Counter()
         iterations: Counter[int] = Counter()
         verdicts: Counter[str] = Counter()

@@ -22,7 +22,7 @@ MOST_BYTES = 4 * 1024 * 1024
 def graph_results(
     store: Store, ref: SessionRef, program: Program, artifacts: ArtifactSource
 ) -> dict[str, JsonValue]:
-    """The results by the names of the steps; without those that did not run or were skipped.
+    """Returns the results of a graph by step name, without steps that were skipped or never ran.
 
     That of a step that failed is `{"error": text}`, and that of one whose artifact is too long or
     missing `{"artifact": digest, "bytes": size}`.

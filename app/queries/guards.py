@@ -27,14 +27,14 @@ class GuardQueries:
         self._queries = queries
 
     def listed(self, agent_session: str | None, *, inside: str | None = None) -> GuardsView:
-        """The guards that have not ended, newest first, of one agent session or of all."""
+        """Returns the guards that have not ended, newest first, of one agent session or of all."""
         items = [self._view(one) for one in self._sessions(agent_session, inside)]
         return GuardsView(active=sum(one.active for one in items), total=len(items), items=items)
 
     def open_guards(
         self, agent_session: str | None, *, inside: str | None = None
     ) -> Iterator[SessionRef]:
-        """The guards that have not ended."""
+        """Returns the guards that have not ended, as session references."""
         for one in self._sessions(agent_session, inside):
             yield SessionRef(one.id, one.root)
 
@@ -77,5 +77,5 @@ class GuardQueries:
 
 
 def parse_state(text: str | None) -> GuardState:
-    """The stored state; a guard without one is new."""
+    """Parses the stored state of a guard; returns a new state if none is stored."""
     return GuardState.model_validate_json(text) if text else GuardState()

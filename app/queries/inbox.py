@@ -28,7 +28,7 @@ class InboxQueries:
     def page(
         self, session: str, *, unread: bool = False, limit: int = 50, cursor: str | None = None
     ) -> Page[InboxMessage]:
-        """A page of messages, oldest first; with `unread` those that are not acknowledged."""
+        """Returns a page of messages, oldest first; with `unread` only unread ones."""
         ref, items = self._ref(session), list[InboxMessage]()
         for message in read_messages(self._store, ref, after=number_of(cursor)):
             if unread and message.read_ms is not None:
@@ -40,7 +40,7 @@ class InboxQueries:
 
 
 def read_messages(store: Store, ref: SessionRef, *, after: int = 0) -> Iterator[Message]:
-    """Yields the kept messages with an id above `after`, oldest first."""
+    """Yields the stored messages with an id above `after`, oldest first."""
     ids = sorted(int(name) for name in store.names(ref, "inbox") if name.isdigit())
     ahead = [str(id_) for id_ in ids if id_ > after]
     for start in range(0, len(ahead), BATCH):
@@ -50,7 +50,7 @@ def read_messages(store: Store, ref: SessionRef, *, after: int = 0) -> Iterator[
 
 
 def message_view(message: Message) -> InboxMessage:
-    """The view of a stored message."""
+    """Builds the API's view of a stored message."""
     return InboxMessage.model_validate(
         {
             "id": message.id,
@@ -74,7 +74,7 @@ def attention(
     turns: Mapping[str, TurnRecord],
     runs: Mapping[str, int],
 ) -> list[str]:
-    """Why a person should look at a session with unread messages.
+    """Returns why a person should look at a session with unread messages.
 
     `turns` and `runs` are the newest ones of the outermost nodes.
     """

@@ -80,7 +80,7 @@ class Listing:
         return Page(items=items, next=following, partial=partial, examined=examined)
 
     def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
-        """Yields every examined session after the cursor, matching or not."""
+        """Yields every examined session after the cursor, with whether it matches."""
         for found in self._examine(wanted, _start(wanted, cursor)):
             yield Visited(list(found.place), found.ref)
 
@@ -146,7 +146,7 @@ def _start(wanted: SessionFilter, cursor: str | None) -> Place:
 
 
 def decode_place(cursor: str) -> Place:
-    """Decodes a cursor. Raises InvalidDocument for one that no list returned."""
+    """Decodes the cursor of a list of sessions. Raises InvalidDocument for any other text."""
     match decode_cursor(cursor):
         case [int() | float() as at, str() as session] if 0 <= at <= _FAR:
             return Place(float(at), session)

@@ -33,7 +33,7 @@ class OutputQueries:
         self._ref = ref_of
 
     def outputs(self, session: str, *, step: str | None, limit: int) -> list[OutputView]:
-        """The output of the attempts that wrote last (of one step, or of all), the newest first."""
+        """Returns the live output of the latest attempts, of one step or of all, newest first."""
         ref = self._ref(session)
         kept = self._store.outputs().attempts(ref)
         newest = [name for name, _ in reversed(kept) if step is None or _split(name)[0] == step]
@@ -59,7 +59,7 @@ class OutputQueries:
         return views
 
     def follow(self, session: str) -> OutputCursor:
-        """Everything that is kept, then what comes."""
+        """Returns a cursor that reads all stored live output and then what is added."""
         return OutputCursor(self._store, self._ref(session))
 
 
@@ -74,7 +74,7 @@ class OutputCursor:
         self._read_to: dict[str, int] = {}
 
     def read(self) -> Iterator[tuple[str, int, StoredPart]]:
-        """What came since the last read: address, fence and part, in order of time."""
+        """Yields the output since the last read as (address, fence, part), in order of time."""
         shelf = self._store.outputs()
         changed = [(n, at) for n, at in shelf.attempts(self._ref) if self._read_to.get(n) != at]
         after = {name: self._last.get(name, BEGINNING) for name, _ in changed}
@@ -89,7 +89,7 @@ class OutputCursor:
 
 
 def newest_troubles(store: Store, ref: SessionRef, attempts: Sequence[str]) -> dict[str, Trouble]:
-    """The last trouble that the agent of each attempt reported, by ``address#fence``."""
+    """Returns the last problem that the agent of each attempt reported, by ``address#fence``."""
     found: dict[str, Trouble] = {}
     for name, parts in store.outputs().newest_parts(ref, attempts, limit=RECENT).items():
         for part in parts:
@@ -101,7 +101,7 @@ def newest_troubles(store: Store, ref: SessionRef, attempts: Sequence[str]) -> d
 
 
 def output_part(part: StoredPart) -> OutputPart:
-    """The view of a stored part of live output."""
+    """Builds the API's view of a stored part of live output."""
     return OutputPart.model_validate(
         {
             "seq": part.seq,

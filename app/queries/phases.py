@@ -26,7 +26,7 @@ class Phases:
         self._plans: dict[SessionRef, PlanRecord | None] = {}
 
     def view(self, ref: SessionRef, fields: Mapping[str, str]) -> RoleView | None:
-        """The role and phase of a session; None for one that belongs to no plan and no parent."""
+        """Returns the role and phase of a session; None if it has neither a plan nor a parent."""
         parent: Mapping[str, str] = json.loads(fields.get("parent") or "{}")
         link = parse_link(parent["task"]) if parent.get("task") else None
         word = None
@@ -119,5 +119,5 @@ def _end(fields: Mapping[str, str]) -> Iterator[Event]:
 def with_phase(
     store: Store, ref: SessionRef, fields: Mapping[str, str], view: SessionView
 ) -> SessionView:
-    """The view with the session's phase."""
+    """Returns the session's view with its phase added."""
     return view.model_copy(update={"phase": Phases(store).view(ref, fields)})

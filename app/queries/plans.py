@@ -70,7 +70,7 @@ def read_plan(
 def exported_plan(
     store: Store, ref: SessionRef, fields: Mapping[str, str], program: Program
 ) -> PlanView | None:
-    """The plan of a session without credentials, for an export; None if it has no plan."""
+    """Returns the plan of a session for an export, redacted; None if it has no plan."""
     if fields.get("kind") != "plan":
         return None
     view = plan_view(read_plan(store, ref, fields, program))
@@ -87,7 +87,7 @@ def _refine(store: Store, ref: SessionRef, program: Program) -> tuple[str, StepR
 
 
 def plan_view(plan: StoredPlan) -> PlanView:
-    """The view of a plan as it is now."""
+    """Builds the API's view of the current plan."""
     record = plan.record
     tasks = record.tasks if record is not None else ()
     by_id = {task.id: task for task in tasks}
@@ -159,7 +159,7 @@ def _replan_view(record: ReplanRecord) -> ReplanView:
 
 
 def merge_view(record: TaskRecord) -> MergeView:
-    """The receipt of a task's merge."""
+    """Builds the API's view of the merge of a task."""
     merge = record.merge
     assert merge is not None
     failed = merge.ended not in (None, SessionStatus.COMPLETED)

@@ -38,14 +38,14 @@ _STOPS = "stops/"
 
 
 def diff_view(address: str, packed: str) -> DiffView:
-    """Decodes a stored diff."""
+    """Decodes a stored diff to the API's view of it."""
     fields = json.loads(gzip.decompress(base64.b64decode(packed)))
     loop = path_of(turn_of(block_of(address)))
     return DiffView(address=address, loop=loop, iteration=iteration_of(address), **fields)
 
 
 def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) -> NodeProgress:
-    """The progress of an outermost node, with the number of its stops."""
+    """Builds the progress of an outermost node: state, iteration, verdict and stops."""
     return NodeProgress(
         node=node.id,
         label=without_keys(node.label or node.id),
@@ -61,13 +61,13 @@ def node_progress(node: Step | Loop, turn: TurnRecord | None, stops: int = 0) ->
 
 
 def reason_of(fields: Mapping[str, str]) -> Reason | None:
-    """The reason in a session's record."""
+    """Returns the reason in a session's record, redacted for display."""
     text = fields.get("reason")
     return Reason.model_validate_json(text) if text else None
 
 
 def own_folder_view(fields: Mapping[str, str]) -> OwnFolderView | None:
-    """The folder that a session has to itself; None without one."""
+    """Builds the API's view of the folder that a session has to itself; None without one."""
     text = fields.get("own_folder")
     return OwnFolderView.model_validate(json.loads(text)) if text else None
 
@@ -81,7 +81,7 @@ class MadeBy(TypedDict):
 
 
 def made_by(fields: Mapping[str, str]) -> MadeBy:
-    """What a session comes from: the one that it was forked from, or that it outlived."""
+    """Returns which session this one was forked from, or was detached from."""
     made = fields.get("made_from")
     return {
         "depth": depth_of(fields),
@@ -91,12 +91,12 @@ def made_by(fields: Mapping[str, str]) -> MadeBy:
 
 
 def depth_of(fields: Mapping[str, str]) -> int:
-    """How many sessions are above one; those of older versions do not store it."""
+    """Returns the number of ancestors of a session."""
     return int(fields.get("depth") or (1 if fields.get("parent") else 0))
 
 
 def counters(fields: Mapping[str, str]) -> Counters:
-    """The counters of a session."""
+    """Returns the counters of a session: iterations, steps, tokens and cost."""
     counted = {name: int(fields.get(name, 0)) for name in COUNTED}
     return Counters(
         **counted,
@@ -107,12 +107,12 @@ def counters(fields: Mapping[str, str]) -> Counters:
 
 
 def stops_of(fields: Mapping[str, str], node: str) -> int:
-    """The number of runs of an outermost loop that ended without acceptance."""
+    """Returns how many runs of an outermost loop ended without acceptance."""
     return int(fields.get(_STOPS + node, 0))
 
 
 def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine]:
-    """A session's budget limits, and the used part of each."""
+    """Returns the limit and the used part of each budget of a session."""
     limits: dict[str, int] = json.loads(fields.get("budget") or "{}")
     used = {
         name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros", "stops")
@@ -131,7 +131,7 @@ def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine
 
 
 def running_step(program: Program, address: str, record: StepRecord) -> RunningStep:
-    """The view of a running step."""
+    """Builds the API's view of a running step."""
     step = program.step(address)
     return RunningStep(
         address=address,
@@ -152,7 +152,7 @@ def step_view(
     summary: str = "",
     answer: dict[str, JsonValue] | None = None,
 ) -> StepView:
-    """The view of a step; reduced if the adopted program no longer has it."""
+    """Builds the API's view of a step; with fewer fields if the program no longer has it."""
     step = program.step_or_none(address)
     queue = queue_of(step) if step is not None else ""
     action = step.action if step is not None else None

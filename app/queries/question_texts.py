@@ -14,7 +14,7 @@ QUESTION = 500
 
 
 def answer_command(session: str, address: str, rules: AnswerRules, *, is_plan: bool) -> str:
-    """The command that answers a question; the only question of a plan is about its draft.
+    """Returns the shell command that answers a question, or that approves a plan's draft.
 
     >>> answer_command("1a2b3c4d", "ask~1[1]/q", AnswerRules(), is_plan=False)
     "leadhand answer 1a2b3c4d 'ask~1[1]/q' TEXT"
@@ -38,7 +38,7 @@ def _arguments(rules: AnswerRules) -> str:
 
 
 def question_notes(session: str, records: Mapping[str, StepRecord], *, is_plan: bool) -> list[str]:
-    """A note for each parked step that asks a person."""
+    """Returns a note for each parked step that asks a person."""
     return [
         f"{address} asks: {cut(str(record.parked.get('question') or ''), QUESTION)}"
         f"; answer with: {_short_command(session, record, is_plan=is_plan)}"

@@ -58,7 +58,7 @@ class Questions:
         self._store = store
 
     def page(self, *, limit: int, cursor: str | None) -> Page[QuestionView]:
-        """A page of the open questions of all sessions, those of the newest session first.
+        """Returns a page of the open questions of all sessions, newest session first.
 
         A page may be short or empty; there may be more questions while it has a `next`.
         """
@@ -79,7 +79,7 @@ class Questions:
         return Page(items=items, next=_encode(last) if partial else None, partial=partial)
 
     def of_tree(self, session: str, *, limit: int) -> Page[QuestionView]:
-        """The open questions of a session and of the child sessions that its steps wait for.
+        """Returns the open questions of a session and of the children that its steps wait for.
 
         Raises SessionUnknown.
         """
@@ -125,7 +125,7 @@ def _questions(records: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
 
 
 def question_views(asking: Asking) -> Iterator[QuestionView]:
-    """The views of the questions that a session asks."""
+    """Builds the API's views of the questions that a session asks."""
     # The only question of a plan's session is about its draft.
     is_plan = asking.fields.get("kind") == "plan"
     for address, record in asking.records.items():

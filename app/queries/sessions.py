@@ -98,7 +98,7 @@ class Queries:
         self.walk, self.view = self._listing.walk, self._view
 
     def session(self, session: str) -> SessionView:
-        """One session with its progress."""
+        """Returns one session with its progress."""
         ref = self.ref(session)
         fields = self._fields(ref)
         return with_phase(self._store, ref, fields, self._view(ref, fields))
@@ -110,11 +110,11 @@ class Queries:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """A page of the sessions that match a filter, newest first."""
+        """Returns a page of the sessions that match a filter, newest first."""
         return self._listing.page(wanted or SessionFilter(), limit=limit, cursor=cursor)
 
     def result(self, session: str) -> ResultView:
-        """The result of an ended session. Raises SessionStillRuns."""
+        """Returns the result of an ended session. Raises SessionStillRuns."""
         ref = self.ref(session)
         fields = self._fields(ref)
         if fields["status"] not in ENDED:
@@ -138,7 +138,7 @@ class Queries:
         return result.model_copy(update={"results": results})
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
-        """A page of all steps that ever became ready, sorted by address."""
+        """Returns a page of all steps that ever became ready, sorted by address."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._program(fields["program"])
@@ -147,7 +147,7 @@ class Queries:
     def ledger(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[LedgerEntry]:
-        """A page of the ledger's iterations, oldest first."""
+        """Returns a page of the ledger's iterations, oldest first."""
         ref = self.ref(session)
         start = number_of(cursor)
         lines = self._store.lines(ref, "ledger", start, start + limit)
@@ -157,7 +157,7 @@ class Queries:
     def transcript(
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[TranscriptEntry]:
-        """A page of the transcript, oldest first; a note stands for records beyond its limit."""
+        """Returns a page of the transcript, oldest first; notes replace dropped records."""
         ref = self.ref(session)
         asked = number_of(cursor)
         dropped, lines = self._store.transcript(ref, asked, limit + 1)
@@ -170,7 +170,7 @@ class Queries:
         return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
 
     def transcript_text(self, session: str) -> Iterator[str]:
-        """The whole transcript as Markdown, part by part. Raises SessionUnknown at once."""
+        """Returns the whole transcript as Markdown, in parts. Raises SessionUnknown at once."""
         fields = self._fields(self.ref(session))
         title = fields.get("label") or fields["name"]
         return as_markdown(title, self._whole_transcript(session))
@@ -192,7 +192,7 @@ class Queries:
         limit: int = 10,
         cursor: str | None = None,
     ) -> DiffsPage:
-        """A page of the doers' diffs in order, of one iteration or of all."""
+        """Returns a page of the doers' diffs in order, of one iteration or of all."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._readable(fields["program"])
@@ -213,7 +213,7 @@ class Queries:
     def events(
         self, session: str, *, after: str = "0", limit: int = 100, block_ms: int = 0
     ) -> list[Event]:
-        """The events after an event id, oldest first."""
+        """Returns the events of a session after an event id, oldest first."""
         ref = self.ref(session)
         found = self._store.events({ref: after}, limit=limit, block_ms=block_ms)
         return found.get(ref, [])
@@ -221,7 +221,7 @@ class Queries:
     def events_many(
         self, after: Mapping[str, str], *, limit: int = 500, block_ms: int = 0
     ) -> dict[str, list[Event]]:
-        """The events of several sessions in one call, without deleted sessions."""
+        """Returns the events of several sessions in one call, without deleted sessions."""
         refs = {ref: start for id_, start in after.items() if (ref := self._store.ref(id_))}
         if not refs:
             return {}
@@ -229,7 +229,7 @@ class Queries:
         return {ref.id: events for ref, events in found.items()}
 
     def export(self, session: str) -> ExportView:
-        """Exports all stored data of a session; a running session is not paused."""
+        """Returns all stored data of a session as a stream; a running session is not paused."""
         ref = self.ref(session)
         fields = self._fields(ref)
         program = self._program(fields["program"])
@@ -255,7 +255,7 @@ class Queries:
         )
 
     def outermost_states(self, ref: SessionRef, program: Program) -> tuple[list[str], list[str]]:
-        """The outermost nodes of a failed session that are done, and those that failed."""
+        """Returns the outermost nodes of a failed session that are done, and those that failed."""
         turns = self._newest_turns(ref, program)
         runs = self._runs(ref, program)
         addresses = {
@@ -424,7 +424,7 @@ class Queries:
         return {name: int(found.get(name, 1)) for name in names}
 
     def ref(self, session: str) -> SessionRef:
-        """The session and its root. Raises SessionUnknown."""
+        """Returns the ids of a session and its root. Raises SessionUnknown."""
         ref = self._store.ref(session)
         if ref is None:
             raise SessionUnknown(session)

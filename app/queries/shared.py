@@ -41,14 +41,14 @@ class SharedQueries:
         self._ref = ref_of
 
     def locks(self, session: str) -> list[LockView]:
-        """The named locks of a session's tree that are held or waited for, by name."""
+        """Returns the named locks of a session's tree that are held or waited for, by name."""
         records = named_locks(self._store, self._ref(session))
         return [lock_view(name, record) for name, record in records.items()]
 
     def values(
         self, session: str, *, prefix: str = "", limit: int = 50, cursor: str | None = None
     ) -> Page[ValueHead]:
-        """A page of the keys that begin with a prefix, by name."""
+        """Returns a page of the shared keys that begin with a prefix, by name."""
         root, after = _root(self._ref(session)), address_of(cursor) if cursor else ""
         names = sorted(
             name
@@ -61,7 +61,7 @@ class SharedQueries:
         return Page(items=items, next=encode_cursor(page[-1]) if len(names) > limit else None)
 
     def value(self, session: str, key: str) -> ValueView:
-        """The value under a key. Raises ValueUnknown."""
+        """Returns the value under a key. Raises ValueUnknown."""
         root = _root(self._ref(session))
         text = self._store.values(root, "kv", [check_name(key, "key")]).get(key)
         if text is None:
@@ -70,7 +70,7 @@ class SharedQueries:
 
 
 def exported_values(store: Store, ref: SessionRef) -> Iterator[ValueView]:
-    """Yields the values of a tree for the export of its root; none for the export of others."""
+    """Yields the values that a tree of sessions shares, if the exported session is its root."""
     if ref.id != ref.root:
         return
     names = sorted(name for name in store.names(ref, "kv") if not name.startswith("#"))
@@ -81,7 +81,7 @@ def exported_values(store: Store, ref: SessionRef) -> Iterator[ValueView]:
 
 
 def named_locks(store: Store, ref: SessionRef) -> dict[str, LockRecord]:
-    """The named locks of a session's tree, without what is over and not removed yet."""
+    """Returns the named locks of a session's tree, without expired ones."""
     now, found = store.now_ms(), {}
     for name, text in store.fleet().named_locks(ref.root).items():
         record = LockRecord.model_validate_json(text)
@@ -95,7 +95,7 @@ def named_locks(store: Store, ref: SessionRef) -> dict[str, LockRecord]:
 
 
 def named_waits(store: Store, ref: SessionRef) -> dict[tuple[str, str], NamedWait]:
-    """What the session's attempts, and the session itself (no address), wait for.
+    """Returns which named lock each attempt of a session waits for, by session and address.
 
     By session and address; who has stopped to ask does not wait any more.
     """
@@ -126,7 +126,7 @@ def named_waits(store: Store, ref: SessionRef) -> dict[tuple[str, str], NamedWai
 
 
 def describe_owner(owner: LockOwner) -> str:
-    """A holder or waiter in a sentence.
+    """Describes the holder of a lock, or one who waits for it, in words.
 
     >>> describe_owner(LockOwner(who="0000000a|0000000a|do", nonce="n", since=0))
     'session 0000000a (do) since 1970-01-01T00:00:00.000+00:00'
@@ -136,7 +136,7 @@ def describe_owner(owner: LockOwner) -> str:
 
 
 def grant_view(name: str, holder: str, answer: Reply) -> LockGrant:
-    """The view of a grant, or of a place in the line."""
+    """Builds the API's response to a lock request: the grant, or that it waits."""
     record = answer.record or LockRecord()
     held = record.holder
     if answer.word == "waiting":
@@ -150,7 +150,7 @@ def grant_view(name: str, holder: str, answer: Reply) -> LockGrant:
 
 
 def lock_view(name: str, record: LockRecord) -> LockView:
-    """The view of a stored lock."""
+    """Builds the API's view of a stored lock."""
     held = record.holder
     return LockView(
         name=name,

@@ -10,7 +10,7 @@ from app.store.store import Store
 
 
 def shown_status(store: Store, ref: SessionRef, fields: Mapping[str, str]) -> str:
-    """The stored status, or `waiting` for an active session of which every live step is parked."""
+    """Returns the stored status, or `waiting` for an active session with only parked steps."""
     status = fields["status"]
     parked = store.size(ref, "parked") if status == SessionStatus.ACTIVE else 0
     return "waiting" if parked and parked == store.size(ref, "live") else status

@@ -31,7 +31,7 @@ class WorkflowFilter(NamedTuple):
     status: Status | None = None
 
     def accepts(self, workflow: WorkflowSession) -> bool:
-        """Whether all given fields are equal."""
+        """Whether a workflow session has the values of all fields that the filter sets."""
         given = {name: value for name, value in self._asdict().items() if value is not None}
         return all(getattr(workflow, name) == value for name, value in given.items())
 
@@ -44,12 +44,12 @@ class StackQueries:
         self._reads = store.stacks()
 
     def stack(self, stack: str) -> StackView:
-        """A stack with the workflow sessions on it; one that was never used is empty."""
+        """Returns a stack with its workflow sessions; one that was never used is empty."""
         answer = self._store.run("stack_look", SessionRef("", ""), "", {"stack": stack})
         return stack_view(stack, answer.stack or StoredStack())
 
     def stacks(self, *, limit: int = 50, cursor: str | None = None) -> Page[StackHead]:
-        """A page of the stacks, the one that was changed last first."""
+        """Returns a page of the stacks, the one that was changed last first."""
         after = number_of(cursor)
         names = self._reads.stacks()[after:]
         page = names[:limit]
@@ -63,14 +63,14 @@ class StackQueries:
         return Page(items=items, next=encode_cursor(after + limit) if len(names) > limit else None)
 
     def workflow(self, stack: str, workflow: str) -> WorkflowSession:
-        """A workflow session of a stack, also an ended one. Raises WorkflowUnknown."""
+        """Returns a workflow session of a stack, also an ended one. Raises WorkflowUnknown."""
         fields = self._reads.workflow(workflow)
         if fields.get("stack") != stack:
             raise WorkflowUnknown(workflow)
         return workflow_view(fields)
 
     def active(self, stack: str) -> WorkflowSession:
-        """The workflow session on top of a stack. Raises NoActiveWorkflow."""
+        """Returns the workflow session on top of a stack. Raises NoActiveWorkflow."""
         top = self.stack(stack).active
         if top is None:
             raise NoActiveWorkflow(stack)
@@ -79,7 +79,7 @@ class StackQueries:
     def workflows(
         self, stack: str, wanted: WorkflowFilter, *, limit: int = 50, cursor: str | None = None
     ) -> Page[WorkflowSession]:
-        """A page of the workflow sessions of a stack, the newest first, ended ones too."""
+        """Returns a page of a stack's workflow sessions, newest first, ended ones too."""
         members = self._reads.members(stack)
         after = 0 if cursor is None else _position_after(members, cursor)
         found: list[WorkflowSession] = []
@@ -96,7 +96,7 @@ class StackQueries:
         return Page(items=found)
 
     def outputs(self, stack: str, workflow: str | None) -> OutputsView:
-        """The merged outputs of a workflow session on the stack; None for the active one.
+        """Returns the merged outputs of a workflow session's completed steps.
 
         Raises WorkflowNotStacked, NoActiveWorkflow.
         """

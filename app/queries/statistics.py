@@ -42,7 +42,7 @@ class Statistics:
         self._store = store
 
     def of(self, first: date, last: date) -> StatisticsView:
-        """The statistics of the days from `first` to `last`, both included (UTC)."""
+        """Returns the statistics of the days from `first` to `last`, both included (UTC)."""
         numbers = range((first - _EPOCH).days, (last - _EPOCH).days + 1)
         days = self._store.statistics().days(numbers)
         rows: defaultdict[Row, Counters] = defaultdict(Counter)
@@ -55,7 +55,7 @@ class Statistics:
 
 
 def today() -> date:
-    """The current day by UTC."""
+    """Returns the current day in UTC."""
     return datetime.now(UTC).date()
 
 
@@ -135,7 +135,7 @@ def _usage(row: Row, counters: Counters) -> UsageCount:
 
 
 def acceptance(loops: Iterable[LoopCount]) -> Iterator[Acceptance]:
-    """Yield, by agent and iteration, how many loops reached it and how many it accepted.
+    """Yields, by agent and iteration, how many loops reached it and how many it accepted.
 
     A loop that ended in iteration k reached all iterations up to k.
     """

@@ -9,13 +9,13 @@ from leadhand.models.views import TranscriptEntry
 
 
 def transcript_entry(line: str, seq: int) -> TranscriptEntry:
-    """Parses a transcript record; its position is its number."""
+    """Parses a transcript record; its position in the list is its number."""
     fields = json.loads(line)
     return TranscriptEntry(seq=seq, at=iso(fields.pop("at_ms")), **fields)
 
 
 def dropped_note(dropped: int, at: str) -> TranscriptEntry:
-    """The note that replaces the dropped start of a transcript."""
+    """Builds the note that replaces the dropped start of a transcript."""
     text = f"the first {dropped} records were dropped"
     return TranscriptEntry(
         seq=dropped, at=at, address="", label="transcript", role="note", text=text

@@ -26,7 +26,7 @@ def can_switch_in_place(
     turns: Mapping[str, TurnRecord],
     known: Known,
 ) -> bool:
-    """Whether a stopped session can switch to the new program without a rewind.
+    """Whether a stopped session can continue with the new program without repeating steps.
 
     In each open block, the nodes that have started must be the first ones of the new block, and all
     others must still be reachable. Closed blocks, and nodes that have not started, may differ.

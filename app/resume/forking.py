@@ -13,7 +13,7 @@ from app.resume.rewind import Rewind
 
 
 def changed_nodes(old: Program, new: Program) -> set[str]:
-    """The paths of the nodes that differ between two programs; of a loop without its body."""
+    """Returns the paths of the nodes that differ between two programs; ignores loop bodies."""
     before = {path: _own_fields(node) for path, node in old.walk()}
     after = {path: _own_fields(node) for path, node in new.walk()}
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
@@ -25,7 +25,7 @@ def _own_fields(node: Node) -> object:
 
 
 def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[str]) -> Rewind:
-    """The rewind of a fork after a point; the nodes `anew` and what depends on them run, too.
+    """Computes from where a fork runs: after a point, and all that depends on the changed nodes.
 
     Without a point it goes on where the session had come to. Raises PositionRefused if there is no
     such point, if nothing is left to run, or if what runs anew is done before the point in a loop.
@@ -82,7 +82,7 @@ def _check_loop(look: Planner, point: Position, anew: set[str], said: str) -> No
 
 
 def steps_left(program: Program, rewind: Rewind) -> list[Step]:
-    """The steps that may run in the fork."""
+    """Returns the steps that the fork may still run."""
     names = {join.name for join in rewind.again}
     return [
         node

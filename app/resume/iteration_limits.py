@@ -16,7 +16,7 @@ _NO_LOOP = "this resume opens no loop, and none is open; leave it out"
 
 
 def loops_opened(program: Program, rewind: Rewind) -> set[str]:
-    """The paths of the loops that the resume opens immediately; outermost ones have no `/`."""
+    """Returns the paths of the loops that the resume opens at once; outermost ones have no `/`."""
     found = set(_ready_loops(program.body, "", rewind.again))
     for level in rewind.levels:
         path = path_of(level.run)
@@ -46,7 +46,7 @@ def _with_first(node: Node, path: str) -> Iterator[str]:
 
 
 def open_loops(turns: Mapping[str, TurnRecord]) -> dict[str, int]:
-    """The open outermost loops and their iterations."""
+    """Returns the open outermost loops, each with its iteration."""
     return {
         id_: turn.iteration
         for id_, turn in turns.items()
@@ -55,7 +55,7 @@ def open_loops(turns: Mapping[str, TurnRecord]) -> dict[str, int]:
 
 
 def check_ceiling(after: str | None, loop: str | None, opened: set[str], most: int) -> None:
-    """Raises PositionRefused or InvalidDocument if the resume does not open the loop."""
+    """Raises an error if the resume does not open the loop that a new maximum is given for."""
     if loop is not None:
         way = f"it is for loop {loop!r}, which reached its ceiling"
         if loop not in opened and after is not None:
@@ -68,7 +68,7 @@ def check_ceiling(after: str | None, loop: str | None, opened: set[str], most: i
 
 
 def check_open_loops(loops: Mapping[str, int], most: int) -> None:
-    """Raises InvalidDocument if no loop is open, or one has passed `most` iterations."""
+    """Raises InvalidDocument if no loop is open, or one is past the new maximum `most`."""
     if not loops:
         raise InvalidDocument("max_iterations", most, _NO_LOOP)
     for loop, iteration in loops.items():

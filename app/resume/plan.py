@@ -46,12 +46,12 @@ _USED_UP = (ReasonCode.MAX_ITERATIONS, ReasonCode.NO_PROGRESS, ReasonCode.TERMIN
 
 
 def point_address(program: Program, said: str, known: Known) -> str:
-    """The address of a named point. Raises PositionRefused."""
+    """Returns the address of a named resume point. Raises PositionRefused."""
     return address_of(program, known, position_of(program, said, known))
 
 
 def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
-    """Computes the rewind to a named point.
+    """Computes what runs again if a session resumes after a named point.
 
     None if the session is at this point already, so that a plain resume suffices. Raises
     PositionRefused if the session never reached the point, or if nothing can follow it.
@@ -64,7 +64,7 @@ def rewind_to(program: Program, said: str, known: Known, *, failed: bool) -> Rew
 
 
 def rewind_before(program: Program, said: str, known: Known, *, failed: bool) -> Rewind | None:
-    """Computes the rewind to the point before a step: it and what depends on it run again.
+    """Computes what runs again if a session resumes before a step.
 
     Within a loop the steps beside it run again, too. None if it is ready to run, so that a plain
     resume suffices. Raises PositionRefused if it has not run.
@@ -82,7 +82,7 @@ def rewind_before(program: Program, said: str, known: Known, *, failed: bool) ->
 
 
 def rewind_to_failure(program: Program, known: Known) -> Rewind:
-    """Computes the rewind of a failed flow to where it failed, in its current iterations.
+    """Computes what runs again if a failed flow resumes where it failed.
 
     A loop that has used up its iterations gets the same number again. Conversations are kept.
     """
@@ -94,7 +94,7 @@ def rewind_to_failure(program: Program, known: Known) -> Rewind:
 
 
 def used_its_iterations(loop: TurnRecord) -> bool:
-    """Whether a loop used up its iterations and restarts, instead of continuing where it failed."""
+    """Whether a loop failed because it used all its iterations, so that it restarts."""
     return loop.reason is not None and loop.reason.code in _USED_UP
 
 
@@ -107,7 +107,7 @@ class Planner:
         self._said = said
 
     def rewind(self, point: Position, reruns: set[str], *, failed: bool) -> Rewind:
-        """The rewind to a point, after which these outermost nodes run again."""
+        """Compute the rewind to a point, after which these outermost nodes run again."""
         body = self._program.body
         done = {node.id for node in body if is_done(self._known, node, "")} - reruns
         # In a stopped session, nodes beside the point continue where they are.
@@ -117,22 +117,22 @@ class Planner:
         return Rewind(joins_of(body, run, done), self.levels(point), threads)
 
     def point_before(self, point: Position) -> Position:
-        """The point at the last node that the point's node needs, in the same iteration."""
+        """Return the point before a node: after the last node that it depends on."""
         needs = needs_of(self._body(point.around))[str(point.node)]
         return Position(point.around, needs[-1] if needs else None)
 
     def has_started(self, point: Position) -> bool:
-        """Whether the point's node has a record."""
+        """Whether the node at the point has a record."""
         address = newest(self._known, self._node(point), point.block)
         return self._known.step(address) is not None or self._known.turn(address) is not None
 
     def is_ready(self, point: Position) -> bool:
-        """Whether the point's node is a step that waits for a worker."""
+        """Whether the node at the point is a step that waits for a worker."""
         record = self._known.step(newest(self._known, self._node(point), point.block))
         return record is not None and record.state == "ready"
 
     def advance(self, point: Position) -> Position:
-        """Moves a point forward over finished blocks: to the ended loop, or the next iteration."""
+        """Move a point behind finished blocks: to the ended loop, or the next iteration."""
         node = self._node(point)
         if not is_done(self._known, node, point.block):
             refuse(self._said, f"{node.id!r} is not done there; name a node that is")
@@ -147,7 +147,7 @@ class Planner:
         return point
 
     def failure_point(self) -> Position:
-        """The point up to which a failed sequence came, inside the loops that failed."""
+        """Return the point where a failed sequence stopped, inside the loops that failed."""
         point = Position((), ALL_DONE)
         while (failed := self._failed_loop(point)) is not None:
             point = Position((*point.around, failed), ALL_DONE)
@@ -178,7 +178,7 @@ class Planner:
         return isinstance(node, Step) and node.ends == "iteration" and self._ends_turn(node, point)
 
     def done_outermost(self, point: Position) -> set[str]:
-        """The nodes that count as done in the outermost block."""
+        """Return the nodes of the outermost block that count as done."""
         return self._kept(_point_at(point, -1))
 
     def _ends_turn(self, node: Step, point: Position) -> bool:
@@ -200,7 +200,7 @@ class Planner:
         return outer
 
     def is_at(self, point: Position) -> bool:
-        """Whether no node after the point has started."""
+        """Whether the session is at this point: no node after it has started."""
         block = ""
         for turn, iteration in point.around:
             record = self._known.turn(turn)
@@ -225,18 +225,18 @@ class Planner:
         return turn is None or (fresh and all(self._untouched(n, inside) for n in node.body))
 
     def reruns(self, point: Position) -> set[str]:
-        """The outermost nodes that run again."""
+        """Return the outermost nodes that run again."""
         if not point.around:
             return set(_after(self._program.body, point.node))
         name = path_of(point.around[0].turn)
         return {name, *_after(self._program.body, name)}
 
     def levels(self, point: Position) -> tuple[Level, ...]:
-        """The turns to open, outermost first."""
+        """Return the loop iterations around a point that a resume opens, outermost first."""
         return tuple(self._level(point, depth) for depth in range(len(point.around)))
 
     def kept_nodes(self, point: Position, outermost: set[str]) -> KeptNodes:
-        """The nodes that count as done in the outermost block and in each of the turns."""
+        """Return the nodes that the resume keeps as done, in each block around the point."""
         inside = [self._kept_inside(point, depth) for depth in range(len(point.around))]
         return KeptNodes(point.around, [outermost, *inside])
 
@@ -327,7 +327,7 @@ def _after(body: tuple[Node, ...], name: str | None) -> Iterable[str]:
 
 
 def joins_of(body: tuple[Node, ...], run: set[str], done_outermost: set[str]) -> tuple[Join, ...]:
-    """The joins of the block and of each node that runs, with the nodes that have arrived."""
+    """Returns the joins of the block and of each node that runs, with the nodes that are done."""
     needs = needs_of(body)
     joins = {"": sinks_of(body)} | {name: needs[name] for name in needs if name in run}
     return tuple(Join(n, tuple(m for m in joins[n] if m in done_outermost)) for n in joins)

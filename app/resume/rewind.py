@@ -31,7 +31,7 @@ class Level(NamedTuple):
     widths: Mapping[str, str]
 
     def argument(self) -> dict[str, JsonValue]:
-        """The loop iteration to open, as an argument of the control transition (resume)."""
+        """Convert the loop iteration to open to an argument of the Lua function `control`."""
         return {
             "node": self.node,
             "run": self.run,
@@ -53,7 +53,7 @@ class Rewind(NamedTuple):
     threads: Mapping[str, str] | None = None
 
     def arguments(self) -> dict[str, JsonValue]:
-        """The arguments of the control transition."""
+        """Convert the rewind to arguments of the Lua function `control`."""
         return {
             "again": [join.argument() for join in self.again],
             "levels": [level.argument() for level in self.levels],
@@ -72,7 +72,7 @@ class Adoption(NamedTuple):
     afresh: bool
 
     def argument(self) -> dict[str, JsonValue]:
-        """The adoption as an argument of the control transition."""
+        """Convert the adopted program to an argument of the Lua function `control`."""
         routes = routing.routes(self.program)
         return {
             "program": self.program.hash,
@@ -94,7 +94,7 @@ class SkippedNode(NamedTuple):
     lists: tuple[str, ...] = ()
 
     def argument(self) -> dict[str, JsonValue]:
-        """The node as an argument of the control transition (resume)."""
+        """Convert the skipped node to an argument of the Lua function `control`."""
         reason = self.reason.model_dump(mode="json", exclude_none=True)
         return {"name": self.name, "reason": reason, "lists": [*self.lists]}
 
@@ -115,7 +115,7 @@ class ResumePlan(NamedTuple):
     skips: tuple[SkippedNode, ...] = ()
 
     def arguments(self) -> dict[str, JsonValue]:
-        """The arguments of the control transition; budget limits are merged by the caller."""
+        """Convert the plan of a resume to arguments of the Lua function `control`."""
         return {
             "as_of": self.as_of,
             "ended": self.ended,

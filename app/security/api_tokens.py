@@ -81,7 +81,7 @@ class Token(Frozen):
 
     @property
     def owner(self) -> Owner:
-        """The token as the owner of the sessions that it submits."""
+        """Return the owner, with quotas, of the sessions that this token submits."""
         return Owner(self.id, self.quotas, self.webhook)
 
 
@@ -122,7 +122,7 @@ class Wish(Frozen):
 
     @property
     def digest(self) -> str:
-        """The hash of the wanted token, by which a repeated request is recognised."""
+        """Return the hash of the requested token, by which a repeated request is recognised."""
         text = json.dumps(self.model_dump(mode="json") | {"scopes": sorted(self.scopes)})
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -167,7 +167,7 @@ class Tokens:
         webhook: Webhook | None = None,
         key: str | None = None,
     ) -> NewToken:
-        """Create a token. Its text is returned once, and again for the same Idempotency-Key.
+        """Create an API token; the same Idempotency-Key again returns the same one.
 
         Raises IdempotencyConflict if the key was used for another token.
         """
@@ -231,7 +231,7 @@ class Tokens:
         return base64.urlsafe_b64encode(mixed).rstrip(b"=").decode()
 
     def recognise(self, text: str) -> Token:
-        """Verify a token's text. Raises CapabilityRefused if it is unknown, revoked or expired."""
+        """Return the token with this text. Raises CapabilityRefused if unknown or expired."""
         id_, _, secret = text.removeprefix(PREFIX).partition("_")
         token = self._token(id_) if text.startswith(PREFIX) else None
         if token is None or not hmac.compare_digest(_digest(secret), token.digest):
@@ -242,24 +242,24 @@ class Tokens:
         return token
 
     def find(self, id_: str) -> Token | None:
-        """A token by its id; None if revoked or expired."""
+        """Return a token by its id; None if it is revoked or expired."""
         token = self._token(id_)
         return None if token is None or self._has_expired(token) else token
 
     def owner(self, id_: str) -> Owner | None:
-        """A token as the owner of sessions, with its quotas; None if revoked or expired."""
+        """Return the owner with the quotas of a token; None if it is revoked or expired."""
         token = self.find(id_)
         return None if token is None else token.owner
 
     def views(self) -> list[TokenView]:
-        """All tokens with a valid signature, newest first."""
+        """Return all tokens with a valid signature, newest first."""
         uses = self._store.last_uses()
         found = [self._open(text, id_) for id_, text in self._store.all().items()]
         tokens = sorted((t for t in found if t), key=lambda t: (t.created_ms, t.id), reverse=True)
         return [self._view(token, uses) for token in tokens]
 
     def revoke(self, token: str) -> None:
-        """Revoke a token: here at once, in other processes within KEEP_S seconds.
+        """Revoke a token; other processes accept it for at most KEEP_S more seconds.
 
         Raises TokenUnknown.
         """

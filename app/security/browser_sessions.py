@@ -76,28 +76,28 @@ class BrowserSessions:
         self._clock = clock
 
     def make_link(self, token: Token | None) -> str:
-        """The secret part of a link that signs in as this token; None is the operator."""
+        """Return the secret part of a link that signs in once as this token or the operator."""
         text = secrets.token_urlsafe(_BYTES)
         record = self._record("link", text, token)
         self._store.put_link(record.mark, record.model_dump_json(), ttl_s=LINK_S)
         return text
 
     def redeem(self, text: str) -> str:
-        """The cookie for a link, which is over then. Raises CapabilityRefused."""
+        """Exchange a sign-in link for a session cookie. Raises CapabilityRefused."""
         record = self._open("link", text, self._store.take_link(_mark(text)))
         if record is None or self._age_s(record) > LINK_S:
             raise CapabilityRefused(_OVER)
         return self.start(self._token_of(record))
 
     def start(self, token: Token | None) -> str:
-        """The cookie of a new browser session."""
+        """Start a browser session and return its cookie."""
         text = secrets.token_urlsafe(_BYTES)
         record = self._record("session", text, token)
         self._store.put(record.mark, record.model_dump_json(), ttl_s=IDLE_S)
         return text
 
     def recognise(self, cookie: str) -> Token | None:
-        """The token of a cookie; None is the operator. Raises CapabilityRefused."""
+        """Return the token of a cookie; None for the operator's. Raises CapabilityRefused."""
         found = self._store.get(_mark(cookie), ttl_s=IDLE_S)
         record = self._open("session", cookie, found)
         if record is None or self._age_s(record) > LONGEST_S:
@@ -105,13 +105,13 @@ class BrowserSessions:
         return self._token_of(record)
 
     def recognise_token(self, text: str) -> Token | None:
-        """The API token with this text; None is the operator's. Raises CapabilityRefused."""
+        """Return the API token with this text; None if it is the operator's token."""
         if self._operator and hmac.compare_digest(text.encode(), self._operator.encode()):
             return None
         return self._tokens.recognise(text)
 
     def end(self, cookie: str) -> None:
-        """Sign out."""
+        """End the browser session of a cookie."""
         self._store.delete(_mark(cookie))
 
     def _record(self, what: str, text: str, token: Token | None) -> _Record:

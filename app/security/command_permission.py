@@ -12,7 +12,7 @@ from leadhand.models.documents import Checker, Doer, WorktreeOptions
 
 
 def free_commands(document: BaseModel) -> Iterator[str]:
-    """Yields the paths of all fields of a document that hold a command or callable.
+    """Yields the paths of all fields of a document that contain a command or a function.
 
     >>> from leadhand.models.documents import LoopDocument
     >>> given = {"task": "t", "checkers": ["true", "agent: look"], "doer": {"agent": "a"}}
@@ -23,7 +23,7 @@ def free_commands(document: BaseModel) -> Iterator[str]:
 
 
 def commands_from_outcomes(document: BaseModel, written: JsonValue) -> Iterator[str]:
-    """Yields the paths of commands that a child document takes from an outcome.
+    """Yields the paths of commands that a child document takes from a step's outcome.
 
     >>> from leadhand.models.documents import LoopDocument
     >>> given = {"task": "t", "checkers": ["true"], "doer": {"command": "make"}}

@@ -29,7 +29,7 @@ class Destination(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """The value of the Host header.
+        """Return the value of the Host header.
 
         >>> destination("https://Hooks.Example:8443/x").authority
         'hooks.example:8443'
@@ -39,7 +39,7 @@ class Destination(NamedTuple):
 
 
 def destination(url: str) -> Destination:
-    """Splits a URL that Webhook has validated."""
+    """Splits the validated URL of a webhook into scheme, host, port and path."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = (parts.hostname or "").rstrip(".")
@@ -47,7 +47,7 @@ def destination(url: str) -> Destination:
 
 
 def is_trusted(to: Destination, hosts: Iterable[str]) -> bool:
-    """Whether the host is in the operator's list of `host` or `host:port`.
+    """Whether the operator's list of `host` or `host:port` contains the host.
 
     >>> is_trusted(destination("http://127.0.0.1:9000/"), ["127.0.0.1:9000"])
     True
@@ -57,7 +57,7 @@ def is_trusted(to: Destination, hosts: Iterable[str]) -> bool:
 
 
 def refusal(to: Destination, hosts: Iterable[str]) -> str | None:
-    """Why the URL is forbidden; None if it is allowed, or if its host must be resolved first."""
+    """Returns why a URL is forbidden; None if it is allowed or must be resolved first."""
     if is_trusted(to, hosts):
         return None
     if to.scheme != "https":

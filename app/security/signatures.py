@@ -50,22 +50,22 @@ def is_signed(spec: Spec, signature: str, *, secret: str) -> bool:
 
 
 def seal_commands(session: str, root: str, *, secret: str) -> str:
-    """Signs that children which the session's bodies start may have commands."""
+    """Signs that the children of a session may contain commands."""
     return seal(_COMMANDS, [session, root], secret=secret)
 
 
 def is_command_seal(session: str, root: str, signature: str, *, secret: str) -> bool:
-    """Whether the signature is that of `seal_commands`."""
+    """Whether a signature of `seal_commands` is valid."""
     return is_valid_seal(_COMMANDS, [session, root], signature, secret=secret)
 
 
 def seal_request(session: str, root: str, request: str, *, secret: str) -> str:
-    """Signs the stored document of a session, from which another session may be made."""
+    """Signs the stored document of a session, so that another session may be made from it."""
     return seal(_REQUEST, [session, root, _digest(request)], secret=secret)
 
 
 def is_request_seal(session: str, root: str, request: str, signature: str, *, secret: str) -> bool:
-    """Whether the signature is that of `seal_request`."""
+    """Whether a signature of `seal_request` is valid."""
     value: JsonValue = [session, root, _digest(request)]
     return is_valid_seal(_REQUEST, value, signature, secret=secret)
 
@@ -75,7 +75,7 @@ def _digest(text: str) -> str:
 
 
 def program_id(document: str) -> str:
-    """The id of a program: the hash of its content.
+    """Returns the id of a program: the hash of its content.
 
     >>> program_id("{}")
     '44136fa355b3678a1146ad16f7e8649e'
@@ -84,13 +84,13 @@ def program_id(document: str) -> str:
 
 
 def seal(kind: str, value: JsonValue, *, secret: str) -> str:
-    """HMAC-SHA256 of the kind and the value as JSON."""
+    """Computes the HMAC-SHA256 of a kind and a JSON value."""
     text = json.dumps([kind, value], sort_keys=True, separators=(",", ":"))
     return hmac.digest(secret.encode(), text.encode(), "sha256").hex()
 
 
 def is_valid_seal(kind: str, value: JsonValue, signature: str, *, secret: str) -> bool:
-    """Whether the signature is that of `seal`."""
+    """Whether a signature of `seal` is valid."""
     if not secret:
         return False
     return hmac.compare_digest(
@@ -99,7 +99,7 @@ def is_valid_seal(kind: str, value: JsonValue, signature: str, *, secret: str) -
 
 
 def command_from_outcome(inputs: Mapping[str, JsonValue]) -> str | None:
-    """The input from which a step takes a command out of an unsigned outcome, or None.
+    """Returns the input through which an outcome could inject a command; None if none could.
 
     >>> command_from_outcome({"doer": {"command": "${plan.text}"}, "task": "${plan.text}"})
     'doer.command'

@@ -40,22 +40,22 @@ class Caller(NamedTuple):
 
     @property
     def is_of_session(self) -> bool:
-        """Whether the token lives as long as the session: no attempt has an empty address."""
+        """Whether the token is valid for the whole session, not only for one attempt."""
         return not self.address
 
     @classmethod
     def of_session(cls, session: str, since: int) -> Caller:
-        """The holder of a session-long token."""
+        """Return the caller that a session-long token identifies."""
         return cls(session, "", since, ("read", *SESSION_SCOPES))
 
     @property
     def is_of_work(self) -> bool:
-        """Whether the token is for the local steps of its session, as long as that exists."""
+        """Whether the token is for the local steps of its session."""
         return self.address == WORK
 
     @classmethod
     def of_work(cls, session: str, created: int) -> Caller:
-        """The holder of the token for a session's local steps."""
+        """Return the caller that a token for a session's local steps identifies."""
         return cls(session, WORK, created, WORK_SCOPES)
 
 

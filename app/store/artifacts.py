@@ -27,14 +27,14 @@ class ArtifactReads:
         self._away = away
 
     def listed(self, ref: SessionRef) -> dict[str, str]:
-        """The artifacts of a session (JSON), by ``address|name``."""
+        """Read the references of a session to artifacts (JSON), by ``address|name``."""
         with self._away():
             found = self._redis.hgetall(self._keys.part(ref, "artifacts"))
         fields = cast("dict[str, str]", found)
         return {name: text for name, text in fields.items() if "|" in name}
 
     def about(self, ref: SessionRef, digest: str) -> tuple[int, str] | None:
-        """Size and media type of an artifact; None if the session does not refer to it."""
+        """Read size and media type of an artifact; None if the session does not refer to it."""
         with self._away():
             found = self._redis.hget(self._keys.part(ref, "artifacts"), digest)
         if found is None:
@@ -43,7 +43,7 @@ class ArtifactReads:
         return int(size), media_type
 
     def referenced(self, digests: Collection[str]) -> set[str]:
-        """Those of these digests that a session refers to; removes lines of deleted sessions."""
+        """Return which of these digests a session refers to; removes stale references."""
         found = self._lines(digests)
         lines = [line for each in found.values() for line in each]
         living = self._living(lines)

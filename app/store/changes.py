@@ -46,21 +46,21 @@ class ChangeReads:
         self._attention = keys.everywhere("attention")
 
     def last(self) -> str:
-        """The id of the newest change; that before the first one if there is none."""
+        """Return the id of the newest change; the lowest id if there is none."""
         return self._last(self._stream)
 
     def first(self) -> str | None:
-        """The id of the oldest stored change."""
+        """Return the id of the oldest stored change."""
         with self._away():
             found = self._redis.xrange(self._stream, count=1)
         return next((id_ for id_, _ in stream_entries(found)), None)
 
     def last_event(self, ref: SessionRef) -> str:
-        """The id of a session's newest event."""
+        """Return the id of a session's newest event."""
         return self._last(self._keys.part(ref, "events"))
 
     def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[Change]:
-        """The changes after an id, oldest first; waits up to `block_ms` for the first."""
+        """Read the changes after an id, oldest first; waits up to `block_ms` for the first."""
         with self._away():
             found = self._redis.xread(
                 {self._stream: last}, count=limit, block=min(block_ms, LONGEST_MS) or None
@@ -73,7 +73,7 @@ class ChangeReads:
         ]
 
     def called(self, *, before: Called, limit: int) -> list[Called]:
-        """Sessions that may need a person, the newest call first."""
+        """Read the sessions that may need a person, the latest call first."""
         start = 0
         while True:
             with self._away():
@@ -87,7 +87,7 @@ class ChangeReads:
             start += limit  # all of them have the same ms, and were returned before
 
     def remove(self, over: Sequence[Called]) -> None:
-        """Remove sessions that need no person, unless they were called again meanwhile."""
+        """Remove sessions that no longer need a person, unless they called again meanwhile."""
         if not over:
             return
         with self._away(), self._redis.pipeline() as pipe:

@@ -42,7 +42,7 @@ class Copies:
         self._cost_micros = 0
 
     def copy(self, source: SessionRef, target: SessionRef) -> Copied:
-        """Copy what has ended in a session."""
+        """Copy the records of ended steps and loops from one session to another."""
         self._cost_micros = 0
         counts = {
             "steps": self._hash(source, target, "steps", self._step),
@@ -57,13 +57,13 @@ class Copies:
         return Copied(counts, self._cost_micros)
 
     def request(self, ref: SessionRef) -> str | None:
-        """The document with which a session was submitted; None if an older version started it."""
+        """Read the document that a session was submitted with; None if none is stored."""
         with self._away():
             found = self._redis.get(self._keys.part(ref, "request"))
         return None if found is None else str(found)
 
     def discard(self, target: SessionRef) -> None:
-        """Remove the copies of a fork that was refused."""
+        """Delete the copied records of a fork that was refused."""
         parts = ("steps", "turns", "out", "runs", "items", "artifacts", "ledger", "widths")
         with self._away():
             self._redis.delete(*(self._keys.part(target, part) for part in parts))

@@ -10,7 +10,7 @@ from app.domain.records import NewSession
 
 
 def creation_arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
-    """The arguments that `create` and `steps_fork` have in common; `store` is the expected id."""
+    """Builds the arguments that the Lua functions `create` and `steps_fork` have in common."""
     arguments: dict[str, JsonValue] = {
         "root": new.ref.root,
         "program": new.program,

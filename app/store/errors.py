@@ -30,7 +30,7 @@ _AWAY = (
 
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
-    """Translates the errors raised inside the block; `where` is the display URL of Redis."""
+    """Translates Redis errors inside the block; `where` is the URL of Redis for messages."""
     try:
         yield
     except exceptions.AuthenticationError as error:

@@ -9,7 +9,7 @@ from leadhand.models.views import Event
 
 
 def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
-    """Stream entries of both protocols: RESP3 nests them one level deeper."""
+    """Returns the entries of a stream reply; RESP3 nests them one level deeper than RESP2."""
     assert isinstance(entries, list)
     for entry in entries:
         if isinstance(entry, list):
@@ -19,7 +19,7 @@ def stream_entries(entries: object) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def read_event(entry: tuple[str, dict[str, str]]) -> Event:
-    """The event of an entry."""
+    """Parses a stream entry to an event."""
     id_, fields = entry
     return Event(
         id=id_,

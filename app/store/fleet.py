@@ -36,39 +36,39 @@ class FleetRecords:
             self._redis.hdel(self._keys.everywhere("workers"), name)
 
     def workers(self) -> dict[str, str]:
-        """All inventories, expired ones included."""
+        """Read all inventories of workers, expired ones included."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("workers")))
 
     def worker(self, name: str) -> str | None:
-        """The inventory of one worker, also an expired one."""
+        """Read the inventory of one worker, also an expired one."""
         with self._away():
             return cast("str | None", self._redis.hget(self._keys.everywhere("workers"), name))
 
     def first_proof(self, proof: str) -> str:
-        """Store the proof of the fleet's secret unless there is one; returns the stored one."""
+        """Store the hash of the fleet's secret if there is none; returns the stored one."""
         key = self._keys.everywhere("secret")
         with self._away():
             self._redis.set(key, proof, nx=True)
             return str(self._redis.get(key) or proof)
 
     def proof(self) -> str | None:
-        """The stored proof by which a process checks its secret against the fleet's."""
+        """Read the hash by which a process checks its secret against the fleet's."""
         with self._away():
             return cast("str | None", self._redis.get(self._keys.everywhere("secret")))
 
     def replace_proof(self, proof: str) -> None:
-        """Replace the proof of the fleet's secret."""
+        """Replace the stored hash of the fleet's secret."""
         with self._away():
             self._redis.set(self._keys.everywhere("secret"), proof)
 
     def use_secrets(self, marks: str, until_ms: int) -> None:
-        """Record until when a process uses these secrets; it signs with the first."""
+        """Record until when this process uses its secrets."""
         with self._away():
             self._redis.hset(self._keys.everywhere("secrets-used"), marks, str(until_ms))
 
     def secrets_in_use(self) -> dict[str, str]:
-        """The secrets that processes use, and the expiry of each entry."""
+        """Read which secrets processes use, and until when."""
         with self._away():
             return cast(
                 "dict[str, str]", self._redis.hgetall(self._keys.everywhere("secrets-used"))
@@ -91,20 +91,20 @@ class FleetRecords:
                 self._redis.hdel(self._keys.everywhere("refused"), *workers)
 
     def refusals(self) -> dict[str, str]:
-        """Refusals to start as JSON, by worker name, or `NAME on HOST` if the name was taken."""
+        """Read why workers refused to start (JSON), by worker name."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("refused")))
 
     def holders(self, lock: str) -> list[str]:
-        """The holders of a lock: attempts or turns as ``session|root|address``."""
+        """Read the holders of a lock: attempts or turns as ``session|root|address``."""
         return self._lines_of("holds", lock)
 
     def tickets(self, lock: str) -> list[str]:
-        """The tickets for a lock in order, each as ``order<session|root|address``."""
+        """Read the queue of a lock in order, each entry as ``order<session|root|address``."""
         return self._lines_of("tickets", lock)
 
     def overlapping(self, part: Literal["holds", "tickets"], lock: str) -> list[tuple[str, str]]:
-        """The first lines of a lock; of a folder, also those of the folders above and below it.
+        """Read the first holders of a lock, and of overlapping folders for a folder lock.
 
         Each is the lock and what is recorded for it, as `holders` or `tickets` return it.
         """
@@ -121,7 +121,7 @@ class FleetRecords:
         return [(name, rest) for name, _, rest in lines]
 
     def named_locks(self, root: str, name: str | None = None) -> dict[str, str]:
-        """The named locks of a tree, or one of them, by name (JSON)."""
+        """Read the named locks of a tree, or one of them (JSON), by name."""
         key, prefix = self._keys.everywhere("named"), f"lock:{root}:"
         with self._away():
             if name is not None:
@@ -131,13 +131,13 @@ class FleetRecords:
         return {lock.removeprefix(prefix): text for lock, text in sorted(rows.items())}
 
     def slot(self, lock: str) -> float | None:
-        """The time (ms) at which a key's rate limit allows the next attempt."""
+        """Read the time (ms) at which a key's rate limit allows the next attempt."""
         with self._away():
             slot = cast("str | None", self._redis.hget(self._keys.everywhere("rates"), lock))
         return None if slot is None else float(slot)
 
     def limits(self) -> dict[str, str]:
-        """All limits that are set, by key (JSON)."""
+        """Read all limits by key (JSON)."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("limits")))
 
@@ -147,7 +147,7 @@ class FleetRecords:
             self._redis.hset(self._keys.everywhere("owed"), session, why)
 
     def owed_exports(self) -> dict[str, str]:
-        """The sessions that are kept because their export could not be written, and why."""
+        """Read which sessions are kept because their export failed, and why."""
         with self._away():
             return cast("dict[str, str]", self._redis.hgetall(self._keys.everywhere("owed")))
 

@@ -25,7 +25,7 @@ class ForeignData:
         self._away = away
 
     def remove_contacts(self) -> None:
-        """Remove receivers, pending deliveries, tokens, queued resumes and Redis functions.
+        """Delete webhooks, deliveries, tokens and Redis functions from imported data.
 
         May be killed at any point and repeated.
         """

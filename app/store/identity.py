@@ -25,12 +25,12 @@ class Identity(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """The lowest sweep count that does not count as a rollback."""
+        """Return the lowest sweep count that is not reported as a rollback of the data."""
         return max(0, self.sweeps - TOLERANCE)
 
 
 def state_of(remembered: Identity | None, found: Identity | None) -> StoreState:
-    """Compares the store in Redis with the remembered identity.
+    """Compares the store in Redis with the remembered identity; returns the kind of difference.
 
     >>> state_of(None, None), state_of(Identity("a", 90), None)
     ('known', 'empty')
@@ -61,7 +61,7 @@ class IdentityStore:
         self._epoch = keys.everywhere("epoch")
 
     def read(self) -> Identity | None:
-        """The identity of the store in Redis; None for an empty server."""
+        """Read the identity of the store in Redis; None for an empty server."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.get(self._id)
             pipe.hget(self._epoch, "sweeps")
@@ -69,12 +69,12 @@ class IdentityStore:
         return Identity(id_, int(sweeps or 0)) if id_ else None
 
     def succeeds(self, id_: str) -> bool:
-        """Whether an operator accepted the store as the successor of this id."""
+        """Whether an operator accepted this store as the replacement of the one with this id."""
         with self._away():
             return bool(self._redis.hexists(self._past, id_))
 
     def name(self) -> str:
-        """Assign an id unless the store has one; returns its id."""
+        """Return the id of the store; assign a new one if it has none."""
         with self._away():
             self._redis.set(self._id, secrets.token_hex(16), nx=True)
             return str(self._redis.get(self._id))

@@ -40,10 +40,10 @@ class Memory(Protocol):
 
     @property
     def place(self) -> str | None:
-        """The path of its file; None if the memory ends with the process."""
+        """Return the path of the file; None if the identity is only in the process's memory."""
 
     def read(self) -> Identity | None:
-        """The identity written last; None if there is none. Raises IdentityUnreadable."""
+        """Read the identity written last; None if there is none. Raises IdentityUnreadable."""
 
     def write(self, identity: Identity) -> None:
         """Write an identity; returns once it is on the disk. Raises OSError."""
@@ -58,7 +58,7 @@ class ProcessMemory:
         self._identity: Identity | None = None
 
     def read(self) -> Identity | None:
-        """The store identity that this process saw last; None if it saw none."""
+        """Return the store identity that this process saw last; None if it saw none."""
         return self._identity
 
     def write(self, identity: Identity) -> None:
@@ -74,11 +74,11 @@ class FileMemory:
 
     @property
     def place(self) -> str | None:
-        """The path of the file, for messages."""
+        """Return the path of the file, for messages."""
         return str(self._path)
 
     def read(self) -> Identity | None:
-        """The store identity in the file; None if there is no valid one."""
+        """Read the store identity from the file; None if there is no valid one."""
         try:
             fields = json.loads(self._path.read_text("ascii"))
             return Identity(str(fields["store"]), int(fields["sweeps"]))

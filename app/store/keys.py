@@ -153,56 +153,56 @@ class Keys(NamedTuple):
     prefix: str
 
     def base(self, ref: SessionRef) -> str:
-        """Prefix of a session's keys."""
+        """Return the prefix of all keys of a session."""
         return f"{self.prefix}:{{{ref.root}}}:{ref.id}:"
 
     def part(self, ref: SessionRef, part: str) -> str:
-        """One of a session's keys."""
+        """Return the key of one part of a session's data, such as `steps`."""
         return self.base(ref) + part
 
     def output(self, ref: SessionRef, attempt: str) -> str:
-        """The key of the live output of an attempt."""
+        """Return the key of the live output of an attempt."""
         return f"{self.base(ref)}output:{attempt}"
 
     def everywhere(self, part: str) -> str:
-        """A key across sessions."""
+        """Return the key of data that all sessions share, such as `leases`."""
         return f"{self.prefix}:{part}"
 
     def status(self, status: str) -> str:
-        """The index of sessions with a status."""
+        """Return the key of the index of sessions with a status."""
         return f"{self.prefix}:status:{status}"
 
     def id(self, session: str) -> str:
-        """The key of a session's root."""
+        """Return the key that maps a session to its root session."""
         return f"{self.prefix}:id:{session}"
 
     def idempotency(self, key: str) -> str:
-        """The key of an Idempotency-Key."""
+        """Return the key that stores an Idempotency-Key."""
         return f"{self.prefix}:idem:{key}"
 
     def program(self, program: str) -> str:
-        """The key of a program."""
+        """Return the key of a program."""
         return f"{self.prefix}:program:{program}"
 
     def named(self, part: str, name: str) -> str:
-        """The key of a name: a stack or a workflow session."""
+        """Return the key of a stack or workflow session, by its name."""
         return f"{self.prefix}:{part}:{name}"
 
     def owned(self, token: str) -> str:
-        """The set of a token's active sessions."""
+        """Return the key of the set of a token's active sessions."""
         return f"{self.prefix}:owned:{token}"
 
     def token_key(self, mark: str) -> str:
-        """The key of an Idempotency-Key for a token."""
+        """Return the key that stores the Idempotency-Key of a request for a token."""
         return f"{self.prefix}:token-key:{mark}"
 
     def spent(self, token: str, day: int) -> str:
-        """The usage counters of a token on a day."""
+        """Return the key of the usage counters of a token on a day."""
         return f"{self.prefix}:spent:{token}:{day}"
 
 
 def lua_parts() -> str:
-    """The Lua module `parts`: the names of the key parts as tables of true."""
+    """Generates the Lua module `parts`, a table with the names of all key parts."""
     session = ", ".join(f"{part} = true" for part in SESSION_PARTS)
     shared = ", ".join(f"{part} = true" for part in GLOBAL_PARTS)
     return f"return {{session = {{{session}}}, shared = {{{shared}}}}}"

@@ -68,7 +68,7 @@ class Source(NamedTuple):
 
     @property
     def expression(self) -> str:
-        """A Lua expression for what the file returns, once `modules` has what it requires."""
+        """Return the file as a Lua expression that takes its requirements from `modules`."""
         names = ", ".join(map(_name, self.requires))
         given = ", ".join(f"modules.{_name(path)}" for path in self.requires)
         return f"(function({names})   -- {self.file}.lua\n{self._sized}\nend)({given})"
@@ -91,20 +91,20 @@ class Source(NamedTuple):
                 raise UndeclaredModule(self.file, name)
 
     def unused(self) -> list[str]:
-        """The modules that the file requires and does not use."""
+        """Return the modules that the file requires and does not use."""
         used = {*_TABLE.findall(_NO_CODE.sub("''", self.text))}
         return [path for path in self.requires if _name(path) not in used]
 
 
 def load(file: str, read: Reader) -> Source:
-    """Read a file with its requirements."""
+    """Reads a Lua file and the modules that it requires."""
     text = read(file)
     paths = ", ".join(_REQUIRES.findall(text)).split(",")
     return Source(file, text, tuple(path.strip() for path in paths if path.strip()))
 
 
 def modules_of(sources: Iterable[Source], read: Reader) -> tuple[Source, ...]:
-    """The modules that these files require, each behind those that it requires itself."""
+    """Returns the modules that these files require, directly or not, in loading order."""
     ordered: dict[str, Source] = {}
 
     def add(path: str, above: tuple[str, ...]) -> None:
@@ -130,7 +130,7 @@ def modules_of(sources: Iterable[Source], read: Reader) -> tuple[Source, ...]:
 
 
 def compose(sources: Iterable[Source], modules: Iterable[Source]) -> str:
-    """Lua statements that fill the table `modules`; all files are checked against each other."""
+    """Generates the Lua statements that load all modules into the table `modules`."""
     modules = tuple(modules)
     known = {_name(module.file) for module in modules}
     for source in (*modules, *sources):

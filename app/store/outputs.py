@@ -28,7 +28,7 @@ class StoredPart(NamedTuple):
 
     @property
     def at_ms(self) -> int:
-        """When the part was stored, by the id of its stream entry."""
+        """Return when the part was stored, in ms."""
         return int(self.id.partition("-")[0])
 
 
@@ -43,7 +43,7 @@ class OutputReads:
         self._away = away
 
     def attempts(self, ref: SessionRef) -> list[tuple[str, int]]:
-        """Each attempt whose output is kept, with the time in ms of its last part; oldest first."""
+        """Read which attempts have stored output, with the time of its last part; oldest first."""
         key = self._keys.part(ref, "outputs")
         with self._away():
             rows = self._redis.zrange(key, 0, -1, withscores=True)
@@ -52,7 +52,7 @@ class OutputReads:
     def parts(
         self, ref: SessionRef, after: Mapping[str, str], *, limit: int | None = None
     ) -> dict[str, list[StoredPart]]:
-        """The stored output of several attempts, each after an id, oldest first; in one round trip.
+        """Read the stored output of several attempts, each after an id, oldest first.
 
         At most `limit` of each.
         """
@@ -71,7 +71,7 @@ class OutputReads:
     def newest_parts(
         self, ref: SessionRef, attempts: Sequence[str], *, limit: int
     ) -> dict[str, list[StoredPart]]:
-        """At most `limit` parts of each attempt, the newest first; in one round trip."""
+        """Read at most `limit` parts of the output of each attempt, newest first."""
         if not attempts:
             return {}
         with self._away(), self._redis.pipeline(transaction=False) as pipe:

@@ -42,7 +42,7 @@ class OverviewReads:
         self._away = away
 
     def next(self, part: str, limit: int) -> list[StoredStep]:
-        """The first steps in `leases` or `ready`."""
+        """Read the first steps in the sorted set `leases` or `ready`."""
         with self._away():
             found = self._redis.zrange(self._keys.everywhere(part), 0, limit - 1)
         members = [member.split("|", 2) for member in cast("list[str]", found)]
@@ -64,7 +64,7 @@ class OverviewReads:
         ]
 
     def past(self, part: str, now_ms: int) -> OverdueCount:
-        """Count the overdue entries in `leases` or `ready`."""
+        """Count the overdue entries in the sorted set `leases` or `ready`."""
         key = self._keys.everywhere(part)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zcard(key)
@@ -74,20 +74,20 @@ class OverviewReads:
         return OverdueCount(int(entries), int(past), float(first[0][1]) if past and first else None)
 
     def sizes(self, parts: Sequence[str]) -> dict[str, int]:
-        """The sizes of these sorted sets."""
+        """Count the entries of these sorted sets."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for part in parts:
                 pipe.zcard(self._keys.everywhere(part))
             return dict(zip(parts, map(int, pipe.execute()), strict=True))
 
     def total_usage(self) -> dict[str, int]:
-        """The total usage of all sessions, by counter."""
+        """Read the total usage of all sessions, by counter."""
         with self._away():
             found = self._redis.hgetall(self._keys.everywhere("used"))
         return {name: int(number) for name, number in cast("dict[str, str]", found).items()}
 
     def newest(self, status: str, limit: int) -> list[SessionRef]:
-        """The sessions with a status, newest first."""
+        """Read the sessions with a status, newest first."""
         with self._away():
             found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
             sessions = cast("list[str]", found)
@@ -96,7 +96,7 @@ class OverviewReads:
         return [SessionRef(session, root) for session, root in pairs if root]
 
     def parked(self, refs: Sequence[SessionRef], limit: int) -> dict[SessionRef, list[str]]:
-        """The first parked steps of each session."""
+        """Read the first parked steps of each session."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.zrange(self._keys.part(ref, "parked"), 0, limit - 1)
@@ -104,14 +104,14 @@ class OverviewReads:
         return dict(zip(refs, found, strict=True))
 
     def fields(self, refs: Sequence[SessionRef], fields: Sequence[str]) -> list[list[str | None]]:
-        """These fields of each session."""
+        """Read these fields of each session."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.hmget(self._keys.part(ref, "session"), list(fields))
             return cast("list[list[str | None]]", pipe.execute())
 
     def last_entries(self, refs: Sequence[SessionRef], limit: int) -> list[str]:
-        """The last entries of each session's ledger."""
+        """Read the last entries of each session's ledger."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for ref in refs:
                 pipe.lrange(self._keys.part(ref, "ledger"), -limit, -1)

@@ -25,14 +25,14 @@ class KeyScanner:
         self._away = away
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[str]]:
-        """A batch of keys under the prefix, and the next cursor; 0 at the end."""
+        """Return a batch of keys under the prefix, and the next cursor; 0 at the end."""
         with self._away():
             found = self._redis.scan(cursor, match=self._keys.everywhere("*"), count=count)
         after, keys = cast("tuple[int, list[str]]", found)
         return int(after), keys
 
     def batches(self, key: str, kind: Kind, size: int) -> Iterator[list[str]]:
-        """Yields the members of a key in batches; concurrent changes may be missed."""
+        """Yield the members of a set, list or hash in batches; may miss concurrent changes."""
         names = self._names(key, kind, size)
         while True:
             with self._away():

@@ -56,11 +56,11 @@ class Library(NamedTuple):
     body: str
 
     def function(self, verb: str) -> str:
-        """The name under which the server knows a verb."""
+        """Return the name under which Redis knows the function of a verb."""
         return f"{PREFIX}{self.mark}_{verb}"
 
     def text(self, since: int) -> str:
-        """The text to load; the name of the library contains the time (Unix time in ms)."""
+        """Generate the Lua code of the library to load; its name contains the time in ms."""
         registered = "".join(map(self._registered, VERBS))
         return f"#!lua name={PREFIX}{since}_{self.mark}\n{self.body}{registered}"
 
@@ -74,7 +74,7 @@ class Library(NamedTuple):
 
 
 def library(read: Reader = text_of) -> Library:
-    """All transitions of the files that `read` returns."""
+    """Builds the library of all Lua functions from the files that `read` returns."""
     verbs = [_load(verb, read) for verb in VERBS]
     named = zip(VERBS, verbs, strict=True)
     functions = "".join(f"verbs.{verb} = {source.expression}\n" for verb, source in named)
@@ -83,7 +83,7 @@ def library(read: Reader = text_of) -> Library:
 
 
 def script(verb: Verb, read: Reader = text_of) -> str:
-    """One transition, with the modules that it requires, for a server without functions.
+    """Builds a script with one Lua function, for a server without functions.
 
     That is Redis 6, or a server whose ACL forbids them.
     """
@@ -93,7 +93,7 @@ def script(verb: Verb, read: Reader = text_of) -> str:
 
 
 def file_of(verb: Verb) -> str:
-    """The path of a verb's file in `lua/`, without the ending."""
+    """Returns the path of a verb's file in `lua/`, without the ending."""
     folders = ("audit_", "tree_", "plan_", "stack_", "guard_", "steps_")
     return verb.replace("_", "/", 1) if verb.startswith(folders) else verb
 

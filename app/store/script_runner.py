@@ -56,12 +56,12 @@ class Scripts:
         self._idle: list[tuple[int, float, ConnectionInterface]] = []
 
     def call(self, name: Verb, values: Sequence[str]) -> bytes:
-        """Call a transition with three keys and its arguments; returns the reply."""
+        """Run a Lua function with three keys and its arguments; returns the reply."""
         count, rest = _rest(values)
         return self._with_connection(lambda c: self._call(c, name, count, rest))
 
     def call_all(self, name: Verb, calls: Sequence[Sequence[str]]) -> list[bytes]:
-        """Call a transition several times in one round trip; returns the replies.
+        """Run a Lua function several times in one round trip; returns the replies.
 
         Each call is atomic by itself: after an error, any of them may have run.
         """
@@ -70,7 +70,7 @@ class Scripts:
         return self._with_connection(lambda c: _send_all(c, commands))
 
     def fields(self, key: str, names: Sequence[str]) -> list[bytes | None]:
-        """Fields of a hash, like HMGET."""
+        """Read fields of a hash, like HMGET."""
         command = _command("HMGET", key, *names)
         found: object = self._with_connection(lambda c: _send(c, command))
         return cast("list[bytes | None]", found)

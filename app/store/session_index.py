@@ -72,13 +72,13 @@ class SessionIndex:
         self._sessions = keys.everywhere("sessions")
 
     def walk(self, status: str | None, before: Place) -> Iterator[Place]:
-        """Yields the sessions of a status (None: all), newest first."""
+        """Yield the sessions of a status (None: all), newest first."""
         while found := self.page(status, before=before, limit=BATCH):
             yield from found
             before = found[-1]
 
     def page(self, status: str | None, *, before: Place, limit: int) -> list[Place]:
-        """Some sessions of a status (None: all), newest first; empty at the end."""
+        """Read some sessions of a status (None: all), newest first; empty at the end."""
         key = self._keys.status(status) if status else self._sessions
         start = 0
         while True:
@@ -93,7 +93,7 @@ class SessionIndex:
             start += limit  # all of them have the same ms, and were returned before
 
     def walk_fact(self, fact: str, value: str, before: Place) -> Iterator[Place]:
-        """Yields the sessions with this value in `facts`, newest first."""
+        """Yield the sessions with this value in the index `facts`, newest first."""
         start = f"{fact}<{value}<"
         top = f"({start}{_digits(before.at)}<{before.session}"
         while True:
@@ -113,7 +113,7 @@ class SessionIndex:
     def sizes(
         self, period: Period, *, statuses: Collection[str], facts: Mapping[str, str]
     ) -> Sizes:
-        """The number of sessions in each of these indexes, in one round trip."""
+        """Count the sessions in each of these indexes, in one round trip."""
         first, last = period.first_ms, period.before.at
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zcount(self._sessions, first, last)
@@ -126,7 +126,7 @@ class SessionIndex:
         return Sizes(total, sum(counts[: len(statuses)]), by_fact)
 
     def coverage(self, period: Period) -> Coverage:
-        """How far `facts` has all sessions: to the end if behind the mark none is missing."""
+        """Check whether the index `facts` lists all sessions of a period."""
         with self._away():
             marks = cast(
                 "Sequence[str]",
@@ -153,7 +153,7 @@ class SessionIndex:
         pipe.zlexcount(self._facts, f"[{start}{_digits(first)}", f"({start}{_digits(last)}=")
 
     def unlist(self, place: Place, facts: Mapping[str, str]) -> None:
-        """Remove a deleted session from the list of all sessions, and its lines of these facts."""
+        """Remove a deleted session from the indexes."""
         lines = [f"{f}<{value}<{_digits(place.at)}<{place.session}" for f, value in facts.items()]
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zrem(self._sessions, place.session)

@@ -22,31 +22,31 @@ class StackReads:
         self._away = away
 
     def workflow(self, workflow: str) -> dict[str, str]:
-        """The record of a workflow session; empty if there is none."""
+        """Read the record of a workflow session; empty if there is none."""
         return self.workflows([workflow])[0]
 
     def workflows(self, workflows: Sequence[str]) -> list[dict[str, str]]:
-        """The records of workflow sessions, each empty if there is none."""
+        """Read the records of workflow sessions, each empty if there is none."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for workflow in workflows:
                 pipe.hgetall(self._keys.named("workflow", workflow))
             return cast("list[dict[str, str]]", pipe.execute())
 
     def members(self, stack: str) -> list[tuple[float, str]]:
-        """All workflow sessions of a stack, the newest first: start in ms, and ``order<id``."""
+        """Read all workflow sessions of a stack, newest first: start in ms, and ``order<id``."""
         key = self._keys.named("stack-all", stack)
         with self._away():
             found = self._redis.zrevrange(key, 0, -1, withscores=True)
         return [(float(row[1]), str(row[0])) for row in cast("list[list[str]]", found)]
 
     def stacks(self) -> list[str]:
-        """The names of all stacks, the one that was changed last first; some may have expired."""
+        """Read the names of all stacks, the last changed first; some may have expired."""
         with self._away():
             found = self._redis.zrevrange(self._keys.everywhere("stacks"), 0, -1)
         return cast("list[str]", found)
 
     def heads(self, stacks: Sequence[str]) -> list[tuple[dict[str, str], int, str | None]]:
-        """The record of each stack, its depth, and the id on top."""
+        """Read the record of each stack, its depth, and the id on top."""
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for stack in stacks:
                 pipe.hgetall(self._keys.named("stack", stack))

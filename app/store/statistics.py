@@ -22,7 +22,7 @@ class StatisticsReads:
         self._away = away
 
     def days(self, days: Iterable[int]) -> dict[int, dict[str, str]]:
-        """The fields of these days (numbers of days since 1970); empty for a day without any."""
+        """Read the counters of these days (numbers of days since 1970)."""
         wanted = list(days)
         with self._away(), self._redis.pipeline(transaction=False) as pipe:
             for day in wanted:

@@ -93,12 +93,12 @@ class Store:
     # Transitions
 
     def create(self, new: NewSession) -> Reply:
-        """Create a session; replies created, exists, conflict, taken (the id) or refused."""
+        """Create a session; the reply is created, exists, conflict, taken (id) or refused."""
         arguments = creation_arguments(new, self.expected_id())
         return self.run("create", new.ref, new.program, arguments, outcome=new.document)
 
     def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
-        """Create a session from copied records; replies as `create`, or torn (some are gone)."""
+        """Create a session from copied records; replies as `create`, or torn if some are gone."""
         arguments = {**creation_arguments(new, self.expected_id()), **more}
         return self.run("steps_fork", new.ref, new.program, arguments, outcome=new.document)
 
@@ -113,7 +113,7 @@ class Store:
         ledger: str = "",
         transcript: Sequence[str] = (),
     ) -> Reply:
-        """Run a transition on one session."""
+        """Run a Lua function on one session."""
         values = self._values(ref, program, Call(arguments, outcome, ledger, transcript))
         with self._translate_errors():
             return Reply.model_validate_json(self._scripts.call(verb, values))
@@ -121,7 +121,7 @@ class Store:
     def run_all(
         self, verb: Verb, ref: SessionRef, program: str, each: Sequence[Call]
     ) -> list[Reply]:
-        """Run a transition several times in one round trip, each one atomic by itself.
+        """Run a Lua function several times in one round trip, each call atomic by itself.
 
         After an error any of them may have run: run each one again by itself.
         """
@@ -188,14 +188,14 @@ class Store:
             self._redis.zadd(self.keys.everywhere(due), {member: self.now_ms() + ms}, xx=True)
 
     def find_submitted(self, key: str) -> tuple[str, str] | None:
-        """The session and body hash stored for an Idempotency-Key, if the session exists."""
+        """Read the session and body hash stored for an Idempotency-Key; None if deleted."""
         with self._translate_errors():
             existing = self._redis.get(self.keys.idempotency(key))
         session, _, body = str(existing or "").partition("|")
         return (session, body) if session and self.ref(session) else None
 
     def errand_score(self, errand: str) -> float | None:
-        """The score of an outbox message; None if it is done."""
+        """Read the score of an outbox message; None if it is done."""
         with self._translate_errors():
             return self._redis.zscore(self.keys.everywhere("errands"), errand)
 
@@ -208,7 +208,7 @@ class Store:
             self.run("outbox_done", SessionRef("", ""), "", arguments)
 
     def existing(self, sessions: Sequence[str]) -> set[str]:
-        """The existing ones of these sessions."""
+        """Return which of these sessions exist."""
         with self._translate_errors(), self._redis.pipeline(transaction=False) as pipe:
             for session in sessions:
                 pipe.exists(self.keys.id(session))
@@ -216,7 +216,7 @@ class Store:
         return {session for session, found in zip(sessions, answers, strict=True) if found}
 
     def due_hooks(self, limit: int) -> list[str]:
-        """Due webhook deliveries, each as ``session|root|delivery``."""
+        """Read the due webhook deliveries, each as ``session|root|delivery``."""
         key, now = self.keys.everywhere("hooks"), self.now_ms()
         with self._translate_errors():
             return _texts(self._redis.zrangebyscore(key, "-inf", now, start=0, num=limit))
@@ -229,23 +229,23 @@ class Store:
     # Reading
 
     def ping(self) -> None:
-        """Raises StoreAway unless Redis answers."""
+        """Raise StoreAway unless Redis answers."""
         with self._translate_errors():
             self._redis.ping()
 
     def ref(self, session: str) -> SessionRef | None:
-        """The session with its root, or None if it does not exist."""
+        """Return the session with its root, or None if it does not exist."""
         with self._translate_errors():
             root = self._redis.get(self.keys.id(session))
         return SessionRef(session, str(root)) if root else None
 
     def fields(self, ref: SessionRef) -> dict[str, str]:
-        """The session's own hash; empty if it was deleted."""
+        """Read the hash of a session; empty if it was deleted."""
         with self._translate_errors():
             return _map(self._redis.hgetall(self.keys.part(ref, "session")))
 
     def values(self, ref: SessionRef, part: str, fields: Sequence[str]) -> dict[str, str]:
-        """Some fields of one of the session's hashes, without missing ones."""
+        """Read some fields of one of the session's hashes, without missing ones."""
         if not fields:
             return {}
         with self._translate_errors():
@@ -257,44 +257,44 @@ class Store:
         }
 
     def program(self, program: str) -> str | None:
-        """The program's document, or None if no session uses it any more."""
+        """Read the document of a program, or None if no session uses it any more."""
         with self._translate_errors():
             found = self._redis.hget(self.keys.program(program), "document")
         return None if found is None else str(found)
 
     def steps(self, ref: SessionRef, addresses: Sequence[str]) -> dict[str, StepRecord]:
-        """The records of these steps, without those that are still pending."""
+        """Read the records of these steps, without those that are still pending."""
         found = self.values(ref, "steps", addresses)
         return {a: StepRecord.model_validate_json(text) for a, text in found.items()}
 
     def names(self, ref: SessionRef, part: str) -> list[str]:
-        """The names of all fields of one of the session's hashes."""
+        """Read the names of all fields of one of the session's hashes."""
         with self._translate_errors():
             return _texts(self._redis.hkeys(self.keys.part(ref, part)))
 
     def turns(self, ref: SessionRef, ids: Sequence[str]) -> dict[str, TurnRecord]:
-        """The records of these turns, without those that never opened."""
+        """Read the records of these turns, without those that never opened."""
         found = self.values(ref, "turns", ids)
         return {a: TurnRecord.model_validate_json(text) for a, text in found.items()}
 
     def members(self, ref: SessionRef, part: str, limit: int = -1) -> list[str]:
-        """The members of one of the session's sorted sets, ordered by name."""
+        """Read the members of one of the session's sorted sets, ordered by name."""
         with self._translate_errors():
             end = limit - 1 if limit > 0 else -1
             return _texts(self._redis.zrange(self.keys.part(ref, part), 0, end))
 
     def size(self, ref: SessionRef, part: str) -> int:
-        """The size of one of the session's sorted sets."""
+        """Count the members of one of the session's sorted sets."""
         with self._translate_errors():
             return int(self._redis.zcard(self.keys.part(ref, part)))
 
     def lines(self, ref: SessionRef, part: str, start: int, end: int) -> list[str]:
-        """A range of one of the session's lists."""
+        """Read a range of one of the session's lists."""
         with self._translate_errors():
             return _texts(self._redis.lrange(self.keys.part(ref, part), start, end))
 
     def transcript(self, ref: SessionRef, start: int, most: int) -> tuple[int, list[str]]:
-        """Transcript records from a position on, and the number of dropped records."""
+        """Read transcript records from a position on, and the number of dropped records."""
         while True:
             dropped = self._dropped(ref)
             place = max(0, start - dropped)
@@ -306,24 +306,24 @@ class Store:
         return int(self.values(ref, "session", ["unsaid"]).get("unsaid", 0))
 
     def plan(self, ref: SessionRef) -> dict[str, str]:
-        """The hash of the session's plan; empty if it has none."""
+        """Read the hash of the session's plan; empty if it has none."""
         with self._translate_errors():
             return _map(self._redis.hgetall(self.keys.part(ref, "plan")))
 
     def outcomes(self, ref: SessionRef) -> dict[str, str]:
-        """All outcomes (JSON), by address."""
+        """Read all outcomes (JSON), by address."""
         with self._translate_errors():
             return _map(self._redis.hgetall(self.keys.part(ref, "out")))
 
     def children(self, ref: SessionRef) -> set[str]:
-        """The ids of the session's children."""
+        """Read the ids of the session's children."""
         with self._translate_errors():
             return set(_texts(self._redis.smembers(self.keys.part(ref, "children"))))
 
     def events(
         self, after: Mapping[SessionRef, str], *, limit: int, block_ms: int
     ) -> dict[SessionRef, list[Event]]:
-        """Events after these ids, in order; waits up to `block_ms` for the first."""
+        """Read events after these ids, in order; waits up to `block_ms` for the first."""
         streams: dict[bytes | str | memoryview[int], int | bytes | str | memoryview[int]] = {
             self.keys.part(ref, "events"): start for ref, start in after.items()
         }
@@ -338,7 +338,7 @@ class Store:
         }
 
     def fields_of(self, sessions: Sequence[str]) -> dict[str, tuple[SessionRef, dict[str, str]]]:
-        """The hashes of many sessions in two calls, without deleted ones."""
+        """Read the hashes of many sessions in two calls, without deleted ones."""
         if not sessions:
             return {}
         with self._translate_errors():
@@ -352,59 +352,59 @@ class Store:
         return {ref.id: (ref, f) for ref, f in zip(refs, found, strict=True) if "status" in f}
 
     def session_index(self) -> SessionIndex:
-        """The reads of the indexes of sessions."""
+        """Return the object that reads the indexes of sessions."""
         return SessionIndex(self._redis, self.keys, self._translate_errors)
 
     def fleet(self) -> FleetRecords:
-        """The part of the store that reads and writes the records of workers, locks and limits."""
+        """Return the object that reads and writes records of workers, locks and limits."""
         return FleetRecords(self._redis, self.keys, self._translate_errors)
 
     def identity(self) -> IdentityStore:
-        """The identity of this store."""
+        """Return the object that reads and writes the identity of this store."""
         return IdentityStore(self._redis, self.keys, self._translate_errors)
 
     def tokens(self) -> TokenStore:
-        """The records of API tokens."""
+        """Return the object that reads and writes the records of API tokens."""
         return TokenStore(self._redis, self.keys, self._translate_errors)
 
     def part(self, kind: Callable[[Redis, Keys, Away], P]) -> P:
-        """A part of the store that reads and writes keys of its own."""
+        """Return an object of this class, which reads and writes some keys of the store."""
         return kind(self._redis, self.keys, self._translate_errors)
 
     def foreign_data(self) -> ForeignData:
-        """The removal of webhooks and tokens from imported data."""
+        """Return the object that removes webhooks and tokens from imported data."""
         return ForeignData(self._redis, self._translate_errors)
 
     def outputs(self) -> OutputReads:
-        """The reads of live output."""
+        """Return the object that reads live output."""
         return OutputReads(self._redis, self.keys, self._translate_errors)
 
     def statistics(self) -> StatisticsReads:
-        """Reads of the counters of statistics."""
+        """Return the object that reads the counters of statistics."""
         return StatisticsReads(self._redis, self.keys, self._translate_errors)
 
     def artifacts(self) -> ArtifactReads:
-        """The reads of references to artifacts."""
+        """Return the object that reads references to artifacts."""
         return ArtifactReads(self._redis, self.keys, self._translate_errors)
 
     def copies(self) -> Copies:
-        """Copies of the records of sessions."""
+        """Return the object that copies the records of sessions."""
         return Copies(self._redis, self.keys, self._translate_errors)
 
     def stacks(self) -> StackReads:
-        """The reads of stacks of workflow sessions."""
+        """Return the object that reads stacks of workflow sessions."""
         return StackReads(self._redis, self.keys, self._translate_errors)
 
     def overview(self) -> OverviewReads:
-        """The reads of the fleet overview."""
+        """Return the object that reads the fleet overview."""
         return OverviewReads(self._redis, self.keys, self._translate_errors)
 
     def key_scanner(self) -> KeyScanner:
-        """The scan of all keys, for the audit."""
+        """Return the object that scans all keys, for the audit."""
         return KeyScanner(self._redis, self.keys, self._translate_errors)
 
     def now_ms(self) -> int:
-        """The time of the server's clock, which all stored times use."""
+        """Read the time of the Redis server, which all stored times use."""
         if self._clock:
             return self._clock()
         with self._translate_errors():
@@ -412,7 +412,7 @@ class Store:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def expected_id(self) -> str | None:
-        """The id of the store that this process expects; None before it is known."""
+        """Return the id of the store that this process expects; None before it is known."""
         expected = self.expected_identity()
         return None if expected is None else expected.id
 
@@ -432,7 +432,7 @@ class Store:
             raise StoreUnknown(self.where(), state, expected_identity.id, id_ or "")
 
     def where(self) -> str:
-        """The display URL of Redis, without its password."""
+        """Return the URL of Redis without its password, for messages."""
         target = self._redis.connection_pool.connection_kwargs
         return str(target.get("path") or f"{target.get('host')}:{target.get('port')}")
 

@@ -77,7 +77,7 @@ class TokenStore:
         return {token: int(at) for token, at in cast("dict[str, str]", found).items()}
 
     def usage(self, token: str, day: int) -> Mapping[str, int]:
-        """The token's number of active sessions, and its steps and bytes on a day (since 1970)."""
+        """Count the token's active sessions, and its steps and bytes on a day (since 1970)."""
         with self._away():
             live = self._redis.scard(self._keys.owned(token))
             found = cast("dict[str, str]", self._redis.hgetall(self._keys.spent(token, day)))

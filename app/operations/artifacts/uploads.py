@@ -26,7 +26,7 @@ class Uploads:
         self._guard = guard
 
     def put_part(self, digest: str, uploader: str, part: Part) -> bool:
-        """Store the next part of an artifact; returns whether it is complete.
+        """Store the next part of an uploaded artifact; returns whether it is complete.
 
         Raises ArtifactsFull, ArtifactChanged.
         """

@@ -21,7 +21,7 @@ class FolderAudits:
         self._submit = submit
 
     def start(self, *, repair: bool) -> FolderAuditView:
-        """Start the audit at each place that has a worker; its result is the findings."""
+        """Start a session at each place that compares the folders on disk with the store."""
         places = sorted({worker.place for worker in self._fleet.inventories()})
         return FolderAuditView(
             items=[

@@ -15,7 +15,7 @@ from leadhand.models.plans import PlanDocument
 
 
 def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
-    """The folder that a session of this document has to itself; None if it asks for none.
+    """Computes the folder that a session has to itself; None if its document does not ask for one.
 
     Raises InvalidDocument for a document without a folder to start from.
     """
@@ -32,7 +32,7 @@ def own_folder(document: AnyDocument, settings: Settings) -> OwnFolder | None:
 
 
 def own_facts(session: str, own: OwnFolder | None) -> str:
-    """What is known of the folder before it is made, as JSON."""
+    """Serializes the original and the planned path of a session's own folder, as JSON."""
     if own is None:
         return ""
     return json.dumps({"origin": own.origin, "folder": own.path(session)})

@@ -52,7 +52,7 @@ class FolderIndex:
         self._registry = registry
 
     def page(self, cursor: str | None) -> Page[WorktreeView]:
-        """The folders of the next sessions, newest first; `next` is set if there are more."""
+        """List the own folders of the next sessions, newest first; `next` is set if more follow."""
         before = END if cursor is None else decode_place(cursor)
         places = self._store.session_index().page(None, before=before, limit=EXAMINED)
         found = [one.view for one in self._of([place.session for place in places])]
@@ -61,7 +61,7 @@ class FolderIndex:
         return Page(items=found, next=following, partial=more, examined=len(places))
 
     def at_place(self, place: str, sessions: Sequence[str]) -> StoreFolders:
-        """All folders at a place, and the statuses of sessions."""
+        """List all recorded folders at a place, with the statuses of these sessions."""
         found: list[KnownFolder] = []
         batch: list[str] = []
         for one in self._store.session_index().walk(None, END):
@@ -74,14 +74,14 @@ class FolderIndex:
         return self.of_sessions(sessions)._replace(folders=tuple(here))
 
     def of_sessions(self, sessions: Sequence[str]) -> StoreFolders:
-        """The statuses of sessions, without any folders: it costs no more than these."""
+        """Return the statuses of these sessions, without listing folders."""
         identity = self._store.identity().read()
         found = self._store.fields_of(list(sessions)) if sessions else {}
         statuses = {session: fields["status"] for session, (_, fields) in found.items()}
         return StoreFolders(identity.id if identity is not None else "", statuses, ())
 
     def check_deletion(self, session: str) -> None:
-        """Check that a deletion leaves no work behind. Raises ControlRefused, SessionUnknown.
+        """Raise ControlRefused if a session's folder still holds work, so it must not be deleted.
 
         Nothing could apply the work in a folder without its session. One that is applied or merged
         is removed later by a worker of its place.
@@ -131,7 +131,7 @@ class FolderIndex:
 def plan_views(
     store: Store, ref: SessionRef, plan: PlanRecord, place: str
 ) -> Iterator[WorktreeView]:
-    """The folders of a plan's tasks, in its order."""
+    """Yields the folders of a plan's tasks in the order of the plan."""
     runs = [(task, run) for task in plan.tasks for run in task.runs]
     statuses = store.fields_of([run.session for _, run in runs])
     for task, run in runs:
@@ -153,7 +153,7 @@ def plan_views(
 
 
 def own_view(session: str, fields: Mapping[str, str], own: Mapping[str, object]) -> WorktreeView:
-    """The folder that a session has to itself."""
+    """Builds the API's view of the folder that a session has to itself."""
     return WorktreeView.model_validate(
         {
             "task": "", "run": 1, "session": session, "status": fields["status"],

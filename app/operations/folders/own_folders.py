@@ -41,7 +41,7 @@ class OwnFolders:
         self._submit = submit
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Record what became of a session's folder. A deleted session is no error."""
+        """Store what happened to a session's folder; does nothing for a deleted session."""
         ref = self._store.ref(str(fields["session"]))
         if ref is None:
             return
@@ -49,7 +49,7 @@ class OwnFolders:
         self._transitions.run("own_folder", ref, {"facts": facts})
 
     def reserve(self, session: str, statuses: Collection[SessionStatus], hold_s: float) -> str:
-        """Keep a session in one of these statuses from being resumed while its folder changes.
+        """Prevent a session in one of these statuses from being resumed while its folder changes.
 
         Returns its status if that is another one, so that nothing is reserved. A deleted session
         needs no reservation. It lasts until `release`, or for so many seconds if that never comes.
@@ -73,7 +73,7 @@ class OwnFolders:
                 self._transitions.run("own_folder", ref, {"release": True})
 
     def find(self, session: str) -> WorktreeView | None:
-        """The folder of a session; None if it has none of its own. Raises SessionUnknown."""
+        """Return the own folder of a session; None if it has none. Raises SessionUnknown."""
         fields = self._store.fields(self._registry.ref(session))
         known = json.loads(fields.get("own_folder") or "null")
         if known is None:
@@ -81,7 +81,7 @@ class OwnFolders:
         return own_view(session, fields, known)
 
     def apply(self, session: str, *, force: bool) -> ApplyingView:
-        """Start a session that brings the work of an ended one into the folder it came from.
+        """Start a session that brings the work in a session's folder back into the original one.
 
         With `force` also work that was not accepted. Raises ControlRefused.
         """
@@ -101,7 +101,7 @@ class OwnFolders:
         return ApplyingView(session=self._start(ref, program, own.origin, "Apply"))
 
     def clean(self, found: WorktreeView, *, force: bool) -> CleaningView:
-        """Start a session that removes the folder of an ended one."""
+        """Start a session that removes the folder of an ended session."""
         why = _why_not_removed(found, force=force)
         if why or found.cleaned:
             failed = [] if found.cleaned else [found.model_copy(update={"kept": why})]

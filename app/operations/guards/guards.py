@@ -47,7 +47,7 @@ class Guards:
         self._reads = reads
 
     def stop(self, guarded: Guarded, report: StopReport) -> StopView:
-        """Answer a stop: whether to run the gates, or by their results whether it is allowed.
+        """Answer an agent that wants to stop: run the gates first, or allow or block the stop.
 
         One hook of an agent session runs at a time; one that is older than its stale timeout is
         replaced. The same stop again gets the same decision. Raises QuotaPassed for a new agent
@@ -70,7 +70,7 @@ class Guards:
         raise RuntimeError(f"the guard of {guarded.agent_session!r} changes all the time")
 
     def note(self, guarded: Guarded, event: AgentEvent) -> None:
-        """Record an event that ends a row of blocks; a session without stops has no guard."""
+        """Record a prompt or idle event of an agent, which ends a series of consecutive blocks."""
         for ref in self._reads.open_guards(guarded.agent_session, inside=guarded.inside):
 
             def apply(state: GuardState) -> Turn:
@@ -79,7 +79,7 @@ class Guards:
             self._change(ref, apply, "guard.event", {"event": event.event})
 
     def reset(self, agent_session: str | None, *, by: str) -> GuardReset:
-        """Begin the counters of limits again, of one agent session or of all; free their hooks."""
+        """Set the counters of limits to 0, for one agent session or all, and free their hooks."""
         count = 0
         for ref in self._reads.open_guards(agent_session):
 

@@ -42,7 +42,7 @@ class Guarded(NamedTuple):
 
     @property
     def about(self) -> About:
-        """The fields of the guard's session; a guard of the same agent is the same session."""
+        """Build the fields of the session that stores the guard's state, one per agent session."""
         return About(
             kind="guard",
             name=self.agent_session,
@@ -54,14 +54,14 @@ class Guarded(NamedTuple):
 
     @property
     def counted_for(self) -> Owner | None:
-        """The owner in whose quota the guard counts: the guards of a body have one of their own."""
+        """Return the owner whose quota the guard counts against."""
         if self.inside is None:
             return self.owner
         return Owner(f"guards-inside-{self.inside}", Quotas(max_sessions=OPEN_INSIDE))
 
 
 def inside_label(session: str | None) -> str:
-    """The label of a guard: the session whose body the agent is.
+    """Returns the label of a guard: the session that the agent runs in, if any.
 
     >>> inside_label("0000000a"), inside_label(None)
     ('inside 0000000a', '')

@@ -79,7 +79,7 @@ class LocalWork:
         self._folder = folder
 
     def token(self, session: str) -> str | None:
-        """The token for the session's local steps, always the same; None if it has none."""
+        """Return the token for the session's local steps, always the same; None if it has none."""
         ref = self._registry.ref(session)
         program = self._registry.program(self._registry.facts(ref).program)
         if not any(getattr(node, "queue", "") == LOCAL for _, node in program.walk()):
@@ -89,7 +89,7 @@ class LocalWork:
         return step_tokens.mint(caller, secret=self._settings.secret)
 
     def open(self, session: str, asked: ClaimWork) -> None:
-        """Begin a claim: note the worker, and give up what the workers before it held."""
+        """Begin a claim: record the worker, and expire the attempts of workers that it replaces."""
         ref = self._registry.ref(session)
         self._note_worker(ref)
         if asked.takes_over:
@@ -99,7 +99,7 @@ class LocalWork:
                     self._expiry.expire(ref, address, gone=record.owner)
 
     def claim(self, session: str, asked: ClaimWork) -> WorkView:
-        """Claim the next ready local step, in the order of the document.
+        """Claim the next ready local step, in document order.
 
         The same nonce gets the same step again. Steps that are skipped or cannot be resolved are
         settled here.
@@ -137,7 +137,7 @@ class LocalWork:
         return BeatView(order=reply.word, lease_s=lease_s)
 
     def settle(self, session: str, asked: SettleWork) -> SettledView:
-        """Record an outcome once. Raises InvalidDocument for a value that is too long."""
+        """Record an attempt's outcome once. Raises InvalidDocument for a value that is too long."""
         ref = self._registry.ref(session)
         self._require_local(ref, asked)
         if asked.outcome == "released":
@@ -152,7 +152,7 @@ class LocalWork:
         return SettledView(result=reply.word, status=self._status(ref))
 
     def stop_if_abandoned(self, ref: SessionRef, address: str) -> bool:
-        """Stop the session of a ready local step if no worker has called for a minute.
+        """Stop a session whose local steps no worker has asked for in the last minute.
 
         The sweep asks, for each step that it finds in `ready`.
         """
@@ -291,7 +291,7 @@ class LocalWork:
 
 
 def outcome_of(asked: SettleWork) -> Outcome:
-    """The outcome that a local worker reports, without secrets. Raises InvalidDocument."""
+    """Converts a local worker's report to an outcome, redacted. Raises InvalidDocument."""
     text = json.dumps(asked.value, ensure_ascii=False)
     if len(text) > VALUE_CHARACTERS:
         hint = f"a value has at most {VALUE_CHARACTERS:,} characters as JSON; return a file's path"

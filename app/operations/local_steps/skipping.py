@@ -10,7 +10,7 @@ _FALSY = (None, False, "", 0, "false", "no", "0")
 
 
 def is_skipped(work: Work) -> bool:
-    """Whether the step's condition is false, or a step that its template needs was skipped."""
+    """Whether to skip a step: its condition is false, or a step it needs was skipped."""
     if work.step.when is None and work.step.template is None:
         return False
     value = work.inputs.get("when")
@@ -18,7 +18,7 @@ def is_skipped(work: Work) -> bool:
 
 
 def skipped_outcome(work: Work) -> Outcome:
-    """The outcome of a step that is skipped, with the reason if its template has one."""
+    """Returns the outcome of a skipped step, with the reason if its template has one."""
     why = work.inputs.get("skipped")
     if why is None:
         return Outcome(word="skipped")

@@ -30,12 +30,12 @@ class ComingHome:
         self._submit = submit
 
     def merges(self, session: str) -> list[MergeView]:
-        """The merges of a plan's tasks, in its order."""
+        """Return the merges of a plan's tasks, in the order of the plan."""
         _, _, plan = self._read(session)
         return [merge_view(one) for one in plan.tasks if one.merge is not None] if plan else []
 
     def apply(self, session: str, branch: str = "") -> HomeView:
-        """Start a session that fast-forwards a branch of the user; by default the one checked out.
+        """Start a session that fast-forwards a user's branch to the plan's merged work.
 
         Raises PlanRefused for a plan that has no branch.
         """
@@ -49,7 +49,7 @@ class ComingHome:
         return self._start(ref, program, survey, source, folder, f"Apply plan {session}")
 
     def diff(self, session: str, task: str | None, *, unmerged: bool) -> HomeView:
-        """Start a session that compares a task, the plan, or what is not merged yet.
+        """Start a session that computes the diff of a task, the plan, or its unmerged work.
 
         Each is compared with the commit that it has in common with the branch that is to get it.
         """

@@ -22,7 +22,7 @@ from leadhand.models.plans import (
 def edit_arguments(
     session: str, operations: Iterable[PlanOperation], checkers: list[str]
 ) -> list[JsonValue]:
-    """Operations as arguments. Raises PlanRefused for a checker that the plan does not have."""
+    """Converts edits of a plan to arguments of Lua. Raises PlanRefused for an unknown checker."""
     found: list[JsonValue] = []
     for number, operation in enumerate(operations, start=1):
         try:

@@ -44,7 +44,7 @@ class PlanFacts:
     def apply(
         self, child: SessionRef, fields: Mapping[str, str], parent: Mapping[str, str]
     ) -> None:
-        """Apply the end, the stop or the resume of a child. Raises SessionUnknown.
+        """Update a plan because a child session ended, stopped or resumed. Raises SessionUnknown.
 
         A child that stopped with its parent resumes with it, and changes nothing.
         """
@@ -69,7 +69,7 @@ class PlanFacts:
         self._transitions.dispatch(ref, answer)
 
     def is_unapplied(self, child: SessionRef, parent: Mapping[str, str]) -> bool:
-        """Whether the plan still counts the child among those that work."""
+        """Whether the plan does not know yet that the child has ended."""
         plan = parse_plan(self._store.plan(SessionRef(parent["session"], child.root)))
         link = parse_link(parent["task"])
         task = next((one for one in plan.tasks if one.id == link.task), None) if plan else None

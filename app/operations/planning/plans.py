@@ -38,11 +38,11 @@ class Plans:
         self._answers = answers
 
     def view(self, session: str) -> PlanView:
-        """The plan of a session as it is now."""
+        """Return the current plan of a session."""
         return plan_view(self._read(session))
 
     def edit(self, session: str, edit: PlanEdit, *, version: int | None, by: str) -> PlanView:
-        """Carry out all operations or none. Raises PlanChanged, PlanRefused."""
+        """Apply all of these edits to a plan, or none. Raises PlanChanged, PlanRefused."""
         plan = self._read(session)
         names = check_names(plan.document.checkers)
         operations = edit_arguments(session, edit.operations, names)
@@ -69,14 +69,14 @@ class Plans:
         return self.view(session)
 
     def change(self, session: str, text: str, *, by: str) -> PlanView:
-        """Ask the team lead for another draft. Raises AnswerUnwanted."""
+        """Ask the team lead for another draft of the plan. Raises AnswerUnwanted."""
         self._answer(session, text, accept=False, by=by)
         return self.view(session)
 
     def report(
         self, child: str, report: TaskReport, *, idempotency_key: str | None = None
     ) -> ReportView:
-        """Record a child session's report about its task.
+        """Store what a child session reports about its task.
 
         A repeated call with the same key changes nothing. Raises NoPlan, ReportLate,
         IdempotencyConflict.
@@ -124,7 +124,7 @@ class Plans:
                 raise PlanRefused(child, one.task.id, str(error)) from None
 
     def task(self, child: str) -> TaskView:
-        """The task that a child session carries out."""
+        """Return the task that a child session carries out."""
         _, parent = self._link(child)
         task = parse_link(parent["task"]).task
         tasks = self.view(parent["session"]).tasks

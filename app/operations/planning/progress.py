@@ -68,7 +68,7 @@ class PlanProgress:
         self._facts = facts
 
     def spawn(self, ref: SessionRef, run_of_task: str) -> None:
-        """Create the child session of a task's run, given as `task~run`, and record it.
+        """Create the child session for a run of a task, given as `task~run`, if it is due.
 
         `merge/task~run` is the session that merges the run's work, and `replan/task~run` the one
         that asks the team lead about it. A session that was created is left alone. A task that
@@ -177,7 +177,7 @@ class PlanProgress:
         return submitted, {"replan": True}
 
     def look(self, ref: SessionRef) -> None:
-        """Deliver again what may have been lost, and start what may start."""
+        """Repeat messages of a plan that may have been lost, and start the tasks that can start."""
         plan = parse_plan(self._store.plan(ref))
         for task in plan.tasks if plan is not None else ():
             if task.state == "running" and task.session is not None:

@@ -14,7 +14,7 @@ _OPERATIONS = TypeAdapter(tuple[PlanOperation, ...])
 
 
 def proposed_edit(outcome: str, session: str, checkers: list[str]) -> dict[str, JsonValue]:
-    """The arguments for the proposal in an outcome; without operations, `why` says why.
+    """Extracts the plan edit that a team lead proposed from its outcome, as Lua arguments.
 
     It is checked again, because an outcome is not signed. An edit has no commands.
     """

@@ -10,7 +10,7 @@ from app.store.store import Store
 
 
 def read_survey(store: Store, ref: SessionRef) -> Survey | None:
-    """The newest survey of a plan's folder; None before the first."""
+    """Returns what the last inspection found out about a plan's folder; None before the first."""
     run = int(store.values(ref, "runs", [WORKSPACE]).get(WORKSPACE, 1))
     address = WORKSPACE if run == 1 else f"{WORKSPACE}~{run}"
     found = store.values(ref, "out", [address]).get(address, "{}")

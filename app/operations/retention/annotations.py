@@ -23,7 +23,7 @@ class Annotations:
     def annotate(
         self, session: str, *, title: str | None = None, archived: bool | None = None
     ) -> SessionView:
-        """Set the title (an empty text removes it), and whether lists hide the session.
+        """Set a session's title (an empty text removes it), and whether lists hide it.
 
         None leaves it as it is. A resume shows a hidden session again. Raises SessionUnknown, and
         ControlRefused for hiding one that is at work.

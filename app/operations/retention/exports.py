@@ -11,7 +11,7 @@ from leadhand.models.views import ExportView
 
 
 def keep(export: ExportView, folder: Path | None) -> Path:
-    """Write a session's export, and its ledger beside it as JSON Lines. Raises ExportOwed.
+    """Writes a session's export and ledger to files before it is deleted. Raises ExportOwed.
 
     Repeating it writes the same two files. The name contains the creation time, because a session
     id may be reused.

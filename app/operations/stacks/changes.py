@@ -51,7 +51,7 @@ class StackCall(NamedTuple):
     idempotency_key: str | None = None
 
     def arguments(self) -> dict[str, JsonValue]:
-        """The arguments that name the stack and the workflow session."""
+        """Return the fields that name the stack and the workflow session, as Lua arguments."""
         return {"stack": self.stack, "workflow": self.workflow}
 
 
@@ -107,7 +107,7 @@ class Stacks:
         raise StackRefused(call.stack, "stack", why, "try again")
 
     def start_step(self, call: StackCall, step: str) -> StackChange:
-        """Record the start of a step, which becomes the current one. Raises StackRefused."""
+        """Record the start of a step, which becomes the current step. Raises StackRefused."""
         return self._step(call, "start", {"step": step})
 
     def complete_step(
@@ -121,26 +121,26 @@ class Stacks:
         return self._step(call, "complete", arguments, pack_outputs(outputs))
 
     def record_quality_attempt(self, call: StackCall, step: str) -> StackChange:
-        """Count a quality attempt of a step. Raises StackRefused."""
+        """Add 1 to the quality attempts of a step. Raises StackRefused."""
         return self._step(call, "attempt", {"step": step})
 
     def advance(self, call: StackCall, step: str, index: int) -> StackChange:
-        """Move to another step: forwards or back."""
+        """Make another step the current one: a later or an earlier one."""
         return self._run("stack_advance", call, {"step": step, "index": index})
 
     def complete(self, call: StackCall) -> StackChange:
-        """End a workflow session as completed, anywhere in the stack."""
+        """Mark a workflow session as completed, at any position in the stack."""
         return self._run("stack_finish", call, {"status": "completed", "keep_s": self._keep_s})
 
     def abort(self, call: StackCall, reason: str) -> StackChange:
-        """End a workflow session as aborted, anywhere in the stack."""
+        """Mark a workflow session as aborted, at any position in the stack."""
         arguments: dict[str, JsonValue] = {"status": "aborted", "keep_s": self._keep_s}
         return self._run("stack_finish", call, arguments | {"reason": redact(reason)})
 
     def load(
         self, call: StackCall, record: WorkflowSession | None = None, *, force: bool = False
     ) -> StackChange:
-        """Put a workflow session back on top; without a record in the store, import this one.
+        """Put a workflow session back on top of its stack; if it is not stored, import it first.
 
         The one on top leaves the stack: that needs `force`, as does an ended one. Raises
         WorkflowUnknown, StackRefused.

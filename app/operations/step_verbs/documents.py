@@ -39,7 +39,7 @@ class Changes(NamedTuple):
 
 
 def stored_text(document: AnyDocument) -> str:
-    """A document as it is stored with its session."""
+    """Serializes a document as it is stored with its session."""
     given = document.model_dump(mode="json", exclude_unset=True, exclude=_SECRET)
     return json.dumps({**given, "kind": document.kind})
 
@@ -47,7 +47,7 @@ def stored_text(document: AnyDocument) -> str:
 def submitted_document(
     store: Store, registry: Registry, ref: SessionRef, fields: Mapping[str, str], verb: str
 ) -> AnyDocument:
-    """The document of a session. Raises ControlRefused if none is stored, or another one."""
+    """Returns the stored document of a session. Raises ControlRefused if it has none."""
     text = store.copies().request(ref)
     if text is None:
         hint = "an older version started it without storing its document; submit that again"
@@ -61,7 +61,7 @@ def submitted_document(
 
 
 def with_changes(document: AnyDocument, changes: Changes) -> AnyDocument:
-    """The document with these changes. Raises InvalidDocument for one that does not apply."""
+    """Returns the document with these changes. Raises InvalidDocument for an unfit change."""
     new: Fields = {}
     if changes.label is not None:
         new["label"] = changes.label

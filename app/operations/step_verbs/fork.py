@@ -65,7 +65,7 @@ class Wish(NamedTuple):
     as_is: bool = False
 
     def digest(self, session: str) -> str:
-        """The hash that belongs to the Idempotency-Key of the call."""
+        """Return the hash by which a repeated call is recognised."""
         return digest_of(f"fork {session} {json.dumps(self, default=list, sort_keys=True)}")
 
 
@@ -106,7 +106,7 @@ class Forks:
         free: bool = False,
         check: Callable[[AnyDocument], None] = lambda _: None,
     ) -> Submitted:
-        """Create a session with the outcomes of another one up to a point; it runs the rest.
+        """Create a session that copies another one's outcomes up to a point and runs the rest.
 
         `check` refuses a document that the caller may not run. Raises SessionUnknown,
         ControlRefused for a session that cannot be forked, PositionRefused, InvalidDocument for a

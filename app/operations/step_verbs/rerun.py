@@ -39,7 +39,7 @@ class Reruns:
         free: bool = False,
         check: Callable[[AnyDocument], None] = lambda _: None,
     ) -> Submitted:
-        """Create a session from the document of another one; nothing of its work is copied.
+        """Create a session that runs the document of another one again from the start.
 
         `check` refuses a document that the caller may not run. Raises SessionUnknown,
         ControlRefused if no signed document is stored, and the errors of a submit.

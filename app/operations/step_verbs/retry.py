@@ -28,7 +28,7 @@ class Retry:
     def retry(
         self, session: str, step: str, *, by: Caller | None = None, seen: Seen | None = None
     ) -> SessionView:
-        """Resume a session so that the step runs again; other finished work is kept.
+        """Resume a session so that a step, and what depends on it, runs again.
 
         Raises ControlRefused unless it is stopped or failed, PositionRefused for a step that has
         not run, and the errors of a resume.

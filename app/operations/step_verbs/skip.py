@@ -77,7 +77,7 @@ class Skip:
         by: Caller | None = None,
         seen: Seen | None = None,
     ) -> SessionView:
-        """Skip a step, loop or for_each. A failed session, and one whose step has ended, resumes.
+        """Skip a step, loop or for_each, and resume the session if it has failed there.
 
         Raises SessionUnknown, SessionChanged, ControlRefused if its status does not allow this,
         and PositionRefused for a step that is unknown, runs, is done, or cannot be skipped.

@@ -30,13 +30,13 @@ class Drawings:
         self._program = program
 
     def svg(self, session: str) -> str:
-        """The drawing of a session as an SVG document."""
+        """Draws a session as an SVG document."""
         ref, program = self._find(session)
         layout = layout_of(shape_of(program, dict(self._marks(ref, program))))
         return without_keys(to_svg(layout, f"session {session}"))
 
     def text(self, session: str, width: int) -> str:
-        """The drawing of a session as text, with lines of at most this width."""
+        """Draws a session as text, with lines of at most this width."""
         ref, program = self._find(session)
         lines = to_text(shape_of(program, dict(self._marks(ref, program))), width)
         return without_keys("\n".join(lines) + "\n")

@@ -22,7 +22,7 @@ class WorkShare(NamedTuple):
 
 
 def work_share(fields: Mapping[str, str], now_ms: int) -> WorkShare:
-    """How far a session is, by its record; unknown for one of an older version.
+    """Computes which share of a session's work is done, and estimates the time left.
 
     >>> active = {"status": "active", "expected": "40", "covered": "10", "began": "0"}
     >>> work_share(active, 5_000)

@@ -48,7 +48,7 @@ class Ended(NamedTuple):
 
 
 def suggestions(ended: Ended, reason: Reason | None) -> list[SuggestedAction]:
-    """What to do next, the most promising first; nothing for a session that is completed."""
+    """Suggests actions after a session has ended or stopped, the most promising first."""
     match ended.status:
         case SessionStatus.STOPPED:
             return [_resume(ended, "it continues where it was")]
