@@ -1,10 +1,10 @@
-"""The event stream of a page: it names the parts that changed, and the browser fetches them."""
+"""The event stream of a browser: it names what changed, and its tabs fetch those parts."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 
 from flask import Blueprint, Response, request
@@ -19,11 +19,13 @@ from app.store.changes import ChangeReads
 
 #: How often a browser is sent changes.
 EVERY_S = 0.25
-KEEP_ALIVE_S = 15.0
+#: A browser that has heard nothing for three of these takes the connection for dead.
+BEAT_S = 5.0
 RECHECK_S = 5.0
 #: A stream ends after this, and the browser connects again: a thread is not held for ever.
 LONGEST_S = 3600.0
-_NEVER = "0-0"
+#: Sessions that one stream watches, beside the changes of all sessions.
+SESSIONS = 32
 
 
 class Streams:
@@ -34,12 +36,16 @@ class Streams:
         self._limit = limit
 
     def stream(self) -> Response:
-        """GET /ui/stream: events named `changed`, with what changed as their data."""
-        session = request.args.get("session")
-        ref = self._engine.queries.ref(session) if session else None
+        """GET /ui/stream: events named `changed`, with what changed as their data.
+
+        Each tab may show another session. One that is deleted does not end the stream.
+        """
+        asked = dict.fromkeys(request.args.getlist("session")[:SESSIONS])
+        found = [self._engine.store.ref(session) for session in asked]
+        refs = [ref for ref in found if ref is not None]
         still, is_gone = token_recheck(), connection_check()
         self._limit.take()
-        stream = _Stream(self._engine, ref, still, is_gone, self._limit.closing)
+        stream = _Stream(self._engine, refs, still, is_gone, self._limit.closing)
         response = Response(stream.frames(), content_type="text/event-stream")
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
@@ -52,19 +58,19 @@ class Streams:
 
 
 class _Stream:
-    """The stream of one page."""
+    """The stream of one browser."""
 
     def __init__(
         self,
         engine: Engine,
-        ref: SessionRef | None,
+        refs: Sequence[SessionRef],
         still: Callable[[], bool],
         is_gone: Callable[[], bool],
         closing: Event,
     ) -> None:
         self._closing = closing
         self._is_gone = is_gone
-        self._ref = ref
+        self._refs = refs
         self._still = still
         self._changes = engine.store.part(ChangeReads)
         self._began = self._checked = self._sent = time.monotonic()
@@ -72,7 +78,7 @@ class _Stream:
     def frames(self) -> Iterator[str]:
         """Yields the text of the stream. A page fetches all its parts when it connects."""
         try:  # first: what changes while the page fetches its parts is sent
-            last, at = self._changes.last(), self._last_event()
+            known = self._read()
         except StoreAway:
             return
         yield "retry: 1000\n\nevent: hello\ndata: {}\n\n"
@@ -80,24 +86,27 @@ class _Stream:
             if self._closing.wait(EVERY_S) or self._is_gone():
                 return
             try:
-                newest, event = self._changes.last(), self._last_event()
+                newest = self._read()
             except StoreAway:
                 return
             now = time.monotonic()
             if not self._is_allowed(now):
                 return
-            changed = {"sessions": newest != last, "session": event != at}
-            topics = [topic for topic, is_new in changed.items() if is_new]
-            last, at = newest, event
+            topics = [topic for topic, last in newest.items() if known[topic] != last]
+            known = newest
             if topics:
                 self._sent = now
                 yield f"event: changed\ndata: {json.dumps(topics)}\n\n"
-            elif now - self._sent >= KEEP_ALIVE_S:
+            elif now - self._sent >= BEAT_S:
                 self._sent = now
-                yield ": keep-alive\n\n"
+                yield "event: beat\ndata: {}\n\n"
 
-    def _last_event(self) -> str:
-        return _NEVER if self._ref is None else self._changes.last_event(self._ref)
+    def _read(self) -> dict[str, str]:
+        """The newest id of each topic: `sessions`, and `session:ID` of each watched session."""
+        last = {"sessions": self._changes.last()}
+        for ref, event in zip(self._refs, self._changes.last_events(self._refs), strict=True):
+            last[f"session:{ref.id}"] = event
+        return last
 
     def _is_allowed(self, now: float) -> bool:
         if now - self._checked < RECHECK_S:

@@ -15,6 +15,8 @@ from app.store.keys import Keys
 
 #: A read must end before the socket's time-out.
 LONGEST_MS = 2000
+#: The id before the first entry of a stream.
+NONE = "0-0"
 
 
 class Change(NamedTuple):
@@ -55,9 +57,15 @@ class ChangeReads:
             found = self._redis.xrange(self._stream, count=1)
         return next((id_ for id_, _ in stream_entries(found)), None)
 
-    def last_event(self, ref: SessionRef) -> str:
-        """Return the id of a session's newest event."""
-        return self._last(self._keys.part(ref, "events"))
+    def last_events(self, refs: Sequence[SessionRef]) -> list[str]:
+        """Return the id of each session's newest event; `NONE` for one without events."""
+        if not refs:
+            return []
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            for ref in refs:
+                pipe.xrevrange(self._keys.part(ref, "events"), count=1)
+            rows = pipe.execute()
+        return [next((id_ for id_, _ in stream_entries(found)), NONE) for found in rows]
 
     def after(self, last: str, *, limit: int = 500, block_ms: int = 0) -> list[Change]:
         """Read the changes after an id, oldest first; waits up to `block_ms` for the first."""
@@ -111,4 +119,4 @@ class ChangeReads:
     def _last(self, key: str) -> str:
         with self._away():
             found = self._redis.xrevrange(key, count=1)
-        return next((id_ for id_, _ in stream_entries(found)), "0-0")
+        return next((id_ for id_, _ in stream_entries(found)), NONE)

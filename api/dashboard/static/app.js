@@ -19,21 +19,30 @@
   // Panels: the stream names what changed, and each panel of that topic is fetched again, at most
   // once in EVERY ms, and not while the page is hidden.
   const EVERY = 250;
-  const SLOW = 10000;
+  const SLOW = 5000;
   const stale = new Set();
   let timer = null;
   let last = 0;
 
+  const isPaused = () => document.body.classList.contains("paused");
+
+  function pause(button) {
+    const paused = document.body.classList.toggle("paused");
+    button.setAttribute("aria-pressed", paused);
+    button.textContent = paused ? "Go on" : "Pause";
+    refresh([]);
+  }
+
   function refresh(topics) {
     topics.forEach((topic) => stale.add(topic));
-    if (timer === null && !document.hidden && stale.size) {
+    if (timer === null && !document.hidden && !isPaused() && stale.size) {
       timer = setTimeout(flush, Math.max(0, last + EVERY - performance.now()));
     }
   }
 
   function flush() {
     timer = null;
-    if (document.hidden) return;
+    if (document.hidden || isPaused()) return;
     const everything = stale.has("everything");
     const panels = all("[data-panel]").filter((panel) => everything || stale.has(panel.dataset.topic));
     if (panels.some((panel) => panel.classList.contains("htmx-request"))) {
@@ -55,33 +64,86 @@
     return Boolean(writes && (at.value || at.matches("select")));
   }
 
+  // The tabs of a browser share one stream: the tab that has the lock opens it, and passes on what it hears.
+  // Where a page gets no locks (http to another host) each tab has its own stream.
+  const QUIET = 15000;
   const stream = one("#stream");
   const live = one("#live");
+  const channel = stream && new BroadcastChannel("leadhand");
+  const me = { tab: Math.random().toString(36), session: stream && stream.dataset.session };
+  const shown = new Map();  // of the leader: the session that each other tab shows
+  let source = null;
+  let watched = [];
+  let heard = Date.now();
 
   function show(state, text) {
-    if (!live || live.dataset.state === state) return;
+    if (live.dataset.state === state) return;
     live.dataset.state = state;
     live.textContent = text;
   }
 
-  if (stream) {
-    stream.addEventListener("changed", (event) => {
-      const found = JSON.parse(event.detail.data);
-      refresh(found);
-    });
-    // After each connection everything is fetched: what changed meanwhile is not in the stream.
-    stream.addEventListener("htmx:sse:after:connection", () => {
+  function hear(message) {
+    if (message.kind === "who") channel.postMessage({ kind: "here", ...me });
+    else if (message.kind === "gone") shown.delete(message.tab);
+    else if (message.kind === "here") {
+      shown.set(message.tab, message.session);
+      if (source && message.session && !watched.includes(message.session)) connect();
+    } else if (message.kind === "cut") show("cut", "Not connected");
+    else {
+      heard = Date.now();
       show("live", "Live");
-      refresh(["everything"]);
+      refresh(message.topics);
+    }
+  }
+
+  function pass(message) {
+    if (navigator.locks) channel.postMessage(message);
+    hear(message);
+  }
+
+  function connect() {
+    if (source) source.close();
+    watched = [...new Set([me.session, ...shown.values()])].filter(Boolean).slice(0, 32);
+    const mine = source = new EventSource(`/ui/stream?${new URLSearchParams(watched.map((id) => ["session", id]))}`);
+    // After each connection everything is fetched: what changed meanwhile is not in the stream.
+    mine.addEventListener("hello", () => pass({ topics: ["everything"] }));
+    mine.addEventListener("changed", (event) => pass({ topics: JSON.parse(event.data) }));
+    mine.addEventListener("beat", () => pass({ topics: [] }));
+    mine.onerror = () => {
+      pass({ kind: "cut" });
+      if (mine.readyState === EventSource.CLOSED) setTimeout(() => mine === source && connect(), 3000);
+    };
+  }
+
+  function lead(how) {
+    if (!navigator.locks) return connect();
+    return navigator.locks.request("leadhand-stream", how, () => new Promise(() => {
+      shown.clear();
+      channel.postMessage({ kind: "who" });
+      setTimeout(connect, 50);
+    })).catch(() => {  // another tab took over
+      if (source) source.close();
+      source = null;
+      lead({});
     });
-    stream.addEventListener("htmx:sse:error", () => show("cut", "Not connected"));
-    stream.addEventListener("htmx:sse:before:connection", (event) => {
-      if (event.detail.connection.attempt > 1) show("cut", "Not connected");
-    });
+  }
+
+  if (stream) {
+    channel.onmessage = (event) => hear(event.data);
+    channel.postMessage({ kind: "here", ...me });
+    addEventListener("pagehide", () => channel.postMessage({ kind: "gone", tab: me.tab }));
+    lead({});
     document.addEventListener("visibilitychange", () => refresh(document.hidden ? [] : ["everything"]));
     addEventListener("online", () => refresh(["everything"]));
     document.addEventListener("focusout", () => refresh([]));
     setInterval(() => {
+      if (document.hidden) return;
+      if (Date.now() - heard > QUIET) {  // the connection or the leading tab is frozen
+        heard = Date.now();
+        pass({ kind: "cut" });
+        if (source) connect();
+        else lead({ steal: true });
+      }
       if (live.dataset.state !== "live") refresh(["everything"]);
       else if (one("[data-every]")) refresh(["sessions"]);
     }, SLOW);
@@ -98,25 +160,17 @@
     all("[data-follow]").forEach(follow);
   });
   document.addEventListener("htmx:after:request", (event) => {
-    const ctx = event.detail.ctx;
-    const form = ctx && ctx.sourceElement;
-    if (form && form.matches("[data-reset]") && ctx.response && ctx.response.status < 300) {
-      form.reset();
-      const pop = form.closest("details");
-      if (pop) pop.open = false;
-    }
+    const form = event.detail.ctx?.sourceElement;
+    if (!form?.matches("[data-reset]") || !(event.detail.ctx.response?.status < 300)) return;
+    form.reset();
+    if (form.closest("details")) form.closest("details").open = false;
   });
   document.addEventListener("htmx:error", (event) => {
-    const ctx = event.detail.ctx;
-    if (ctx && ctx.sourceElement && ctx.sourceElement.matches("form")) tell("The API did not answer. Nothing is known of what you sent; look, and send it again.");
+    if (event.detail.ctx?.sourceElement?.matches("form")) tell("The API did not answer. Nothing is known of what you sent; look, and send it again.");
   });
 
   function tell(text) {
-    const notice = document.createElement("div");
-    notice.className = "notice bad";
-    const line = document.createElement("p");
-    line.textContent = text;
-    notice.append(line);
+    const notice = Object.assign(document.createElement("p"), { className: "notice bad", textContent: text });
     one("#notices").append(notice);
     setTimeout(() => notice.remove(), 12000);
   }
@@ -136,15 +190,11 @@
     all("time").forEach((element) => {
       const at = new Date(element.dateTime);
       element.title = exact.format(at);
-      if (element.dataset.how === "clock") {
-        element.textContent = at.toLocaleTimeString();
-        return;
-      }
       const seconds = Math.floor((Date.now() - at) / 1000);
-      if (seconds < 0) return;
       const unit = UNITS.find(([size]) => seconds >= size);
-      const text = unit ? `${Math.floor(seconds / unit[0])} ${unit[1]} ago` : "now";
-      if (element.textContent !== text) element.textContent = text;
+      const ago = unit ? `${Math.floor(seconds / unit[0])} ${unit[1]} ago` : "now";
+      const text = element.dataset.how === "clock" ? at.toLocaleTimeString() : ago;
+      if (element.textContent !== text && (seconds >= 0 || text !== ago)) element.textContent = text;
     });
   }
   showTimes();
@@ -165,23 +215,20 @@
     dialog.returnValue = "no";
     dialog.onclose = () => {
       if (dialog.returnValue !== "yes") return event.detail.dropRequest();
-      if (entryLabel) addField(event.detail.ctx, entryName, one("textarea", entry).value);
+      if (entryLabel) event.detail.ctx.request.body.set(entryName, one("textarea", entry).value);
       return event.detail.issueRequest();
     };
     dialog.showModal();
   });
 
-  function addField(ctx, name, value) {
-    const body = ctx.request.body;
-    if (body && typeof body.set === "function") body.set(name, value);
-  }
 
   // Clicks.
   document.addEventListener("click", (event) => {
-    const at = event.target.closest("[data-close], [data-close-detail], [data-copy], [data-keys]");
+    const at = event.target.closest("[data-close], [data-close-detail], [data-copy], [data-keys], [data-pause]");
     if (!at) return;
     if (at.matches("[data-close]")) at.closest("[data-notice]").remove();
     if (at.matches("[data-close-detail]")) at.closest(".detail").remove();
+    if (at.matches("[data-pause]")) pause(at);
     if (at.matches("[data-keys]")) one("#keys").showModal();
     if (at.matches("[data-copy]")) navigator.clipboard.writeText(at.dataset.copy).then(() => { at.textContent = "Copied"; });
   });
@@ -192,6 +239,7 @@
 
   // Keys.
   const PLACES = { i: "inbox", s: "sessions", f: "flows", p: "plans", w: "fleet", e: "economics" };
+  const LETTERS = { r: "[data-key=r]", h: "#hint > summary", x: "#do-exit button", t: "#do-rename button" };
   let current = -1;
 
   function move(by) {
@@ -212,8 +260,8 @@
   }
 
   function next() {
-    const entries = all("#list article[data-entry] [data-open]");
-    if (location.pathname === "/ui/inbox" && entries.length) entries[0].click();
+    const entry = location.pathname === "/ui/inbox" && one("#list article[data-entry] [data-open]");
+    if (entry) entry.click();
     else location.assign("/ui/inbox");
   }
 
@@ -231,7 +279,8 @@
     else if (event.key === "k") move(-1);
     else if (event.key === "Enter") open();
     else if (event.key === "a") next();
-    else if (event.key === "r" && one("[data-key=r]")) one("[data-key=r]").click();
+    else if (event.key === "z") pause(one("[data-pause]"));
+    else if (LETTERS[event.key] && one(LETTERS[event.key])) one(LETTERS[event.key]).click();
     else if (event.key === "?") one("#keys").showModal();
     else if (event.key === "/" && one("[data-search]")) one("[data-search]").focus();
     else if (event.key === "/") location.assign("/ui/sessions");

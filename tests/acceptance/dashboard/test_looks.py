@@ -72,6 +72,8 @@ def open_details(page: Page, name: str) -> None:
             page.locator("tr.add").first.wait_for()
         case "session-transcript":
             page.locator("details[id^=tools] summary").first.click()
+        case _:
+            pass
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW], ids=["wide", "narrow"])

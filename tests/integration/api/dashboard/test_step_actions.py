@@ -23,7 +23,7 @@ BUDGETS = [
 def failed(engine, **more) -> str:
     session = engine.submit.document(loop(**more)).session
     end(engine, session, "failed")
-    return session
+    return str(session)
 
 
 def post(browser, session: str, verb: str, **data: str):
@@ -158,9 +158,14 @@ def test_receipt_names_what_a_stop_ended(browser, engine):
 
 
 def test_badge_is_counted_for_each_fragment_that_shows_it(browser, engine, monkeypatch):
-    counted = []
+    counted: list[int] = []
     count = engine.attention.count
-    monkeypatch.setattr(engine.attention, "count", lambda: counted.append(1) or count())
+
+    def counting() -> int:
+        counted.append(1)
+        return int(count())
+
+    monkeypatch.setattr(engine.attention, "count", counting)
     session = failed(engine)
     for path in (
         f"sessions/{session}/panels/head",

@@ -8,6 +8,7 @@ from api.dashboard.hosts import Hosts
 from api.dashboard.routes import make_browsers
 from app.settings import Settings
 from tests.integration.api.dashboard.conftest import SAME, sign_in
+from tests.session_driving import add_event
 from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 
 STREAM = {"Authorization": f"Bearer {OPERATOR}", "Accept": "text/event-stream"}
@@ -42,6 +43,19 @@ def test_change_after_the_first_event_is_sent(app, browser, engine):
     assert b"event: hello" in next(chunks)
     engine.submit.document(loop())
     assert next(chunks) == b'event: changed\ndata: ["sessions"]\n\n'
+    answer.close()
+
+
+def test_stream_watches_the_sessions_of_all_tabs(browser, engine):
+    first, second, other = (engine.submit.document(loop()).session for _ in range(3))
+    asked = f"session={first}&session={second}&session={first}&session=0000dead"
+    answer = browser.get(f"/ui/stream?{asked}", headers=SAME)
+    chunks = iter(answer.response)
+    assert b"event: hello" in next(chunks)
+    for session in (other, first, second):
+        add_event(engine, session)
+        if session != other:
+            assert next(chunks) == f'event: changed\ndata: ["session:{session}"]\n\n'.encode()
     answer.close()
 
 
