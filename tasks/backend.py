@@ -21,28 +21,28 @@ class SettledBackend(BaseBackend):
     app: Celery
 
     def apply_chord(self, *_: Any, **__: Any) -> None:
-        """A chord needs no preparation."""
+        """Do nothing: chords need no preparation here."""
 
     def on_chord_part_return(self, request: Any, *_: Any, **__: Any) -> None:
-        """Publish the chord's body if this task's settle released its step."""
+        """Publish the chord's body if this task released its step."""
         body = body_of(request, self.app)
         if body is not None:
             body.apply_async()
 
     def store_result(self, task_id: str, result: Any, state: str, *_: Any, **__: Any) -> Any:  # noqa: ARG002
-        """Discard the result: outcomes are stored by settle."""
+        """Discard the result of a task: its outcome is already in the store."""
         return result
 
     def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Report every task as unknown."""
+        """Return an unknown state for every task, since results are not stored here."""
         return {"status": "PENDING", "result": None, "task_id": task_id}
 
     def process_cleanup(self) -> None:
         """Do nothing: there are no connections."""
 
     def ensure_chords_allowed(self) -> None:
-        """Allow chords."""
+        """Do nothing: this backend supports chords."""
 
     def as_uri(self, include_password: bool = False) -> str:  # noqa: ARG002
-        """The name of this backend in Celery's banner."""
+        """Return the name of this backend for Celery's start message."""
         return "settled://"

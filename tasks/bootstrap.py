@@ -17,7 +17,7 @@ from tasks.steps import register
 
 
 def check_logins(engine: Engine) -> None:
-    """Check the logins of store and broker; unreachable servers are ignored.
+    """Raises an error if Redis or the broker refuses the login; unreachable servers are ignored.
 
     Raises StoreForbids.
     """

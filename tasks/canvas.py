@@ -41,11 +41,11 @@ class Canvas:
         self._post = publisher_of(celery)
 
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
-        """Send hints for ready steps; the sweep repeats those that cannot be sent."""
+        """Send messages for ready steps; the sweep repeats those that cannot be sent."""
         _send(self._post, ref, self.build(ref, program, hints))
 
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
-        """The number of messages in each queue; empty if the broker is unreachable."""
+        """Return the number of messages in each queue; empty if the broker is unreachable."""
         try:
             with self._celery.connection_for_read() as connection:
                 channel: Any = connection.default_channel
@@ -57,7 +57,7 @@ class Canvas:
     def strays(
         self, gone: Callable[[str, Sequence[str]], set[str]], *, drop: bool
     ) -> Sequence[QueueDepth]:
-        """List queues with their stray messages, and with `drop` remove those.
+        """List queues with their stray messages; with `drop`, remove these messages.
 
         Empty if the broker is unreachable.
         """
@@ -69,7 +69,7 @@ class Canvas:
             return []
 
     def build(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> Iterator[Letter]:
-        """Build the messages: chords of hints with a common join, chains of the others."""
+        """Build Celery chords for steps with a common join, and chains for the others."""
         meeting: dict[tuple[str, str], list[Hint]] = defaultdict(list)
         for hint in hints:
             joined = routing.join_step(program, hint.path)
@@ -170,7 +170,7 @@ class CanvasSplit(NamedTuple):
 
 
 def split_canvas(request: Any, celery: Celery, hints: Sequence[Hint]) -> CanvasSplit:
-    """Compare a message's canvas with the hints that its settle released.
+    """Separates the rest of a message's chain into steps that are ready and those that are not.
 
     The rest of the chain is removed from the request, so that only the caller sends it.
     """
@@ -184,7 +184,7 @@ def split_canvas(request: Any, celery: Celery, hints: Sequence[Hint]) -> CanvasS
 
 
 def send_on(ref: SessionRef, celery: Celery, letters: Sequence[Letter]) -> None:
-    """Send the rest of a message's canvas; the sweep repeats what cannot be sent."""
+    """Send the rest of a message's chain; the sweep repeats what cannot be sent."""
     _send(publisher_of(celery), ref, letters)
 
 
@@ -196,12 +196,12 @@ def _send(post: Publisher, ref: SessionRef, letters: Iterable[Letter]) -> None:
 
 
 def remember(request: Any, hints: Sequence[Hint]) -> None:
-    """Store the released addresses on the request, for the backend."""
+    """Store the addresses of released steps on the Celery request, for the result backend."""
     request.released = {hint.address for hint in hints}
 
 
 def body_of(request: Any, celery: Celery) -> Signature | None:
-    """The chord body of a message, if its settle released the body's step."""
+    """Returns the chord body of a message, if the body's step has been released."""
     address = _body_address(request, celery)
     if address is None or address not in (getattr(request, "released", None) or ()):
         return None

@@ -34,7 +34,7 @@ def drop(queue: str, why: str, message: object) -> None:
 
 
 def envelope_fault(raw: bytes | str, channel: Any) -> str | None:
-    """Why kombu cannot read a stored message; None if it can."""
+    """Returns why kombu cannot read a stored message; None if it can."""
     try:
         text = bytes_to_str(raw)
         # kombu's own parser costs five times as much, and differs where one of these is a key.
@@ -46,7 +46,7 @@ def envelope_fault(raw: bytes | str, channel: Any) -> str | None:
 
 
 def broadcast_fault(raw: bytes | str, exchange: str, channel: Any) -> str | None:
-    """The same for a broadcast; a remote control command is an object with a method."""
+    """Returns why kombu cannot read a broadcast message; None if it can."""
     why = envelope_fault(raw, channel)
     if why is not None or not exchange.endswith(_CONTROL):
         return why
@@ -61,7 +61,7 @@ def broadcast_fault(raw: bytes | str, exchange: str, channel: Any) -> str | None
 
 
 def task_fault(message: Any, tasks: Collection[str]) -> str | None:
-    """Why a message is not a valid task; None if it is.
+    """Returns why a message is not a valid task; None if it is.
 
     Headers that nothing here reads are removed, so that they cannot replace what Celery keeps
     under the same names.
@@ -103,7 +103,7 @@ def _envelope_fault(envelope: object, channel: Any) -> str | None:
 
 
 def parse_arguments(body: object) -> tuple[str, str, str] | None:
-    """The session, root and address in the body of a hint; None for other bodies."""
+    """Parses session, root and address in a task message; None for any other message."""
     if not isinstance(body, list) or len(body) != 3 or not isinstance(body[0], list):
         return None
     match body[0]:

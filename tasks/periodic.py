@@ -29,7 +29,7 @@ class PeriodicThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the current call."""
+        """Stop the thread after its current call."""
         self._stop.set()
         self._thread.join(timeout=10)
 

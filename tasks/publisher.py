@@ -160,7 +160,7 @@ class Publisher:
 
 @lru_cache(maxsize=8)
 def publisher_of(celery: Celery) -> Publisher:
-    """The shared publisher of an application."""
+    """Returns the publisher that an application shares among its threads."""
     return Publisher(celery)
 
 
@@ -178,7 +178,7 @@ def _connection(pool: Any) -> Iterator[Any]:
 
 
 def new_id() -> str:
-    """A new message id in Celery's format."""
+    """Returns a new message id in Celery's format."""
     return str(uuid4())
 
 

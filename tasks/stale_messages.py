@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def parse_message(raw: bytes | str) -> Message | None:
-    """Parses a stored message (kombu's envelope, Celery's protocol 2); None if it is no hint."""
+    """Parses a stored message of a step; None if it is not one."""
     try:
         envelope = json.loads(raw)
         headers = envelope["headers"]
@@ -52,7 +52,7 @@ def parse_message(raw: bytes | str) -> Message | None:
 
 
 def scan_queues(channel: Any, gone: Gone, *, drop: bool) -> Iterator[QueueDepth]:
-    """Yields each queue with its numbers of hints and stale ones; with `drop`, removes the latter.
+    """Yields each queue with its numbers of messages and stale ones; `drop` removes stale ones.
 
     Works with Redis only: other brokers cannot list a queue's messages.
     """

@@ -21,7 +21,7 @@ class Carry(Protocol):
         """Returns the hints to publish, or None if the claim was refused."""
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Send hints for ready steps."""
+        """Send messages for ready steps to their queues."""
 
 
 class Bound:
@@ -40,7 +40,7 @@ def register(celery: Celery) -> None:
 
 
 def step(self: Task[..., None], session: str, root: str, address: str) -> None:
-    """The body of all tasks: carry out the step, then send on the released part of the canvas."""
+    """Run a step: the body of all Celery tasks; then send the rest of the message's chain."""
     assert BOUND.carry is not None
     ref = SessionRef(session, root)
     hints = BOUND.carry(ref, address)

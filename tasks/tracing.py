@@ -26,14 +26,14 @@ class _On:
 
 
 def check(settings: Settings) -> None:
-    """Raises SettingInvalid if traces are enabled and the packages are missing."""
+    """Raises SettingInvalid if traces are enabled and their packages are not installed."""
     if settings.traces != "off" and not _is_there("opentelemetry.instrumentation.celery"):
         hint = "it needs more packages: pip install 'leadhand[otel]'"
         raise SettingInvalid("LEADHAND_TRACES", settings.traces, hint)
 
 
 def begin(settings: Settings, service: str) -> Callable[[], None]:
-    """Start tracing, after a fork; returns the function to call before the process ends."""
+    """Starts tracing in this process; returns the function to call before the process ends."""
     if settings.traces == "off":
         return lambda: None
     from opentelemetry import trace
@@ -53,12 +53,12 @@ def begin(settings: Settings, service: str) -> Callable[[], None]:
 
 
 def is_on() -> bool:
-    """Whether this process traces."""
+    """Whether this process sends traces."""
     return _On.now
 
 
 def step(session: str, address: str, *, attempt: int) -> AbstractContextManager[object]:
-    """A span for one attempt at a step."""
+    """Opens a tracing span for one attempt at a step."""
     if not _On.now:
         return _NO_SPAN
     from opentelemetry import trace

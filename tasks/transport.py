@@ -28,7 +28,7 @@ class HintQoS(QoS):
     """Tracks unacknowledged messages in memory only."""
 
     def restore_unacked(self) -> None:
-        """Requeue messages at the end of a connection; those that fail are dropped."""
+        """Requeue unacknowledged messages of a closed connection; drop those that fail."""
         lost: Any = super().restore_unacked()
         # Not returned: kombu would write the messages to a file.
         if lost:
@@ -88,6 +88,6 @@ class HintTransport(Transport):
 
 
 def install() -> None:
-    """Register the transport for all Redis brokers of this process."""
+    """Use this transport for all Redis brokers of the process."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{HintTransport.__name__}"

@@ -30,11 +30,11 @@ class Deliverer:
         self._thread = threading.Thread(target=self._run, name="deliver", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that delivers webhooks."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the running tries."""
+        """Stop the thread after the running deliveries."""
         self._stop.set()
         self._again.set()
         self._thread.join(timeout=10)

@@ -68,7 +68,7 @@ OUTPUT_TIMEOUT_S = 1.0
 
 
 def main() -> int:
-    """Work until SIGTERM; return Celery's exit code."""
+    """Run a worker until SIGTERM; return Celery's exit code."""
     hide()
     try:
         settings = Settings.from_env()

@@ -45,7 +45,7 @@ Activity = AgentText | ToolStarted | ToolEnded | Notice
 
 
 def format_input(value: JsonValue) -> str:
-    """A tool's input in a readable form; a command without the names around it.
+    """Formats a tool's input for people; a command is shown alone.
 
     >>> format_input({"command": "pytest -q", "description": "Run the tests"})
     'pytest -q'
@@ -63,7 +63,7 @@ def format_input(value: JsonValue) -> str:
 
 
 def format_value(value: JsonValue) -> str:
-    r"""A text as it is; the texts of a list of content blocks; anything else as JSON.
+    r"""Formats a JSON value as text: the texts of content blocks, else JSON.
 
     >>> format_value([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])
     'a\nb'

@@ -37,7 +37,7 @@ class ActivityLog:
         self._failed = 0
 
     def take(self, activity: Activity) -> None:
-        """Record and show one activity."""
+        """Record an activity of the agent and write it to the live output."""
         match activity:
             case AgentText():
                 self._show(activity.text)
@@ -50,12 +50,12 @@ class ActivityLog:
 
     @property
     def calls(self) -> tuple[ToolCall, ...] | None:
-        """The first calls, not yet redacted; None if there was none."""
+        """Return the agent's first tool calls, not redacted; None if there was none."""
         return tuple(self._calls) or None
 
     @property
     def tools_failed(self) -> int | None:
-        """The number of calls if all of them failed; None if one did not, or there was none."""
+        """Return the number of tool calls if all of them failed, else None."""
         return self._failed if 0 < self._failed == self._started else None
 
     def _start(self, call: ToolStarted) -> str:

@@ -26,7 +26,7 @@ from workers.registry.json_path import find
 
 
 def read_activity(paths: ActivityPaths | None, event: JsonValue) -> Iterator[Activity]:
-    """The activity in one event, by the entry's paths if it has any; malformed events have none."""
+    """Yields the tool calls and texts in an event of an agent's output."""
     if not isinstance(event, dict):
         return
     if paths is not None:

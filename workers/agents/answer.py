@@ -33,15 +33,15 @@ class Answer:
     tools_failed: int | None = None
 
     def with_thread(self, thread: Thread | None) -> Answer:
-        """A copy with the thread from which the next turn resumes the conversation."""
+        """Return a copy with the thread from which the next turn resumes the conversation."""
         return replace(self, thread=thread)
 
     def mark_retryable(self, failure: Outcome) -> Outcome:
-        """The step's failure, marked as retryable unless the agent's failure is final."""
+        """Mark the step's failure as retryable unless the agent's failure is final."""
         return failure if self.final else mark_retryable(failure, self.result)
 
     def add_usage(self, outcome: Outcome) -> Outcome:
-        """The outcome with this answer's usage, thread, prompt, tool calls and process facts."""
+        """Return the outcome with usage, thread, prompt and tool calls of this answer added."""
         fields = {
             "usage": self.usage,
             "thread": self.thread if self.failure is None else None,

@@ -30,7 +30,7 @@ _BUSY = frozenset({408, 409, 425, 429})
 
 
 def main() -> int:
-    """Request the completion and print its result."""
+    """Request a chat completion from the model's API and print its result."""
     import openai  # an optional extra, needed only for agents that are models
 
     request = json.load(sys.stdin)

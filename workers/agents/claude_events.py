@@ -18,7 +18,7 @@ from workers.agents.activity import (
 
 
 def read_claude(event: dict[str, JsonValue]) -> Iterator[Activity]:
-    """The activity in one event; nothing for any other event."""
+    """Yields the tool calls and notices in an event of Claude Code; none for other events."""
     kind = event.get("type")
     if kind in ("assistant", "user"):
         yield from _read_message(kind, event.get("message"))

@@ -22,7 +22,7 @@ _FAILED = ("failed", "declined")
 
 
 def read_codex(event: dict[str, JsonValue]) -> Iterator[Activity]:
-    """The activity in one event; nothing for any other event."""
+    """Yields the tool calls and notices in an event of Codex; none for other events."""
     kind, item = event.get("type"), event.get("item")
     if kind == "error":
         yield _notice(format_value(event.get("message")))

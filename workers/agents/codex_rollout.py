@@ -27,14 +27,14 @@ _ERROR = re.compile(r'(?:\A|\nOutput:\n|"output":\s*")(bwrap: [^\n"\\]*)')
 
 
 def codex_home(env: Mapping[str, str]) -> Path | None:
-    """The folder in which a Codex with this environment keeps its conversations."""
+    """Returns the folder in which Codex, with this environment, keeps its conversations."""
     if env.get("CODEX_HOME"):
         return Path(env["CODEX_HOME"])
     return Path(env["HOME"], ".codex") if env.get("HOME") else None
 
 
 def find_sandbox_error(home: Path, thread: str) -> str | None:
-    """The sandbox's error if it started none of the commands of the thread's last turn."""
+    """Returns the error of Codex's sandbox if it could start no command in the last turn."""
     if not _THREAD.fullmatch(thread):
         return None
     shells, errors = set[str](), list[str | None]()

@@ -31,7 +31,7 @@ class CodexTools:
         self._error: str | None = None
 
     def take(self, event: JsonValue) -> None:
-        """Record the thread and each completed tool call; ignore other events."""
+        """Record the thread or a completed tool call of an event; ignore other events."""
         if isinstance(event, dict) and event.get("type") == "thread.started":
             self._thread = str(event.get("thread_id"))
         if not isinstance(event, dict) or event.get("type") != "item.completed":
@@ -45,7 +45,7 @@ class CodexTools:
             self._has_worked = self._has_worked or item.get("status") == "completed"
 
     def find_fault(self) -> str | None:
-        """Why no tool call worked, with the fix; None if one worked or none was made."""
+        """Return why no tool call worked, with the fix; None if one worked or none was made."""
         if self._has_worked:
             return None
         error = self._error or self._find_unreported()

@@ -22,7 +22,7 @@ _MESSAGE_LIMIT = 2_000
 
 
 def ask_program(question: Question, cancel: threading.Event) -> Answer:
-    """Run the agent's program on the prompt; its process tree is gone when this returns."""
+    """Run the agent's program on the prompt and return its answer."""
     task, agent, thread_before = question.task, question.agent, question.thread_before
     own = environment.clean(task.inherited, named=agent.variables)
     parser = OutputParser(
@@ -58,7 +58,7 @@ def ask_program(question: Question, cancel: threading.Event) -> Answer:
 def run_and_parse(
     question: Question, command: Command, parser: OutputParser, cancel: threading.Event
 ) -> Answer:
-    """Run the command and turn its result and parsed output into an answer."""
+    """Run a command and parse its output to an answer."""
     result = run(command, cancel)
     text, unreadable = "", None
     try:

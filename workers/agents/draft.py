@@ -59,7 +59,7 @@ class Replan(BaseModel):
 
 
 def draft_tasks(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Return the tasks of a plan as the outcome's value, `{"tasks": [...]}`.
+    """Ask a team lead for the tasks of a plan and return them as the outcome's value.
 
     Given tasks are the first draft. An answer that is no valid list of tasks fails the attempt,
     and the next one gets the reason.
@@ -107,7 +107,7 @@ def _prompt(inputs: DraftInputs) -> str:
 
 
 def parse_tasks(text: str, checkers: tuple[str, ...]) -> tuple[PlannedTask, ...]:
-    """The tasks in an agent's answer. Raises ValueError that says what is wrong.
+    """Parses the tasks in an agent's answer. Raises ValueError with what is wrong.
 
     The JSON may be the whole text, a fenced block, or stand between prose.
 
@@ -133,7 +133,7 @@ def parse_tasks(text: str, checkers: tuple[str, ...]) -> tuple[PlannedTask, ...]
 
 
 def parse_replan(text: str, inputs: DraftInputs) -> Replan:
-    """The edit of the plan in an agent's answer. Raises ValueError that says what is wrong."""
+    """Parses the edit of the plan in an agent's answer. Raises ValueError with what is wrong."""
     why = 'it has no JSON with "operations"'
     for value in _candidates(text):
         if not isinstance(value, dict) or "operations" not in value:

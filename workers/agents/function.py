@@ -22,7 +22,7 @@ _MOST_USD = 1_000_000.0
 
 
 def ask_function(question: Question, cancel: threading.Event) -> Answer:
-    """Call the function with the prompt; it returns text, or a dict of text, thread and usage."""
+    """Call a Python function as an agent; it returns text, or a dict of text, thread and usage."""
     assert question.agent.callable is not None
     context: dict[str, JsonValue] = {
         "prompt": question.prompt,

@@ -35,7 +35,7 @@ _STARTUP_TIMEOUT_S = 120
 
 @cache
 def is_installed() -> bool:
-    """Whether this interpreter has the MCP SDK; if not, the log says so once."""
+    """Whether the MCP SDK is installed for this interpreter; if not, it is logged once."""
     try:
         found = find_spec("mcp_types") is not None  # part of the SDK since version 2
     except ValueError:  # its import is blocked
@@ -47,7 +47,7 @@ def is_installed() -> bool:
 
 @contextmanager
 def config_file(spill: Path, *, wanted: bool) -> Iterator[str]:
-    """The path of the configuration in the attempt's folder; deleted at the end of the `with`.
+    """Yields the path of a temporary file with the configuration of the MCP server.
 
     Without the SDK the file names no server. The path is "" if the file is not `wanted`.
     """
@@ -68,7 +68,7 @@ def config_file(spill: Path, *, wanted: bool) -> Iterator[str]:
 
 
 def codex_args(*, wanted: bool) -> tuple[str, ...]:
-    """The arguments that configure the server for Codex; none without the SDK."""
+    """Returns the arguments that configure the MCP server for Codex; none without the SDK."""
     if not wanted or not is_installed():
         return ()
     settings = {

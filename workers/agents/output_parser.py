@@ -64,12 +64,12 @@ class OutputParser:
         self.thread: str | None = None
 
     def write(self, chunk: bytes) -> None:
-        """Take the next chunk of output; only JSON lines are parsed before the end."""
+        """Take the next chunk of output; JSON lines are parsed at once, other text at the end."""
         if self._agent.output == "lines":
             self._lines.write(chunk)
 
     def answer(self, output: Captured) -> str:
-        """The answer of a finished run. Raises AnswerUnreadable."""
+        """Return the answer of a finished run. Raises AnswerUnreadable."""
         self._lines.close()
         if self._agent.output == "json":
             self._take(_object(output))
@@ -85,22 +85,22 @@ class OutputParser:
 
     @property
     def failure(self) -> str | None:
-        """The error that the agent reported, if any."""
+        """Return the error that the agent reported, if any."""
         return self._failed
 
     @property
     def usage(self) -> Usage | None:
-        """Cost and tokens of this run so far."""
+        """Return cost and tokens of this run so far."""
         return self._meter.usage
 
     @property
     def conversation_usage(self) -> Usage | None:
-        """Cost and tokens of the whole conversation, for agents that report those."""
+        """Return cost and tokens of the whole conversation, if the agent reports them."""
         return self._meter.conversation_usage
 
     @property
     def busy(self) -> Busy | None:
-        """The wait, if known, and the retry limit of a busy agent; None if it is not busy."""
+        """Return how long to wait for a rate-limited agent; None if it is not busy."""
         if not self._is_busy:
             return None
         return Busy(after_s=self._after_s, tries=self._agent.busy_tries)

@@ -27,18 +27,18 @@ class Question:
 
     @property
     def who(self) -> str:
-        """The agent's name, as error messages show it."""
+        """Return the agent's name as error messages show it."""
         return f"agent {self.name!r}"
 
     @property
     def thread_before(self) -> Thread:
-        """The thread to resume; an empty one in the first turn or if the agent cannot resume."""
+        """Return the thread to resume; an empty one if there is none to resume."""
         resumes = self.agent.remembers and not self.is_fresh
         thread = self.task.thread if resumes else None
         return thread or Thread(conversation=self.task.conversation or "")
 
     def next_thread(self, thread: Thread) -> Thread | None:
-        """The thread that the next turn resumes; None if the step is in no named conversation."""
+        """Return the thread for the next turn; None if the step is in no named conversation."""
         if self.task.conversation is None or thread.id is None or not self.agent.remembers:
             return None
         return thread.model_copy(update={"conversation": self.task.conversation})

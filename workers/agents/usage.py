@@ -72,13 +72,13 @@ class Meter:
         self._before = before
 
     def take(self, event: JsonValue) -> bool:
-        """Add the numbers of an event; return whether it has any."""
+        """Add the usage that an event reports; return whether it reports any."""
         running, final = self._running.take(event), self._final.take(event)
         return running or final
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of this run; None if the output has no numbers."""
+        """Return the usage of this run; None if the output has no numbers."""
         count = self._running if self._final.sum is None else self._final
         usage = self._as_usage(count.sum)
         if usage is None or self._before is None or not count.of_conversation:
@@ -87,7 +87,7 @@ class Meter:
 
     @property
     def conversation_usage(self) -> Usage | None:
-        """The usage of the whole conversation; None if the agent does not report it."""
+        """Return the usage of the whole conversation; None if it is not reported."""
         counts = (self._final, self._running)
         sums = [count.sum for count in counts if count.of_conversation and count.sum is not None]
         return self._as_usage(sums[0]) if sums else None

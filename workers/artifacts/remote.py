@@ -58,7 +58,7 @@ class RemoteArtifacts(NamedTuple):
     token: str
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Upload a file in parts. Raises ArtifactsFull, with the API's reason."""
+        """Upload a file to the API in parts. Raises ArtifactsFull, with the API's reason."""
         size = file.stat().st_size
         with file.open("rb") as source:
             for at in range(0, size, PART_BYTES):
@@ -72,7 +72,7 @@ class RemoteArtifacts(NamedTuple):
                     return
 
     def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
-        """All bytes of an artifact. Raises ArtifactUnknown."""
+        """Download all bytes of an artifact. Raises ArtifactUnknown."""
         found = bytearray()
         while len(found) < size:
             path = f"{_path(ref, digest)}?at={len(found)}&limit={PART_BYTES}"
@@ -126,7 +126,7 @@ class Patience:
         self._away_since: float | None = None
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
-        """Store a file. Raises ArtifactsFull, also for an API that stays away; StoreAway."""
+        """Store a file. Raises ArtifactsFull, also if the API stays unreachable; StoreAway."""
         try:
             self._open().put(ref, digest, file)
         except ApiAway as error:
@@ -139,7 +139,7 @@ class Patience:
 
 
 def open_remote(url: str, secret: str, ref: SessionRef, grant: Grant) -> RemoteArtifacts:
-    """The artifacts of the API, for one attempt."""
+    """Returns a client for the artifacts of the API, with the token of one attempt."""
     caller = step_tokens.Caller(ref.id, grant.address, grant.fence, SCOPES)
     return RemoteArtifacts(url, step_tokens.mint(caller, secret=secret))
 

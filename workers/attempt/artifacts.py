@@ -39,7 +39,7 @@ _BEGIN, _END = b"-----BEGIN ", b"-----END "
 def open_artifacts(
     engine: Engine, ref: SessionRef, grant: Grant
 ) -> LocalArtifacts | RemoteArtifacts:
-    """The artifacts that an attempt may read and store: with LEADHAND_ARTIFACTS in that folder."""
+    """Returns access to the artifacts for one attempt: in a shared folder, or by the API."""
     settings = engine.settings
     if settings.artifacts is not None:
         return engine.local_artifacts
@@ -49,7 +49,7 @@ def open_artifacts(
 def store_artifacts(
     outcome: Outcome, task: BodyTask, ref: SessionRef, open_store: Callable[[], ArtifactStore]
 ) -> Outcome:
-    """The outcome with references to what is too long for it. Raises StoreAway.
+    """Stores long values of an outcome as artifacts and refers to them. Raises StoreAway.
 
     A result that cannot be stored fails the step, as later steps may need it. Without room for an
     output, of which the outcome has the beginning and end, it gets a warning.

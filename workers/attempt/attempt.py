@@ -125,11 +125,11 @@ class Attempts:
         return self._stretch(ref, self._heart.keep(ref, answer.grants[0], sent=sent))
 
     def close(self) -> None:
-        """End the warm processes."""
+        """End the warm processes of this worker."""
         self._warm.close()
 
     def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Publish hints to ready steps; if the store is unreachable, the sweep publishes them."""
+        """Publish messages for ready steps; if the store is unreachable, the sweep does it."""
         try:
             self._engine.transitions.publish(ref, hints)
         except StoreAway as error:

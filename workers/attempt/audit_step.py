@@ -14,7 +14,7 @@ from workers.workspaces.git import Cancelled, WorkspaceRefused
 
 
 def carry_out_audit(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Audit the folders, and repair if asked; the text is the findings as JSON.
+    """Run the step that audits the folders at this place; its text is the findings as JSON.
 
     Raises WorkspaceRefused, Cancelled.
     """

@@ -21,7 +21,7 @@ class FolderRecords:
         self._lease = lease
 
     def record(self, fields: Mapping[str, JsonValue]) -> None:
-        """Record what was done with the folder of a plan's task, or of a session."""
+        """Store what was done with the folder of a plan's task, or of a session."""
         engine = self._engine
         record = engine.worktrees.record if "plan" in fields else engine.own_folders.record
         retry_while_away(lambda: record(fields), self._lease)
@@ -29,7 +29,7 @@ class FolderRecords:
     def reserve(
         self, session: str, statuses: Collection[SessionStatus], hold_s: float
     ) -> str | None:
-        """Reserve the folder of a session in one of these statuses.
+        """Prevent a session in one of these statuses from being resumed meanwhile.
 
         Returns its status if that is another one; None if the attempt is lost.
         """
@@ -37,10 +37,10 @@ class FolderRecords:
         return retry_while_away(lambda: folders.reserve(session, statuses, hold_s), self._lease)
 
     def release(self, session: str) -> None:
-        """Release the folder of a session."""
+        """End the reservation of a session's folder."""
         retry_while_away(lambda: self._engine.own_folders.release(session), self._lease)
 
     def stored(self, sessions: Sequence[str]) -> StoreFolders | None:
-        """The folders at this place, and the statuses of sessions; None if the attempt is lost."""
+        """Read the recorded folders of this place and the sessions' statuses; None if lost."""
         folders, place = self._engine.folder_index, self._engine.settings.place
         return retry_while_away(lambda: folders.at_place(place, sessions), self._lease)

@@ -61,7 +61,7 @@ class Lease:
         self.used = usage
 
     def end(self, why: Why) -> None:
-        """Cancel the body; the first reason is kept."""
+        """Cancel the body with a reason; only the first reason is kept."""
         if not self.ended.is_set():
             self.why = why
             self.ended.set()
@@ -71,7 +71,7 @@ class Lease:
         return now - self.good > self._ask_s
 
     def until(self, timeout_s: float) -> float:
-        """When a body with this timeout must have ended, on the monotonic clock.
+        """Return when a body with this timeout must have ended, on the monotonic clock.
 
         Never, if the lease was handed back before its body started.
         """
@@ -81,7 +81,7 @@ class Lease:
 
     @property
     def ours(self) -> bool:
-        """Whether this worker owns the attempt and may settle it: it is neither lost nor fenced."""
+        """Whether this worker still owns the attempt, so that it may settle it."""
         return self.why not in ("lost", "fenced")
 
 
@@ -109,7 +109,7 @@ class Heartbeats:
         self._threads: list[threading.Thread] = []
 
     def keep(self, ref: SessionRef, grant: Grant, *, sent: float) -> Lease:
-        """Renew the lease of a grant from now on; hand it back unless it begins soon."""
+        """Send heartbeats for an attempt from now on; release it unless it begins soon."""
         lease = Lease(ref, grant, sent=sent, lease_s=self._lease_s)
         lease.due = sent + self._every_s
         with self._lock:
@@ -118,13 +118,13 @@ class Heartbeats:
         return lease
 
     def begin(self, lease: Lease) -> bool:
-        """Mark the lease as begun; False if it was handed back meanwhile or has expired."""
+        """Mark an attempt as begun; returns False if it was released or has expired."""
         with self._lock:
             lease.begun = lease in self._held
         return lease.begun and not lease.is_over(time.monotonic())
 
     def drop(self, lease: Lease) -> None:
-        """Stop renewing the lease."""
+        """Stop sending heartbeats for an attempt."""
         with self._lock:
             self._held.discard(lease)
             self._note_children(lease, at_work=False)

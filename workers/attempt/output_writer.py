@@ -52,12 +52,12 @@ class Ring:
         self._ended = 0.0
 
     def is_late(self, now: float) -> bool:
-        """Whether the body ended so long ago that its last output is given up."""
+        """Whether the body ended so long ago that output not yet published is discarded."""
         self._ended = self._ended or now
         return now - self._ended > LAST_S
 
     def append(self, append: Append, parts: list[Part]) -> Reply:
-        """Publish these parts, and remove the oldest ones where there are too many."""
+        """Publish parts of live output, and delete the oldest if there are too many."""
         sizes = [len(part.text.encode(errors="replace")) + ENTRY_BYTES for part in parts]
         oldest = self._make_room(sum(sizes))
         grant = self.grant
@@ -79,7 +79,7 @@ class Ring:
 
 
 def after(entry: str) -> str:
-    """The smallest id of a stream that comes after this one.
+    """Returns the smallest id of a stream entry that is greater than this one.
 
     >>> after("1700000000000-3")
     '1700000000000-4'
@@ -98,7 +98,7 @@ class OutputWriter:
         self._thread: threading.Thread | None = None
 
     def open(self, ref: SessionRef, grant: Grant) -> LiveOutput:
-        """The output of an attempt; nothing is published until something is written to it."""
+        """Return the writer for the live output of an attempt."""
         return LiveOutput(lambda output: self._add(Ring(ref, grant, output)))
 
     def _add(self, ring: Ring) -> None:

@@ -49,7 +49,7 @@ class _Asked(BaseModel):
 
 
 def carry_out_own(task: BodyTask, git: Git) -> Outcome:
-    """Run a step about the folder of a session. Raises WorkspaceRefused, Cancelled."""
+    """Run a step that makes, commits, applies or discards the own folder of a session."""
     asked = _Asked.model_validate(task.inputs)
     home = _home(task, asked)
     match asked.do:
@@ -72,7 +72,7 @@ def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path
 
 
 def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str | None:
-    """The branch or commit that a session's worktree started from; None for a copy."""
+    """Returns the branch or commit that a session's worktree started from; None for a copy."""
     record = _home_of(inputs, session, root).record
     return record.target or None if record is not None else None
 
@@ -99,7 +99,7 @@ def _home(task: BodyTask, asked: _Asked) -> Home:
 
 
 def require_same(what: str, recorded: str, here: Path) -> None:
-    """Raises WorkspaceRefused if a recorded folder is not where this worker has it."""
+    """Raises WorkspaceRefused if a recorded path differs from the one that this worker uses."""
     if recorded != str(here):
         raise WorkspaceRefused(
             f"{what} is {recorded!r}, but for this worker it is {str(here)!r}: LEADHAND_WORKTREES"

@@ -19,7 +19,7 @@ _TOOL_LIMIT = 500
 
 
 def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
-    """The outcome with every secret of the task replaced, in all of its texts and values."""
+    """Redacts every secret of the task in all texts and values of the outcome."""
     secrets = secrets_of_task(task)
     reason = outcome.reason
     return outcome.model_copy(
@@ -35,7 +35,7 @@ def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
 
 
 def secrets_of_task(task: BodyTask) -> frozenset[str]:
-    """The values that no output or outcome of this task may show."""
+    """Returns the secret values that no output or outcome of this task may show."""
     held = secrets_of(task.agents, task.inherited, task.shelf.book.secret_names)
     return held | _long(set(task.handed_tokens))
 
@@ -43,7 +43,7 @@ def secrets_of_task(task: BodyTask) -> frozenset[str]:
 def secrets_of(
     agents: AgentBook, held: Mapping[str, str], more: AbstractSet[str] = frozenset()
 ) -> frozenset[str]:
-    """The values of the secret environment variables that this worker's agents and tools get."""
+    """Returns the values of secret environment variables that agents and tools get."""
     return _long({held.get(name, "") for name in agents.secret_names | more})
 
 

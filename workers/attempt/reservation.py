@@ -11,13 +11,13 @@ from workers.workspaces.git import Cancelled, WorkspaceRefused
 
 
 def removable(*, force: bool) -> frozenset[SessionStatus]:
-    """The statuses of sessions whose folders may be removed."""
+    """Returns the statuses in which a session's folder may be removed."""
     return ENDED if force else ENDED - {SessionStatus.STOPPED}
 
 
 @contextmanager
 def reserved(task: BodyTask, session: str, statuses: Collection[SessionStatus]) -> Iterator[None]:
-    """Keep a session from being resumed. Raises WorkspaceRefused if it is in another status.
+    """Prevents a session from being resumed inside the block. Raises WorkspaceRefused.
 
     Hold the lock of the folder first: only its holder reserves.
     """

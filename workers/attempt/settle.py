@@ -66,7 +66,7 @@ class Settler:
         self._on_no_room = on_no_room
 
     def settle(self, held: Held, look: Look | None = None) -> Settled | None:
-        """Settle an outcome, with the change of the working folder."""
+        """Report an outcome to the store, with the change of the working folder."""
         lease, work, outcome, take = held
         if look is not None:
             outcome = look.add_diff(outcome, self._secrets())
@@ -86,7 +86,7 @@ class Settler:
         return Settled(answer, sent)
 
     def settle_all(self, held: Sequence[Held]) -> Iterator[Settled]:
-        """Settle outcomes of one session in one round trip; if that fails, one by one."""
+        """Report outcomes of one session in one round trip; if that fails, one by one."""
         sent = time.monotonic()
         answers: Sequence[Reply] = ()
         if len(held) > 1 and all(one.lease.ours for one in held):
@@ -104,7 +104,7 @@ class Settler:
                 yield settled
 
     def run_guarded(self, lease: Lease, carry_out: Callable[[], T]) -> T | Settled | None:
-        """Run the step; hand it back if the disk is full, and report another error as its failure.
+        """Run a step; release it if the disk is full, fail it on any unexpected error.
 
         Otherwise the attempt would stay unreported, be lost, and be retried without end.
         """
@@ -148,7 +148,7 @@ class Settler:
         *,
         why: str = "",
     ) -> Settled | None:
-        """Release an attempt for other workers; it does not count as an attempt.
+        """Release an attempt for other workers without counting it as an attempt.
 
         `why` is the reason if the attempt was not cancelled.
         """
@@ -165,7 +165,7 @@ class Settler:
 
 
 def retry_while_away(call: Callable[[], T], lease: Lease) -> T | None:
-    """Call until the store is reachable; None once this worker no longer owns the attempt."""
+    """Repeats a call until the store is reachable; None if this worker lost the attempt."""
     while lease.ours:
         try:
             return call()

@@ -65,7 +65,7 @@ class _Cleaning(BaseModel):
 
 
 def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Run a workspace step; what cannot be done fails it with one sentence."""
+    """Run a step that makes, keeps, merges or removes a folder; a refusal fails the step."""
     deadline = time.monotonic() + task.timeout_s
     try:
         if task.inputs.get("do") in STEPS:
@@ -90,7 +90,7 @@ def carry_out(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 
 def turn_failure(work: Work, root: Path) -> Outcome | None:
-    """The failure of a doer whose folder is gone or is on another branch; None if all is well."""
+    """Returns the failure of a doer whose folder is gone or on another branch, else None."""
     if work.workspace is None or work.step.action is not Action.AGENT or work.cwd is None:
         return None
     try:
@@ -106,7 +106,7 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
 
 
 def diff_target(work: Work, root: Path) -> str | None:
-    """The branch or commit that a session's own worktree started from; None without one."""
+    """Returns the branch or commit that a session's own worktree started from; None without."""
     if work.workspace is None or work.workspace["do"] != "open":
         return None
     return own_target(work.workspace, work.ref.id, root)

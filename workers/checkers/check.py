@@ -21,7 +21,7 @@ from workers.task.task import BodyTask
 
 
 def check(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Returns the checker's verdict: terminate if it cannot start, retry if it times out."""
+    """Runs a checker and returns its verdict: terminate if it cannot start, retry on a timeout."""
     given = CheckInputs.model_validate(task.inputs)
     timeout_s = min(given.checker.timeout_s, task.timeout_s)
     if given.checker.command is not None:
@@ -64,7 +64,7 @@ class QuickCheck(NamedTuple):
     timeout_s: float
 
     def outcome(self, cancel: threading.Event) -> Outcome:
-        """Calls the function in the task's warm process and returns its verdict."""
+        """Call the check's function in a warm process and return its verdict."""
         assert self.task.warm is not None
         called = call_in_warm_process(
             self.task.warm, self.call, timeout_s=self.timeout_s, cancel=cancel
@@ -73,7 +73,7 @@ class QuickCheck(NamedTuple):
 
 
 def quick_check(task: BodyTask) -> QuickCheck | None:
-    """Returns the body of a quick check, None for any other check. Raises ValidationError."""
+    """Prepares a check that a warm process can run; None for any other. Raises ValidationError."""
     given = CheckInputs.model_validate(task.inputs)
     name = given.checker.callable
     if name is None or not given.checker.quick:

@@ -10,7 +10,7 @@ _OWN_MODELS = {"claude", "codex"}
 
 
 def checker_model(task: BodyTask, given: CheckInputs, name: str) -> str | None:
-    """Returns the checker's own model, else the doer's where the checker's agent takes it.
+    """Returns the model for a checker: its own, else the doer's if the checker's agent takes it.
 
     Raises AgentUnknown.
     """

@@ -40,18 +40,18 @@ class Judged(BaseModel):
 
     @property
     def timed_out(self) -> bool:
-        """Whether its verdict is a retry only because it took too long."""
+        """Whether the check's verdict is retry only because it timed out."""
         late = self.reason is not None and self.reason.code is ReasonCode.TIMEOUT
         return late and self.verdict == "retry"
 
     @property
     def is_skipped(self) -> bool:
-        """Whether a user skipped it: the rule holds for the other checkers."""
+        """Whether a user skipped the check; it then does not count for the verdict."""
         return self.reason is not None and self.reason.code is ReasonCode.USER_SKIP
 
     @property
     def entry(self) -> JsonValue:
-        """Its JSON in the ledger; `verdict` is always present."""
+        """Return the check as JSON for the ledger; `verdict` is always present."""
         dumped = self.model_dump(mode="json", exclude_none=True)
         return {"name": self.name, "verdict": self.verdict, **dumped}
 
@@ -68,7 +68,7 @@ class Judgement(BaseModel):
 
 
 def judge(task: BodyTask) -> Outcome:
-    """Returns the iteration's verdict, with every check in the outcome's value."""
+    """Runs the judge step: returns the iteration's verdict, with every check in its value."""
     given = JudgeInputs.model_validate(task.inputs)
     judgement = combine(given.rule, given.checks)
     return Outcome(
@@ -81,7 +81,7 @@ def judge(task: BodyTask) -> Outcome:
 
 
 def combine(rule: Rule, checks: Sequence[Check]) -> Judgement:
-    """Combines all checks: terminate wins, a lost check does not accept."""
+    """Combines the verdicts of all checks to one: terminate wins, a lost check does not accept."""
     judged = tuple(_judged(check) for check in checks)
     counted = tuple(check for check in judged if not check.is_skipped)
     verdict, reason = _decide(_needed(rule, len(counted)), counted)

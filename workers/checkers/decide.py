@@ -28,7 +28,7 @@ _QUOTED = 200
 
 
 def decide(task: BodyTask, cancel: threading.Event) -> Outcome:
-    """Returns accept if the condition holds (a break ends its loop), else retry.
+    """Runs a break step: returns accept if its condition holds, which ends the loop, else retry.
 
     An answer that cannot be parsed fails the step: it never ends a loop.
     """

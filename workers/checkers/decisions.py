@@ -27,7 +27,7 @@ class Decision(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The answer as compact JSON.
+        """Return the answer as compact JSON.
 
         >>> Decision("yes", "whole").text
         '{"answer":"yes"}'
@@ -43,7 +43,7 @@ class Undecided(NamedTuple):
 
 
 def parse_decision(text: str) -> Decision | Undecided:
-    """Finds the objects with exactly the key `answer` and the value `yes` or `no`.
+    """Finds a yes-or-no decision in an answer: a JSON object with only the key `answer`.
 
     Candidates are the whole text, then each ```json fence, then the balanced outermost {...}
     objects of its first 20,000 characters, at most 100 of them. The first valid candidate is the
@@ -63,7 +63,7 @@ def parse_decision(text: str) -> Decision | Undecided:
 
 
 def parse_only_decision(text: str) -> Decision | Undecided:
-    """Parses a text that must be a decision and nothing else: the output of a script."""
+    """Parses the output of a script, which must be a yes-or-no decision and nothing else."""
     seen, found = _decisions(text)
     if not found:
         return _schema() if seen else _nothing()

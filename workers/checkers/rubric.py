@@ -153,7 +153,7 @@ def _section(name: str) -> str | None:
 
 
 def sentence(rubric: Rubric, gates: Sequence[Gate], agent: Sentence | None) -> Sentence:
-    """Terminate wins, then a failed gate is a retry, then the criteria decide.
+    """Combines gates and criteria to a verdict: terminate wins, a failed gate means retry.
 
     Nice to have is part of the feedback and blocks nothing.
     """
@@ -176,7 +176,7 @@ def _feedback_of(gate: Gate) -> str:
 
 
 def criteria_of(rubric: Rubric, gates: Sequence[Gate]) -> str:
-    """Write the criteria section of a checking agent's prompt, with the results of the gates."""
+    """Writes the criteria section of a checker agent's prompt, with the results of the gates."""
     went = "\n".join(f"- `{gate.gate}`: {'passed' if gate.passed else 'failed'}" for gate in gates)
     parts = (
         ("", rubric.title and f"{rubric.title}"),

@@ -38,7 +38,7 @@ def command_verdict(result: ProcessResult, *, timeout_s: float) -> Outcome:
 
 
 def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:
-    """Parses the verdict of an agent's answer; a busy agent gives none."""
+    """Parses the verdict in an agent's answer; a busy agent gives none."""
     who = f"Checker agent {name!r}"
     early = _early_end(answer.result, who=who, timeout_s=timeout_s)
     if early is not None:
@@ -54,7 +54,7 @@ def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:
 
 
 def function_verdict(name: str, called: CallResult, *, timeout_s: float) -> Outcome:
-    """Reads the verdict that a function returned; one that raised is a retry."""
+    """Converts the result of a checker function to a verdict; retry if it raised."""
     who = f"Checker {name!r}"
     early = _early_end(called.result, who=who, timeout_s=timeout_s)
     if early is not None:
@@ -69,12 +69,12 @@ def function_verdict(name: str, called: CallResult, *, timeout_s: float) -> Outc
 
 
 def not_started(text: str, result: ProcessResult | None = None) -> Outcome:
-    """Returns terminate: a checker that cannot start cannot start in the next iteration either."""
+    """Returns the verdict terminate for a checker that cannot start."""
     return _verdict("terminate", text, "not_started", result, ReasonCode.FAILED_STEP)
 
 
 def with_raw(outcome: Outcome, text: str) -> Outcome:
-    """Keeps the answer that an outcome was parsed from beside it, unless they are the same."""
+    """Adds the unparsed answer to an outcome, unless it is the same as the text."""
     is_same = text.strip() == outcome.text
     return outcome.model_copy(update={"raw": None if is_same else cut(text, TEXT_LIMIT)})
 

@@ -12,7 +12,7 @@ from workers.processes.own_folders import claim_folder
 
 
 def folder_failure(work: Work, settings: Settings) -> Outcome | None:
-    """The failure of a step that may not run in its working folder; None if it may.
+    """Returns the failure of a step whose folder is outside the allowed roots, else None.
 
     The folder must be beneath a root of this worker, or beneath that of its worktrees; so must the
     folder from which the session's own was made. A step's own folder must exist beneath the

@@ -53,11 +53,11 @@ class Look:
                 self._before, self._failure = found, tree.failure
 
     def digest(self) -> str | None:
-        """The folder's digest now."""
+        """Compute the current digest of the working folder."""
         return self._tree.snapshot()
 
     def add_diff(self, outcome: Outcome, secrets: Collection[str]) -> Outcome:
-        """The outcome with the folder's digest and a link to the diff; sets `patch`.
+        """Add the folder's digest and a link to the diff to an outcome; stores the diff in `patch`.
 
         The secrets, and text that looks like a key, are removed from the diff.
         """
@@ -89,7 +89,7 @@ class Look:
 
 
 def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = None) -> Look:
-    """Snapshot the step's working folder before its body runs.
+    """Takes a snapshot of the step's working folder before its body runs.
 
     With a `target` the diff is against the commit where the folder's branch left that one: what
     the session took over from others meanwhile is not its work.
@@ -102,11 +102,11 @@ def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = 
 
 
 def needs_snapshot(work: Work) -> bool:
-    """Whether the step is an agent's, or the first after a stop, and has a working folder."""
+    """Whether to compare the working folder before and after the step."""
     return work.cwd is not None and (work.step.action is Action.AGENT or work.grant.compare)
 
 
 def pack_diff(before: str, after: str, text: str) -> str:
-    """The diff as compressed text, as Redis stores it."""
+    """Compresses a diff to the text that Redis stores."""
     whole = json.dumps({"before": before, "after": after, "patch": text}).encode()
     return base64.b64encode(gzip.compress(whole, mtime=0)).decode()

@@ -58,7 +58,7 @@ class Worktree:
         self._unfiltered: tuple[str, ...] = ()
 
     def snapshot(self) -> str | None:
-        """The folder's digest, ``git:TREE`` or ``files:HASH``; None if that takes too long.
+        """Compute the folder's digest, ``git:TREE`` or ``files:HASH``; None if too slow.
 
         After a timeout the next try is REST_S later: a snapshot delays its step.
         """
@@ -81,7 +81,7 @@ class Worktree:
         return found
 
     def why_no_git(self) -> NoGit:
-        """Why the folder's snapshots are made without git."""
+        """Return why the folder's snapshots are made without git."""
         if shutil.which("git") is None:
             return "git_missing"
         above = self._folder.resolve()
@@ -103,7 +103,7 @@ class Worktree:
                 begun.unlink(missing_ok=True)
 
     def knows(self, digest: str | None) -> bool:
-        """Whether the snapshot with this digest exists here, so that it can be compared."""
+        """Whether this repository has the snapshot, so that it can be compared."""
         tree = _tree(digest)
         if tree is None:
             return False
@@ -117,7 +117,7 @@ class Worktree:
         return True
 
     def merge_base(self, target: str) -> str | None:
-        """The digest of the folder where HEAD left a branch or commit; None if it is unknown."""
+        """Return the digest of the commit where HEAD branched off; None if it is unknown."""
         self._deadline = time.monotonic() + SNAPSHOT_S
         try:
             prefix = self._open_repository()
@@ -128,7 +128,7 @@ class Worktree:
         return f"git:{tree}"
 
     def patch(self, before: str | None, after: str | None) -> str | None:
-        """The diff between two snapshots, truncated; None without git or on an error."""
+        """Return the diff between two snapshots, truncated; None without git or on an error."""
         old, new = _tree(before), _tree(after)
         if old is None or new is None:
             return None

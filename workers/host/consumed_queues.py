@@ -12,11 +12,11 @@ class ConsumedQueues:
         self._consumer: Any = None
 
     def watch(self, consumer: object) -> None:
-        """Read from this consumer from now on."""
+        """Read the consumed queues from this Celery consumer from now on."""
         self._consumer = consumer
 
     def queues(self) -> tuple[str, ...] | None:
-        """The queues whose messages the broker delivers to this worker now, sorted.
+        """Return the queues that this worker consumes now, sorted.
 
         Empty while the worker shuts down or has no connection to the broker; None before start.
         """

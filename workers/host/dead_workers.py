@@ -32,7 +32,7 @@ class DeadWorkers(PeriodicThread):
         self._give_up = time.monotonic() + engine.settings.lease_s
 
     def look(self) -> None:
-        """Expire the attempts whose commands have ended. Raises StoreAway."""
+        """Expire the attempts of dead workers once their commands have ended. Raises StoreAway."""
         if self._left is None:
             self._left = attempts_of_dead_workers(self._engine, is_gone)
         ended = {owner: _has_ended(owner) for owner in {held.owner for held in self._left}}

@@ -32,7 +32,7 @@ class BatchingConsumer(Consumer):
     _is_scheduled = False
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
-        """The function that receives each message that kombu could decode."""
+        """Return the function that receives each message kombu could decode."""
         handle = super().create_task_handler(*args, **kwargs)
 
         def receive(message: Any) -> None:
@@ -52,7 +52,7 @@ class BatchingConsumer(Consumer):
         message.ack_log_error(log, self.connection_errors)
 
     def on_send_event_buffered(self) -> None:  # type: ignore[override]  # its stubs say a callable
-        """Schedule a flush, unless one is scheduled."""
+        """Schedule the sending of buffered events, unless it is scheduled."""
         if self.hub and not self._is_scheduled:
             self._is_scheduled = True
             self.event_dispatcher.buffer_limit = MOST

@@ -29,22 +29,22 @@ class Intake:
         self._cancelled: set[str] = set()
 
     def is_paused(self) -> bool:
-        """Whether the worker takes no steps now. Costs one system call while there is room."""
+        """Whether the worker takes no steps now, such as after the disk was full."""
         if not self._flag.value and _is_short(self._folder):
             self._flag.value = int(folder_trouble(self._folder) is not None)
         return bool(self._flag.value)
 
     def pause(self) -> None:
-        """Take no steps until the parent has checked the folder: a body found no room there."""
+        """Take no more steps until the parent process has checked the folder."""
         self._flag.value = 1
 
     def watch(self, consumer: object) -> None:
-        """Stop and start this Celery consumer from now on."""
+        """Pause and resume this Celery consumer from now on."""
         self._consumer = consumer
         self._apply_soon()
 
     def update(self, trouble: str | None) -> None:
-        """Pause because of this trouble of the folder; resume if there is none."""
+        """Pause the worker because of a problem with its folder; resume it if it is None."""
         if (trouble is None) != (self._logged is None):
             log.warning("takes %s steps", "no" if trouble else "again", extra={"why": trouble})
         self._logged = trouble

@@ -65,7 +65,7 @@ class Inventory:
         self._thread = threading.Thread(target=self._run, name="inventory", daemon=True)
 
     def start(self) -> None:
-        """Publish now, after each change, and often enough to keep the inventory alive."""
+        """Publish the worker's inventory now, after each change, and before it expires."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ class Inventory:
             log.info("inventory left to expire", extra={"worker": self._name})
 
     def publish(self) -> None:
-        """Publish once. Raises StoreAway."""
+        """Publish the inventory once. Raises StoreAway."""
         self._engine.guard.require_now()  # an emptied store must keep nothing
         if self._lock is not None:
             self._lock.renew()

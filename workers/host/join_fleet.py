@@ -52,7 +52,7 @@ def _refusal_key(name: str, error: Exception | None) -> str:
 
 
 def wait_for_store(engine: Engine) -> None:
-    """Return once Redis is reachable and holds the store that this worker knows or may adopt.
+    """Wait until Redis is reachable and holds the store that this worker expects or may adopt.
 
     The worker waits instead of exiting: its service manager would restart it again and again.
     """

@@ -29,7 +29,7 @@ class LentSlots:
         self._lends = multiprocessing.get_context("fork").Array("b", _INDEXES, lock=False)
 
     def lender(self) -> Callable[[bool], None]:
-        """Returns the function with which this pool process lends its slot or takes it back."""
+        """Return the function by which a pool process lends its slot and takes it back."""
         index = (current_process_index(base=0) or 0) % _INDEXES
         self._lends[index] = 0  # of a process before, which was killed
 
@@ -39,7 +39,7 @@ class LentSlots:
         return lend
 
     def count(self) -> int:
-        """The number of slots that the worker's processes have lent out."""
+        """Return the number of slots that the worker's processes have lent out."""
         return min(MOST, sum(bytes(self._lends)))
 
 
@@ -52,12 +52,12 @@ class PoolSize:
         self._draining = draining
 
     def watch(self, consumer: Any) -> None:
-        """Start to grow and shrink the process pool of this consumer with the lent slots."""
+        """Grow and shrink the process pool of this Celery consumer with the lent slots."""
         if consumer.hub is not None:
             consumer.hub.call_repeatedly(EVERY_S, self.adjust, consumer)
 
     def adjust(self, consumer: Any) -> None:
-        """Grow the pool to one process for each slot, or end one that is idle."""
+        """Start pool processes for lent slots, or end one that is idle."""
         if self._draining():
             return
         missing = self._concurrency + self._slots.count() - consumer.pool.num_processes

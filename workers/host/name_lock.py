@@ -36,12 +36,12 @@ class Holder(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The holder as the text that is stored in Redis."""
+        """Serialize the holder for Redis."""
         return "|".join(map(str, self))
 
     @classmethod
     def of(cls, text: str) -> Holder:
-        """Parse a holder; one that an earlier version wrote has no scope.
+        """Parse a stored holder of the name.
 
         >>> Holder.of(Holder("one", "boot:1", 42, "7.0").text).pid
         42
@@ -54,15 +54,15 @@ class Holder(NamedTuple):
 
     @classmethod
     def here(cls) -> Holder:
-        """This process."""
+        """Return this process as a holder."""
         return cls(socket.gethostname(), _scope(), os.getpid(), _began(os.getpid()) or "")
 
     def is_on_this_host(self) -> bool:
-        """Whether it has this host's name; two containers may share one."""
+        """Whether the holder's host name is this host's; two containers may share one."""
         return self.host == socket.gethostname()
 
     def has_ended(self) -> bool:
-        """Whether it is known to have ended; False if this process cannot see its pid."""
+        """Whether the holder's process is known to have ended."""
         is_visible = self.is_on_this_host() and self.scope == _scope() != ""
         return is_visible and _began(self.pid) != self.began
 
@@ -77,7 +77,7 @@ class NameLock:
         self._holder = Holder.here().text
 
     def take(self) -> None:
-        """Take the name if it is free or its holder on this host ended. Raises WorkerNameTaken.
+        """Lock the worker's name if it is free or its holder has ended. Raises WorkerNameTaken.
 
         Waits for the lock to expire if the holder has this host's name but another pid scope.
         """
@@ -97,7 +97,7 @@ class NameLock:
         return Holder.of(by) if by else None
 
     def renew(self) -> None:
-        """Renew the lock; if another worker took the name meanwhile, drain and exit."""
+        """Renew the lock of the name; if another worker has it, drain and exit."""
         by = self._hold(self._ttl_ms)
         if by:
             holder = Holder.of(by)
@@ -106,7 +106,7 @@ class NameLock:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def release(self) -> None:
-        """Release the name."""
+        """Release the worker's name."""
         with suppress(StoreAway):
             self._hold(0)
 

@@ -22,7 +22,7 @@ class ServedStore:
         self._closed = context.Value("b", 0, lock=False)
 
     def update(self, identity: Identity | None) -> None:
-        """Serve this store from now on; None stops claims until a store is accepted."""
+        """Set the store that this worker serves; None stops claims until one is accepted."""
         if identity is not None:
             self._id.value = identity.id.encode()
             self._sweeps.value = identity.sweeps
@@ -33,11 +33,11 @@ class ServedStore:
         return bool(self._closed.value)
 
     def expected(self) -> Identity | None:
-        """The identity that each new connection must match; None before the first."""
+        """Return the identity that each new connection must match; None before the first."""
         return self.read()
 
     def read(self) -> Identity | None:
-        """The store identity that the host's processes share; None if there is none yet."""
+        """Return the store identity that the host's processes share; None if there is none yet."""
         id_ = self._id.value.decode()
         return Identity(id_, self._sweeps.value) if id_ else None
 

@@ -17,7 +17,7 @@ _PLACE = "LEADHAND_PLACE"
 
 
 def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[str, str]:
-    """The variables that a body inherits: PLAIN, the locale, and those that an agent's entry names.
+    """Returns the environment variables that a body inherits; secrets and settings are left out.
 
     >>> clean({"PATH": "/bin", "LC_ALL": "C", "AWS_KEY": "x", "LEADHAND_SECRET": "y"})
     {'PATH': '/bin', 'LC_ALL': 'C'}
@@ -29,7 +29,7 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
 
 
 def place(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The variable that names the place, if the worker has it: without it the host has a name.
+    """Returns the environment variable that names the place; empty if the worker has none.
 
     >>> place({"LEADHAND_PLACE": "build-1", "LEADHAND_SECRET": "y"}), place({})
     ({'LEADHAND_PLACE': 'build-1'}, {})
@@ -38,5 +38,5 @@ def place(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def inherited() -> Mapping[str, str]:
-    """The worker's own environment, from which a body's is made; no setting is read here."""
+    """Returns the worker's own environment, from which the environments of bodies are made."""
     return os.environ  # noqa: TID251

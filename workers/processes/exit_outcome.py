@@ -14,7 +14,7 @@ _NOT_STARTED = {126: "cannot be executed", 127: "was not found"}
 
 
 def why_not_started(result: ProcessResult) -> str | None:
-    """Why a command did not start, from the operating system or the shell; None if it started."""
+    """Returns why a command could not start; None if it started."""
     if result.not_started is not None:
         return result.not_started
     if result.through_shell and result.exit_code in _NOT_STARTED:
@@ -26,7 +26,7 @@ def why_not_started(result: ProcessResult) -> str | None:
 def failure(
     result: ProcessResult, *, who: str, timeout_s: float, message: str | None = None
 ) -> Outcome | None:
-    """The outcome of a process that did not succeed; None if it did.
+    """Returns the outcome of a process that failed; None if it succeeded.
 
     `message` is the program's own error message; by default the end of its output is quoted.
     """
@@ -48,7 +48,7 @@ def failure(
 
 
 def describe_end(result: ProcessResult, message: str | None = None) -> str:
-    """How a failed process ended, with its message or the end of its output."""
+    """Describes how a failed process ended, with its message or the end of its output."""
     how = (
         f"exited with code {result.exit_code}"
         if result.exit_code is not None
@@ -77,13 +77,13 @@ def mark_retryable(bad: Outcome, result: ProcessResult) -> Outcome:
 def failed_outcome(
     code: ReasonCode, text: str, *, result: ProcessResult | None = None, retryable: bool = False
 ) -> Outcome:
-    """A failed outcome with its reason, and the facts of its process if there was one."""
+    """Builds a failed outcome with its reason, and with the facts of its process if it had one."""
     outcome = Outcome(word="failed", reason=Reason(code=code, text=text), retryable=retryable)
     return outcome if result is None else add_process_facts(outcome, result)
 
 
 def add_process_facts(outcome: Outcome, result: ProcessResult) -> Outcome:
-    """The outcome with the process's times, exit code and spilled output."""
+    """Adds the process's times, exit code and spilled output to an outcome."""
     spill = result.stdout.spill or result.stderr.spill
     return outcome.model_copy(
         update={

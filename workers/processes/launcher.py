@@ -38,7 +38,7 @@ _STEP_S = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command for a worker, and end it if the worker dies or the time is over."""
+    """Run a command for a worker; end it if the worker dies or the time is over."""
     status, grace_s = int(arguments[1]), float(arguments[2])
     lifeline = Lifeline(int(arguments[0]), until=float(arguments[3]))
     os.set_inheritable(status, False)
@@ -72,7 +72,7 @@ class Lifeline:
         os.set_blocking(number, False)
 
     def read(self) -> None:
-        """Read the lines that the worker wrote; the last complete line is the lease's end."""
+        """Read the lease's end from the worker; the last complete line counts."""
         while not self.closed:
             try:
                 chunk = os.read(self.number, 4096)
@@ -88,12 +88,12 @@ class Lifeline:
         return time.monotonic() >= self.until
 
     def left_s(self) -> float | None:
-        """The seconds until the lease expires; None without a lease."""
+        """Return the seconds until the lease expires; None without a lease."""
         return None if self.until == float("inf") else max(0.0, self.until - time.monotonic())
 
 
 def descendants(root: int) -> list[int]:
-    """The pids of all descendants of a process, from /proc."""
+    """Returns the pids of all descendants of a process, from /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would cost a third of the start
         if name.isdigit():

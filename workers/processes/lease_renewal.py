@@ -18,7 +18,7 @@ LAST_S = 1.0
 
 
 def renew(lifeline: int, until: float) -> None:
-    """Write the new end of the lease to a launcher's lifeline."""
+    """Sends the new end of the lease to the launcher of a command."""
     with contextlib.suppress(OSError):  # the launcher ended, or is frozen and does not read
         os.write(lifeline, f"{until!r}\n".encode())
 
@@ -36,23 +36,23 @@ class WarmLease:
         self.known = float("inf")
 
     def limit(self, until: float, *, exactly: bool = False) -> None:
-        """Have the process killed at this time; or up to that, SPARE_S ahead, unless `exactly`."""
+        """Let the launcher kill the process at this time; up to SPARE_S later unless `exactly`."""
         if until < self.known or (until > self.known and (exactly or self._is_near(SPARE_S))):
             self._send(until)
 
     def rest(self) -> None:
-        """Tell the launcher that no lease limits the process now, so that it may idle."""
+        """Remove the time limit of the process, so that it may stay idle."""
         if self.is_limited:
             self._send(float("inf"))
 
     def rest_if_near(self) -> None:
-        """The same, if its end is near; the others are asked to rest later, if they still idle."""
+        """Remove the time limit of the idle process if that time is near."""
         if self._is_near(SPARE_S):
             self.rest()
 
     @property
     def is_limited(self) -> bool:
-        """Whether the launcher knows of an end."""
+        """Whether the launcher has a time at which it kills the process."""
         return self.known != float("inf")
 
     @property
@@ -83,7 +83,7 @@ class LeaseRenewal:
         self._over = threading.Event()
 
     def start(self, cancel: threading.Event) -> None:
-        """Start a thread that renews a limited lease until the process ends or `cancel` is set.
+        """Start a thread that renews the lease until the process ends or `cancel` is set.
 
         The loop that reads the output cannot do it: a write to a lost file server may block it.
         """
@@ -92,7 +92,7 @@ class LeaseRenewal:
             threading.Thread(target=self._run, args=(cancel,), name=name, daemon=True).start()
 
     def cut(self) -> None:
-        """Close the lifeline, which asks the launcher to end its tree."""
+        """Close the pipe to the launcher, which then ends its process tree."""
         self._over.set()
         with self._lock:
             if self._lifeline >= 0:

@@ -40,7 +40,7 @@ class Lines:
         self._keep(rest)
 
     def close(self) -> None:
-        """Hand on the last line, which may lack a newline."""
+        """Pass the last line, which may lack a newline, to the receiver."""
         if self._size:
             self._hand_on()
 

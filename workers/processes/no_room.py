@@ -16,12 +16,12 @@ class NoRoom(Exception):
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Whether the error is that of a full disk, whichever disk it is."""
+    """Whether the error means that a disk is full."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def check_room(error: BaseException, folder: Path) -> None:
-    """Raise NoRoom if the error is that of the folder's disk, which is still full.
+    """Raises NoRoom if the error means that the folder's disk is full, and it still is.
 
     Otherwise a body that needs more room than there ever is would start again and again.
     """

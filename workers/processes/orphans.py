@@ -15,12 +15,12 @@ MARK = "LEADHAND_TREE"
 
 
 def new_mark() -> str:
-    """A unique mark for a command of this process: its pid and a random word."""
+    """Returns a unique mark for a command of this process: its pid and a random word."""
     return f"{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def end_commands_of(worker: int) -> bool:
-    """Whether the commands of a dead worker process have ended.
+    """Kills processes that a dead worker left; returns whether all of its commands have ended.
 
     A launcher ends its command by itself. Processes that are left without one are killed.
     """

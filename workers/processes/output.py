@@ -26,7 +26,7 @@ class Captured:
     spill: Path | None = None
 
     def whole(self, limit: int) -> str:
-        """The last `limit` bytes of the full output, for parsers."""
+        """Return the last `limit` bytes of the full output, for parsers."""
         if self.spill is None:
             return self.text
         with self.spill.open("rb") as file:

@@ -27,7 +27,7 @@ class FolderForeign(OSError):
 
 
 def claim_folder(folder: Path) -> None:
-    """Create the folder with mode 0700, or set that mode. Raises FolderForeign, OSError."""
+    """Creates a folder, or takes over an own one, with mode 0700. Raises FolderForeign, OSError."""
     if _is_ours_alone(folder):
         return
     try:
@@ -56,7 +56,7 @@ def _is_ours_alone(folder: Path) -> bool:
 
 
 def claim_session_folder(folder: Path) -> None:
-    """Claim a folder of a session, and the session's folder above it."""
+    """Creates a folder of a session, and the session's folder above it, with mode 0700."""
     claim_folder(folder.parent)
     claim_folder(folder)
 

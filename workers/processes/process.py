@@ -38,7 +38,7 @@ Lack = Literal["folder", "program", "permission", "room"]
 
 
 def unlimited() -> float:
-    """The end of a lease that never expires."""
+    """Returns infinity: the end of a lease that never expires."""
     return float("inf")
 
 
@@ -67,7 +67,7 @@ class Command:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The program and its arguments; a command line runs in a shell."""
+        """Return the program and its arguments; a command line runs in a shell."""
         return ("/bin/sh", "-c", self.line) if isinstance(self.line, str) else self.line
 
 
@@ -97,7 +97,7 @@ class ProcessResult:
 
 
 def run(command: Command, cancel: threading.Event) -> ProcessResult:
-    """Run a command until it ends, times out or is cancelled; then its whole tree has ended.
+    """Run a command until it ends, times out or is cancelled; its whole process tree ends with it.
 
     Raises NoRoom if the disk of its spill folder is full.
     """

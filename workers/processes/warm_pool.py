@@ -83,7 +83,7 @@ class Calls(Protocol):
     """Calls functions in warm processes."""
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call the function and return its reply. Raises OSError if no process can be started."""
+        """Call a function in a process and return its reply. Raises OSError if none can start."""
 
 
 class Warm:
@@ -97,7 +97,7 @@ class Warm:
         self._resting: threading.Thread | None = None
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """Call the function; return its reply, or why there is none. OSError if none can start."""
+        """Call a function in a warm process; return its reply, or why there is none."""
         deadline = time.monotonic() + timeout_s
         while True:
             with self._process(call.where) as process:
@@ -110,7 +110,7 @@ class Warm:
 
     @contextmanager
     def row(self) -> Iterator[Row]:
-        """A row of calls that are sent together; closed at the end of the block."""
+        """Open a series of calls that are sent to one warm process together."""
         row = Row(self)
         try:
             yield row
@@ -118,7 +118,7 @@ class Warm:
             row.close()
 
     def idle(self, where: Where) -> _Process | None:
-        """Take an idle process with this key out of the pool; None if there is none."""
+        """Take an idle process for this folder and environment from the pool; None without one."""
         while True:
             with self._lock:
                 ours = (process for process in reversed(self._idle) if process.where == where)
@@ -194,7 +194,7 @@ class Row:
         self._left = deque[Call]()
 
     def send(self, calls: Sequence[Call], *, begin_by: float) -> None:
-        """Send the calls if a warm process is idle: starting one takes as long as many calls.
+        """Send several calls to an idle warm process at once, if there is one.
 
         The process starts none of them after `begin_by`, on the monotonic clock.
         """
@@ -212,7 +212,7 @@ class Row:
         return process is not None and process.peek(SOON_S) not in (None, "late", "stale")
 
     def call(self, call: Call, *, timeout_s: float, cancel: threading.Event) -> CallReply:
-        """As `Warm.call`."""
+        """Return the reply of a call that was sent, or call the function now."""
         deadline = time.monotonic() + timeout_s
         while call in self._left and (process := self._at_work()):
             own = self._left.popleft() == call
@@ -224,7 +224,7 @@ class Row:
         return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
 
     def close(self) -> None:
-        """Read the replies that were not asked for; a slow call is ended with its process."""
+        """Discard the replies that were not used; a process with a slow call is ended."""
         while process := self._at_work():
             self._left.popleft()
             process.receive(time.monotonic() + SOON_S, threading.Event())

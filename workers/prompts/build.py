@@ -23,12 +23,12 @@ PAST_LIMIT = 200
 
 
 def doer_prompt(inputs: DoerInputs) -> str:
-    """The prompt of a doer: task, prior phases, file scope, verification, previous attempt."""
+    """Builds a doer's prompt: task, prior phases, file scope, verification, previous attempt."""
     return _join([inputs.task.strip(), *_doer_sections(inputs)])
 
 
 def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
-    """The feedback, for a doer whose conversation already has its earlier work.
+    """Builds the prompt for a doer that continues its conversation: the feedback only.
 
     It also has the task, unless that has changed since: then the prompt begins with the new one.
     """
@@ -40,21 +40,21 @@ def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
 
 
 def attempt_prompt(prompt: str, ending: str | None) -> str:
-    """A doer's prompt with the exit code and last lines of its previous attempt, if it failed."""
+    """Builds a doer's prompt with the exit code and last lines of its failed attempt."""
     if not ending:
         return prompt
     return _join([prompt.rstrip(), f"{_HALF_DONE}\n\n{cut(ending, QUOTE_LIMIT)}"])
 
 
 def prompt_with_messages(prompt: str, messages: Sequence[Message]) -> str:
-    """A prompt that begins with the messages of the inbox that the turn gets."""
+    """Adds the inbox messages that the turn gets to the start of a prompt."""
     if not messages:
         return prompt
     return _join([f"# Messages\n\n{_SINCE}", *map(_message, messages), prompt.rstrip()])
 
 
 def checker_prompt(inputs: CheckInputs) -> str:
-    """The prompt of a checker: role, criteria, task, the doer's output, history, verdict format."""
+    """Builds a checker's prompt: role, criteria, task, the doer's output and the verdict format."""
     sections = [
         f"# Role\n\n{_ROLE}",
         f"# Criteria\n\n{inputs.checker.prompt or ''}",
@@ -69,14 +69,14 @@ def checker_prompt(inputs: CheckInputs) -> str:
 
 
 def retry_prompt(prompt: str, failure: str | None) -> str:
-    """The prompt of a retry: the same prompt with the error of the previous attempt."""
+    """Builds the prompt of a retry: the same prompt with the error of the previous attempt."""
     if not failure:
         return prompt
     return _join([prompt.rstrip(), f"{AGAIN} {failure}"])
 
 
 def decision_prompt(question: str) -> str:
-    """The prompt of a yes-or-no question, answered in a JSON format that can be parsed strictly."""
+    """Builds the prompt of a yes-or-no question, with the JSON format of the answer."""
     return f"{_DECIDE}\nQuestion: {question.strip()}\n"
 
 

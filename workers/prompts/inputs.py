@@ -42,7 +42,7 @@ class Previous(Inputs):
 
     @property
     def not_judged(self) -> bool:
-        """Whether all checkers that did not accept the work timed out."""
+        """Whether the work was not judged because all checkers that did not accept timed out."""
         return self.feedback.startswith(NOT_JUDGED)
 
 

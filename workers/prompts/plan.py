@@ -61,7 +61,7 @@ def draft_prompt(
     current: list[JsonValue] | None,
     change: str,
 ) -> str:
-    """The prompt for a draft; `current` is the last one with `change`, what a person wants."""
+    """Builds the prompt for a plan's tasks, or for changes that a person wants to the draft."""
     sections = [
         _ROLE,
         f"# Request\n\n{request.strip()}",
@@ -85,7 +85,7 @@ def replan_prompt(
     current: list[JsonValue],
     checkers: Sequence[str],
 ) -> str:
-    """The prompt for an edit of the plan after a task failed for good."""
+    """Builds the prompt for an edit of the plan after a task failed for good."""
     sections = [
         _REPLAN_ROLE,
         f"# Request\n\n{request.strip()}",

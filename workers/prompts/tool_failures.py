@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def all_tools_failed(count: int) -> str:
-    """The message that an agent made so many tool calls and all of them failed.
+    """Returns the message for an agent of which all tool calls failed.
 
     >>> all_tools_failed(1)
     'its only tool call failed'

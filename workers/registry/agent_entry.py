@@ -96,7 +96,7 @@ class Prices(Entry):
     cached_usd: _Dollars | None = None
 
     def cost_usd(self, *, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """The cost of these tokens.
+        """Compute the cost of these tokens in US dollars.
 
         >>> Prices(input_usd=3, output_usd=15).cost_usd(
         ...     input_tokens=1_000_000, cached_tokens=0, output_tokens=100_000)
@@ -229,30 +229,30 @@ class Agent(Entry):
 
     @property
     def kind(self) -> Kind:
-        """Whether the agent is a command, a model or a Python function."""
+        """Return whether the agent is a command, a model or a Python function."""
         return "command" if self.command else "model" if self.model else "callable"
 
     @property
     def shown(self) -> str:
-        """The command, model or function, as shown to people."""
+        """Return the command, model or function as shown to people."""
         if self.model is not None:
             return f"{self.model.name} at {self.model.base_url}"
         return self.callable or " ".join(self.command or ())
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The variables that the agent cannot run without."""
+        """Return the environment variables that the agent cannot run without."""
         key = self.model.key_env if self.model is not None else ""
         return (key, *self.needs_env) if key else self.needs_env
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the worker's environment that the agent gets."""
+        """Return the variables of the worker's environment that the agent gets."""
         return (*self.env, *self.needed)
 
     @property
     def knows_cost(self) -> bool:
-        """Whether its cost is known: it reports one, or has prices for its tokens."""
+        """Whether the cost is known: the agent reports it, or has prices for its tokens."""
         return bool(self.prices or self.usage.cost_usd or self.running.cost_usd)
 
     @property
@@ -262,7 +262,7 @@ class Agent(Entry):
 
     @property
     def forks(self) -> bool:
-        """Whether a conversation that it resumes stays as it is, and goes on in a copy."""
+        """Whether the agent resumes a conversation in a copy and leaves the original unchanged."""
         return self.kind != "command" or any("fork" in word for word in self.resume_args)
 
     @property
@@ -271,7 +271,7 @@ class Agent(Entry):
         return self.thread is not None and self.thread_in == "folder"
 
     def lost_thread(self, output: str) -> bool:
-        """Whether it says that it no longer has the conversation that it was to continue."""
+        """Whether the output says that the conversation to be resumed no longer exists."""
         return any(text in output for text in self.thread_gone)
 
     @property
@@ -281,12 +281,12 @@ class Agent(Entry):
 
     @property
     def takes_mcp_config(self) -> bool:
-        """Whether an argument names the file with the configuration of the MCP server."""
+        """Whether the command line has a place for the path of an MCP configuration file."""
         return any(MCP_CONFIG in part for part in self._templates)
 
     @property
     def takes_mcp_args(self) -> bool:
-        """Whether the arguments that configure the MCP server go somewhere."""
+        """Whether the command line has a place for the arguments that configure MCP."""
         return MCP_ARGS in self._templates
 
     @property
@@ -304,7 +304,7 @@ class Agent(Entry):
         mcp_config: str = "",
         mcp_args: tuple[str, ...] = (),
     ) -> tuple[str, ...]:
-        """The command line with the prompt, role, model, thread and MCP server filled in."""
+        """Return the command line with prompt, role, model, thread and MCP server filled in."""
         shown = prompt.replace("\0", "\N{REPLACEMENT CHARACTER}")
         # A prompt that begins with a dash would be parsed as an option.
         alone = f"\n{shown}" if shown.startswith("-") else shown

@@ -52,7 +52,7 @@ class AgentBook(BaseModel):
 
     @classmethod
     def load(cls, files: Sequence[Path], before: AgentBook | None = None) -> AgentBook:
-        """Read the files; an entry replaces one of the same name in an earlier file.
+        """Read the agents files; an entry replaces one of the same name in an earlier file.
 
         A missing file has no entries. An error affects its entry only, or its file.
         """
@@ -70,18 +70,18 @@ class AgentBook(BaseModel):
 
     @cached_property
     def secret_names(self) -> frozenset[str]:
-        """Variables that hold secrets: those that agents need, and those with a secret's name."""
+        """Return the names of variables with secrets: those of agents, and by their form."""
         agents = [*self.agents.values(), *self.kept.values()]
         named = {name for agent in agents for name in agent.env if SECRET.search(name)}
         return frozenset(named | {name for agent in agents for name in agent.needed})
 
     @property
     def faults(self) -> tuple[AgentsFileInvalid, ...]:
-        """All errors in the agents files."""
+        """Return all errors in the agents files."""
         return tuple(dict.fromkeys((*self.unread, *self.broken.values())))
 
     def agent(self, name: str) -> Agent:
-        """The agent of that name. Raises AgentsFileInvalid, AgentUnknown."""
+        """Return the agent of that name. Raises AgentsFileInvalid, AgentUnknown."""
         found = self.agents.get(name) or self.kept.get(name)
         if found is not None:
             return found

@@ -33,7 +33,7 @@ class AgentsFileInvalid(LeadhandError):
 
     @property
     def public(self) -> str:
-        """The error without the value, which may be a secret in the wrong place."""
+        """Return the error without the invalid value, which may be a secret."""
         where = place_in(self.file, self.line)
         return f"{where}: {self.key}: {self.hint}" if self.key else f"{where}: {self.hint}"
 

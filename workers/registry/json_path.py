@@ -26,7 +26,7 @@ class _Segment(NamedTuple):
 
 
 def find(path: str, value: JsonValue) -> JsonValue:
-    """The value at the path; None if there is no value or a test does not match.
+    """Returns the value at a path in JSON; None if there is none or a condition does not match.
 
     >>> event = {"type": "done", "usage": {"tokens": 7}}
     >>> find("[type=done].usage.tokens", event), find("[type=begun].usage.tokens", event)

@@ -20,19 +20,19 @@ _SHOWN = 200
 
 
 def why_unusable(agent: Agent) -> str | None:
-    """Why the agent cannot run on this host, with the fix; None if no reason is known."""
+    """Returns why the agent cannot run on this host, with the fix; None if it can."""
     return _program_missing(agent) or missing_here(agent)
 
 
 def agents_here(book: AgentBook) -> tuple[AgentHere, ...]:
-    """The agents of this host by name, including those with an invalid entry."""
+    """Returns the agents of this host by name, including those with an invalid entry."""
     here = [_here(name, agent) for name, agent in book.agents.items()]
     here += [_broken(name, fault) for name, fault in book.broken.items()]
     return tuple(sorted(here, key=lambda one: one.name))
 
 
 def faults_of(book: AgentBook) -> tuple[AgentsFault, ...]:
-    """The errors in the agents files of this host, for the inventory."""
+    """Returns the errors in the agents files of this host, for the inventory."""
     faults = [AgentsFault(text=fault.public) for fault in book.unread]
     for name, fault in sorted(book.broken.items()):
         if fault not in book.unread:
@@ -59,7 +59,7 @@ def _here(name: str, agent: Agent) -> AgentHere:
 
 
 def missing_here(agent: Agent) -> str | None:
-    """The variable or package that the agent needs and is missing; None if none is."""
+    """Returns the variable or package that the agent needs and the host lacks; None if none."""
     held = environment.inherited()
     for name in agent.needed:
         if not held.get(name):

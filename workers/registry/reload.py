@@ -25,7 +25,7 @@ class AgentFiles:
         self._book: AgentBook | None = None
 
     def current(self) -> AgentBook:
-        """The agents that the files define now."""
+        """Return the agents in the files; reads files that have changed again."""
         seen = [
             stamp_of(file) for file in self._files
         ]  # taken before the files are read, so that a change during the read is noticed

@@ -43,7 +43,7 @@ class Parameter(NamedTuple):
 
 
 def parameters_of(given: ast.arguments) -> Iterator[Parameter]:
-    """Yields the arguments of a function, without `*args` and `**kwargs`."""
+    """Yields the parameters of a function, without `*args` and `**kwargs`."""
     places = [*given.posonlyargs, *given.args]
     first_optional = len(places) - len(given.defaults)
     for number, one in enumerate(places):
@@ -55,7 +55,7 @@ def parameters_of(given: ast.arguments) -> Iterator[Parameter]:
 
 
 def input_schema(function: Function) -> Schema:
-    """The JSON Schema of the object of a tool's arguments.
+    """Returns the JSON Schema of a tool's arguments.
 
     >>> tool = ast.parse("def f(a: int, b: list[str] | None = None): ...").body[0]
     >>> input_schema(tool)["properties"]["b"]

@@ -49,7 +49,7 @@ class ToolCatalogue:
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
     def tools(self) -> tuple[ToolHere, ...]:
-        """All tools by name; if two folders have a file of one name, that of the first folder."""
+        """Return all tools by name; of two files of one name the first folder's counts."""
         files: dict[str, Path] = {}
         for folder in self.folders:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
@@ -61,11 +61,11 @@ class ToolCatalogue:
 
     @property
     def book(self) -> ToolBook:
-        """The entries of tools.toml."""
+        """Return the entries of tools.toml."""
         return self._declared.current()
 
     def tool(self, name: str) -> ToolHere | None:
-        """The tool of that name, or the error of its file; None if there is neither."""
+        """Return the tool of that name, or the error of its file; None if there is neither."""
         module = owner_of(name)
         here = {tool.name: tool for tool in self.tools()}
         return here.get(name) or here.get(module)

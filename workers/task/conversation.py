@@ -25,7 +25,7 @@ class Conversation(NamedTuple):
 
 
 def conversation_of(work: Work) -> Conversation:
-    """Returns the conversation of a step; that of a loop's doer belongs to one run of its loop.
+    """Returns the name of a step's conversation; a doer without one gets one per loop run.
 
     So the next run of the loop begins a fresh one, whatever an older run left. The name of a loop's
     conversation ends with a digest of the task: a thread that was committed under another digest

@@ -13,7 +13,7 @@ _OVERLAP = 128
 
 
 def redacted_start(text: str, limit: int, secrets: AbstractSet[str] = frozenset()) -> str:
-    """The first `limit` characters of the redacted text; no secret is cut in two.
+    """Returns the first `limit` characters of a text after redaction.
 
     >>> redacted_start("x" * 1_995 + "hush-hush-hush", 5_000, {"hush-hush-hush"})[-3:]
     'xxx'

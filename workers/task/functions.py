@@ -54,7 +54,7 @@ def call(
     quick: bool = False,
     tools: Sequence[Path] = (),
 ) -> CallResult:
-    """Call the function with the context; modules are searched in the working folder first.
+    """Call a user's Python function; its module is searched in the working folder first.
 
     A quick function runs in a warm process of its folder. If tool folders are given, the function
     is a tool: its module is searched there and it gets the context alone.
@@ -91,7 +91,7 @@ def call(
 def prepare_call(
     task: BodyTask, name: str, context: Mapping[str, JsonValue], shelf: str = ""
 ) -> Call:
-    """The call of a quick function, ready to be sent to a warm process."""
+    """Prepares the call of a quick function for a warm process."""
     env = task.command(name).env
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}

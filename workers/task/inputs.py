@@ -12,7 +12,7 @@ from leadhand.models.documents import Rule
 
 
 def as_text(value: object) -> object:
-    """The value as text: '' for None, JSON for anything but text."""
+    """Converts a value to text: '' for None, JSON for anything but text."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)

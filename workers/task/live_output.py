@@ -74,7 +74,7 @@ class LiveOutput:
         self.ended = False
 
     def write(self, stream: Stream, chunk: bytes) -> None:
-        """Keep a chunk of output; without room the oldest waiting chunk is dropped."""
+        """Buffer a chunk of output; if the buffer is full, the oldest chunk is dropped."""
         with self._lock:
             self._waiting.append((stream, chunk))
             self._size += len(chunk)
@@ -85,20 +85,20 @@ class LiveOutput:
             self._opened(self)
 
     def write_text(self, text: str) -> None:
-        """Keep a line that an agent's adapter has parsed."""
+        """Buffer a line that an agent's adapter has parsed."""
         self.write("agent", f"{text}\n".encode(errors="replace"))
 
     def write_line(self, head: str, text: str, *, limit: int) -> None:
-        """Keep one line: a head, and the start of a text, which is redacted before it is cut."""
+        """Buffer one line: a head and the start of a text, redacted."""
         start = " ".join(redacted_start(text, limit, self.secrets()).split())
         self.write_text(f"{head}{start}{' ...' if len(text) > limit else ''}")
 
     def end(self) -> None:
-        """The body has ended: unfinished lines are complete now."""
+        """Complete the unfinished lines, because the body has ended."""
         self.ended = True
 
     def take(self, now: float) -> list[Part]:
-        """The parts of the next publication, in order; of too much output, the newest."""
+        """Return the parts to publish next, in order; if there are too many, the newest."""
         final = self.ended
         with self._lock:
             waiting, self._waiting, self._size = self._waiting, deque(), 0

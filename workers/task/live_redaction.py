@@ -57,7 +57,7 @@ class LineRedactor:
         self._skipped = 0
 
     def feed(self, chunk: bytes, *, now: float, final: bool = False) -> str:
-        """Take the next chunk; returns the text that may be published now.
+        """Take the next chunk of output; return the redacted text that can be published now.
 
         `now` is in seconds on any clock that does not step back. `final` ends the last line.
         """
@@ -75,7 +75,7 @@ class LineRedactor:
         return published
 
     def lose(self, *, key_open: bool | None) -> int:
-        """Note that bytes were dropped here: the rest of the line they ended in is left out too.
+        """Record that bytes were dropped here; the rest of that line is left out too.
 
         `key_open`: whether a private key began in them (True), ended (False), or neither (None).
         Returns how many characters that waited are dropped with them.
@@ -89,7 +89,7 @@ class LineRedactor:
         return waited
 
     def take_skipped(self) -> int:
-        """How many characters were left out since the last call, beside those of `lose`."""
+        """Return how many characters were left out since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped
 

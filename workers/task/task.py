@@ -105,7 +105,7 @@ class BodyTask:
         on_output: Callable[[bytes], None] | None = None,
         shows_stdout: bool = True,
     ) -> Command:
-        """A command in the step's folder and environment, limited by its timeout and lease.
+        """Build a command that runs in the step's folder and environment, within its time limits.
 
         Its output is shown while it runs; its standard output only with `shows_stdout`.
         """
@@ -132,22 +132,22 @@ class BodyTask:
 
     @cached_property
     def token(self) -> str:
-        """The step token, minted on first use: most tools need none."""
+        """Return the step token, created on first use."""
         return self.mint()
 
     @cached_property
     def session_token(self) -> str:
-        """The session-long token, minted on first use."""
+        """Return the session-long token, created on first use."""
         return self.mint_for_session()
 
     @property
     def handed_tokens(self) -> frozenset[str]:
-        """The tokens that a program got."""
+        """Return the tokens that the body's programs got."""
         return frozenset(str(vars(self).get(name, "")) for name in ("token", "session_token"))
 
     @property
     def folder(self) -> Path:
-        """The working folder; else one made for the attempt, or for all conversations.
+        """Return the working folder; without one, a temporary one of the attempt or conversation.
 
         Some agents find a conversation only in the folder where it began, so all conversations of
         a session share one folder.

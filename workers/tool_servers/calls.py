@@ -46,7 +46,7 @@ def call(
     cancel: threading.Event,
     until: Callable[[], float] = unlimited,
 ) -> Called:
-    """Call the tool; a closed connection cancels the call at the server."""
+    """Call a tool of an MCP server; if the connection closes, the server's call is cancelled."""
     deadline = time.monotonic() + timeout_s
 
     def ended() -> Called | None:

@@ -85,7 +85,7 @@ class ServerGone(Exception):
 
 
 def main() -> int:
-    """Serve calls until the server ends; print why, as one line."""
+    """Serve the calls to one MCP server until it ends; print why, as one line."""
     settings = ClientSettings.model_validate_json(sys.stdin.read(), strict=False)
     words = _LastWords()
     try:
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def first_reason(error: BaseException) -> str:
-    """The text of the first error in nested groups of errors.
+    """Returns the text of the first error in nested exception groups.
 
     >>> first_reason(ExceptionGroup("many", [ValueError("no such program")]))
     'no such program'

@@ -52,7 +52,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 def guarded_client(
     hosts: Sequence[str], *, headers: Mapping[str, str], timeout_s: float
 ) -> httpx2.AsyncClient:
-    """A client without redirects and proxies; `hosts` may have private addresses.
+    """Returns an HTTP client that refuses private addresses, except those of `hosts`.
 
     Raises HeaderRefused.
     """
@@ -69,7 +69,7 @@ def guarded_client(
 
 
 def public_text(error: BaseException) -> str:
-    """The text of an error, but not that of a request against HTTP's rules, which quotes it."""
+    """Returns an error's text, without quotes from the request."""
     if isinstance(error, httpx2.LocalProtocolError) and not isinstance(error, HeaderRefused):
         return "the request breaks the rules of HTTP"
     return str(error) or type(error).__name__

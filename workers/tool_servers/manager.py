@@ -58,12 +58,12 @@ class ToolServers:
         self._thread = threading.Thread(target=self._run, name="tool servers", daemon=True)
 
     def start(self) -> None:
-        """Start the clients, and look after them from a thread."""
+        """Start the clients of all MCP servers, and a thread that supervises them."""
         remove_stale_folders()
         self._thread.start()
 
     def stop(self) -> None:
-        """End all clients and delete their folder."""
+        """End all clients of MCP servers and delete their folder."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(timeout=30)
@@ -80,7 +80,7 @@ class ToolServers:
             self._stop.wait(_LOOK_S)
 
     def look(self) -> None:
-        """Start, restart and end clients as the file and their processes ask for."""
+        """Start, restart and end clients, as tools.toml and their processes require."""
         book = self._book()
         wanted = {name: (entry, book.folders[name]) for name, entry in book.servers.items()}
         for name, client in [*self._clients.items()]:
@@ -206,12 +206,12 @@ def _state(file: Path) -> ServerState:
 
 
 def servers_folder(worker_pid: int) -> Path:
-    """The folder of a worker's servers, outside the spill folder: a socket's path must be short."""
+    """Returns the folder for the sockets of a worker's MCP servers; its path is short."""
     return _temporary() / f"{_prefix()}{worker_pid}"
 
 
 def remove_stale_folders() -> None:
-    """Delete the folders of workers that have ended without doing so."""
+    """Delete the socket folders of workers that have died."""
     for folder in _temporary().glob(f"{_prefix()}*"):
         pid = folder.name.removeprefix(_prefix())
         if pid.isdigit() and not psutil.pid_exists(int(pid)) and _is_ours(folder):

@@ -12,7 +12,7 @@ _SHORTEST = 8
 
 
 def without_values(text: str, entry: McpServer, held: Mapping[str, str]) -> str:
-    r"""The text without the values of the entry's variables, and without other credentials.
+    r"""Redacts the values of a server's environment variables, and other credentials.
 
     >>> entry = McpServer(command="shop", needs_env=("KEY",))
     >>> without_values("the key hush-hush is wrong", entry, {"KEY": "hush-hush\n"})

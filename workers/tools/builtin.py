@@ -35,7 +35,7 @@ def require(arguments: dict[str, JsonValue]) -> Outcome:
 
 
 def tally(arguments: dict[str, JsonValue]) -> Outcome:
-    """Count how the subflows of a step ended; a failed subflow does not fail the step.
+    """Counts how the subflows of a step ended; a failed subflow does not fail the step.
 
     Each subflow that did not succeed gets a line of its own.
 
@@ -71,7 +71,7 @@ def _word(one: JsonValue) -> str:
 
 
 def items(arguments: dict[str, JsonValue]) -> Outcome:
-    """Return the list of a for_each, which another step then iterates over.
+    """Returns the list of a for_each, which another step then iterates over.
 
     >>> items({"items": ["a"]}).value
     ['a']

@@ -35,7 +35,7 @@ RESULT_BYTES = 4 * 1024 * 1024
 def use_declared(
     task: BodyTask, inputs: ToolInputs, entry: DeclaredTool, cancel: threading.Event
 ) -> Outcome:
-    """Check the arguments, then run the command or send the request."""
+    """Check the arguments of a tool of tools.toml, then run its command or send its request."""
     who = f"tool {inputs.tool!r}"
     missing = why_unusable(entry, environment.inherited())
     if missing is not None:

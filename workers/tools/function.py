@@ -19,7 +19,7 @@ from workers.tools.outcomes import outcome_of, why_declined
 
 
 def use_function(task: BodyTask, inputs: ToolInputs, cancel: threading.Event) -> Outcome:
-    """Call the tool's function; it fails if it raises or returns ``{"success": false}``."""
+    """Call a tool's Python function; it fails if it raises or returns ``{"success": false}``."""
     called = call(
         task,
         inputs.tool,

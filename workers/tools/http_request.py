@@ -24,7 +24,7 @@ RESPONSE_BYTES = 4 * 1024 * 1024
 
 
 def main() -> int:
-    """Send the request and print the response."""
+    """Send one HTTP request, read from standard input, and print the response."""
     request = json.load(sys.stdin)
     try:
         answer = asyncio.run(_send(request))

@@ -15,14 +15,14 @@ from workers.task.task import BodyTask
 
 
 def outcome_of(value: JsonValue, *, printed: str = "") -> Outcome:
-    """The outcome of a tool that returned this value; its text is for people and prompts."""
+    """Builds the outcome of a tool that returned this value."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = printed if value is None else text
     return Outcome(word="succeeded", value=value, text=cut(text, TEXT_LIMIT))
 
 
 def declined(outcome: Outcome, who: str) -> Outcome:
-    """A failure in place of a result that has ``"success": false``; any other as it is."""
+    """Marks the outcome as failed if the tool's result has ``"success": false``."""
     value = outcome.value
     if outcome.word != "succeeded" or not isinstance(value, dict):
         return outcome
@@ -36,13 +36,13 @@ def declined(outcome: Outcome, who: str) -> Outcome:
 
 
 def why_declined(value: dict[str, JsonValue]) -> str:
-    """The error message in the dict, or the whole dict as JSON."""
+    """Returns the error message in a tool's result, or the whole result as JSON."""
     message = value.get("error") or value.get("message")
     return cut(str(message) if message else json.dumps(value, ensure_ascii=False), TEXT_LIMIT)
 
 
 def refuse_repeat(task: BodyTask, who: str, *, may_repeat: bool) -> Outcome | None:
-    """The outcome of a call that a lost attempt may have made already; None if it may be made.
+    """Returns a failure if a lost attempt may have called the tool already; None if it may run.
 
     The step has no retries, so an earlier attempt can only have been lost.
     """

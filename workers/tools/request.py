@@ -42,7 +42,7 @@ def send(
     timeout_s: float,
     cancel: threading.Event,
 ) -> Outcome:
-    """Send the request and return what the server responded."""
+    """Send the HTTP request of a tool and return the response."""
     try:
         request = request_of(entry, arguments)
     except ArgumentUnfit as error:
@@ -71,7 +71,7 @@ def send(
 
 
 def request_of(entry: DeclaredTool, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The request as the child reads it. Raises ArgumentUnfit."""
+    """Builds the HTTP request of a tool with its arguments. Raises ArgumentUnfit."""
     assert entry.url is not None
     parts = {name: _segment(name, arguments.get(name)) for name in entry.url_arguments}
     rest = {name: value for name, value in arguments.items() if name not in parts}

@@ -27,7 +27,7 @@ _AGAIN = 2
 def use_served(
     task: BodyTask, inputs: ToolInputs, server: str, entry: McpServer, cancel: threading.Event
 ) -> Outcome:
-    """Check the arguments and call the tool; the server's `isError` is a failure."""
+    """Check the arguments and call the tool of an MCP server; `isError` is a failure."""
     who, name = f"tool {inputs.tool!r}", inputs.tool.partition(".")[2]
     state = task.shelf.served.state(server)
     tool = next((one for one in state.tools if one.name == name), None)

@@ -34,7 +34,7 @@ def use(task: BodyTask, cancel: threading.Event) -> Outcome:
 
 
 def expect_success(tool: str, outcome: Outcome) -> Outcome:
-    """The outcome, failed unless its result is an object whose `success` is true.
+    """Marks the outcome as failed unless its result is an object with `success` true.
 
     >>> expect_success("a", Outcome(word="succeeded", value={"success": True})).word
     'succeeded'
@@ -82,12 +82,12 @@ def _not_found_text(task: BodyTask, name: str, found: ToolHere | None) -> str:
 
 
 def echo(arguments: dict[str, JsonValue]) -> JsonValue:
-    """Return the arguments unchanged."""
+    """Returns the arguments unchanged: a built-in tool."""
     return arguments
 
 
 def noop(arguments: dict[str, JsonValue]) -> JsonValue:
-    """Return None."""
+    """Does nothing: a built-in tool."""
     del arguments
     return None
 

@@ -23,7 +23,7 @@ _CLEAN, _CONFLICT = 0, 1
 
 
 def apply_branch(git: Git, path: Path, record: Record, session: str) -> str:
-    """Bring a session's commits into the user's branch, and say what was done.
+    """Merges a session's commits into the user's branch and returns what was done.
 
     `git` works in the folder that the session was started in, under the repository's lock; `path`
     is the worktree, which may be gone. Raises WorkspaceRefused, and has changed nothing then.

@@ -74,7 +74,7 @@ class FolderAudit:
         self._found: list[Finding] = []
 
     def run(self, *, orphans_only: bool = False) -> FolderFindings:
-        """Look at all folders; with `orphans_only` at those of deleted sessions. Raises Cancelled.
+        """Compare folders on disk with the store; `orphans_only`: those of deleted sessions.
 
         An orphan is only one of this store: several installations may share the root.
         """

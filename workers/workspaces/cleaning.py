@@ -33,7 +33,7 @@ class Removed(NamedTuple):
 
 
 def clean(git: Git, place: Place, *, force: bool) -> Removed:
-    """Remove the folder of a task's run, under the lock of its shelf. Raises Cancelled."""
+    """Remove the folder of a task's run while its repository is locked. Raises Cancelled."""
     record = read_record(place.path)
     if record is None:
         return Removed(kept=_FOREIGN if place.path.exists() else "")
@@ -46,7 +46,7 @@ def clean(git: Git, place: Place, *, force: bool) -> Removed:
 
 
 def clean_gone(git: Git, place: Place) -> None:
-    """Remove the record of a folder that is gone; its branch stays if it has unmerged commits."""
+    """Delete the record and the merged branch of a folder that no longer exists."""
     record = read_record(place.path)
     if record is not None and record.kind == "worktree":
         worktrees.forget(git, place.path)
@@ -59,7 +59,7 @@ def clean_gone(git: Git, place: Place) -> None:
 
 
 def clean_merges(git: Git, folder: Path) -> None:
-    """Remove the worktree in which a plan merges, once none of its tasks has a folder."""
+    """Remove the worktree that a plan merges in, once none of its tasks has a folder."""
     path = folder / MERGE_FOLDER
     if path.exists() and not any(folder.glob("*.json")):
         git("worktree", "remove", "--force", "--force", str(path))

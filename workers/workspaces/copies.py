@@ -29,7 +29,7 @@ def make_copy(
     on_copied: Callable[[Path], None] = lambda _: None,
     instead: str = _INSTEAD,
 ) -> Record:
-    """Copy the origin folder to `path`, unless that is done. Raises WorkspaceRefused, Cancelled.
+    """Copy the original folder to `path`, unless it is copied. Raises WorkspaceRefused, Cancelled.
 
     `on_copied` is called with the complete copy, before any session can work in it. `instead` says
     what to do where the folder is too large.
@@ -99,7 +99,7 @@ def _is_special(path: Path) -> bool:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yields all files and links in a folder, without those of Leadhand itself."""
+    """Yields all files and links in a folder, without Leadhand's own files."""
     for above, names, files in os.walk(folder):
         names[:] = [name for name in names if name != _OURS]
         links = [name for name in names if Path(above, name).is_symlink()]

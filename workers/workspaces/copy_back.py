@@ -34,12 +34,12 @@ class Changes(NamedTuple):
 
 
 def digests_file(path: Path) -> Path:
-    """The file, beside a copy, with the digest of each file when it was copied."""
+    """Returns the path of the file with the digests of all files when they were copied."""
     return path.with_name(f"{path.name}.digests")
 
 
 def write_digests(path: Path, copy: Path) -> None:
-    """Record the digests of the complete copy of a folder, beside `path`."""
+    """Records the digest of each file of a complete copy, next to the copy."""
     file = digests_file(path)
     draft = file.with_name(f"{file.name}.draft")
     draft.write_text(json.dumps(_digests(copy)))
@@ -47,7 +47,7 @@ def write_digests(path: Path, copy: Path) -> None:
 
 
 def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
-    """Bring the changes of a copy into the original. Raises WorkspaceRefused.
+    """Copies the changes made in a copy back to the original. Raises WorkspaceRefused.
 
     May be repeated after a kill at any point: a file that is there already counts as done.
     """
@@ -73,7 +73,7 @@ def apply_copy(path: Path, copy: Path, origin: Path) -> Changes:
 
 
 def is_unchanged(path: Path, copy: Path, origin: Path) -> bool:
-    """Whether all that was done in a copy, removals included, is in the original too."""
+    """Whether a copy has no changes that the original lacks, removals included."""
     now = _digests(copy)
     known = _read_digests(path)
     # A copy of an older version has no digests: then each of its files must be in the original.

@@ -18,7 +18,7 @@ _LOCK_FILES = (
 
 
 def copy_ignored(git: Git, top: Path, tree: Path, names: Iterable[str]) -> list[str]:
-    """Copy ignored files or folders of a repository into a worktree of it.
+    """Copies files that git ignores from a repository into a worktree of it.
 
     Those that are there already stay as they are: the session may have changed them. Returns the
     names that the repository does not have. Raises WorkspaceRefused for a link, and for what git
@@ -74,7 +74,7 @@ def _remove(path: Path) -> None:
 
 
 def preparation(folders: Sequence[Path], command: str) -> str:
-    """The digest of a command and of the lock files in these folders."""
+    """Returns a digest of a preparation command and of the lock files in these folders."""
     mixed = hashlib.sha256(command.encode())
     for folder in folders:
         for name in _LOCK_FILES:
@@ -86,7 +86,7 @@ def preparation(folders: Sequence[Path], command: str) -> str:
 
 
 def is_prepared(path: Path, digest: str) -> bool:
-    """Whether a folder was prepared for these lock files."""
+    """Whether the preparation command ran in a folder with these lock files."""
     try:
         return _prepared_file(path).read_text() == digest
     except OSError:
@@ -94,12 +94,12 @@ def is_prepared(path: Path, digest: str) -> bool:
 
 
 def write_prepared(path: Path, digest: str) -> None:
-    """Record that a folder was prepared."""
+    """Records that the preparation command ran in a folder."""
     _prepared_file(path).write_text(digest)
 
 
 def forget_prepared(path: Path) -> None:
-    """Remove the record of a folder that was removed."""
+    """Deletes the record that a removed folder was prepared."""
     _prepared_file(path).unlink(missing_ok=True)
 
 

@@ -25,7 +25,7 @@ class Forwarded(NamedTuple):
 
 
 def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
-    """Fast-forward the branch `target` to the branch `source`; again changes nothing.
+    """Fast-forwards the branch `target` to the branch `source`; a repeated call changes nothing.
 
     `git` works in the user's working tree, under the lock of the repository. Without a target it is
     the branch that is checked out there. A branch that is checked out in that tree is moved only if
@@ -54,7 +54,7 @@ def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
 
 
 def require_free(git: Git, branch: str) -> str:
-    """The tip of a branch that merges may move. Raises WorkspaceRefused for any other."""
+    """Returns the tip of a branch that may be moved. Raises WorkspaceRefused for any other."""
     found = tip(git, branch)
     if found is None:
         raise WorkspaceRefused(f"there is no branch {branch!r}; create it (git branch {branch})")
@@ -71,7 +71,7 @@ def require_free(git: Git, branch: str) -> str:
 
 
 def is_protected(git: Git, branch: str) -> bool:
-    """Whether the repository's settings name a branch as one that is never moved."""
+    """Whether the repository's settings protect a branch from being moved."""
     patterns = git.ask("config", "--get-all", PROTECTED) or ""
     return any(fnmatchcase(branch, one.strip()) for one in patterns.splitlines())
 

@@ -69,15 +69,15 @@ class Git:
     lock: int | None = None
 
     def at(self, folder: Path) -> Git:
-        """The same in another folder."""
+        """Return a runner of git commands in another folder."""
         return Git(folder, self.cancel, self.deadline, self.lock)
 
     def holding(self, lock: int) -> Git:
-        """The same with a lock that git inherits."""
+        """Return a runner whose git processes inherit a lock."""
         return Git(self.folder, self.cancel, self.deadline, lock)
 
     def uncancelled(self) -> Git:
-        """The same, which is neither cancelled nor ended at the deadline.
+        """Return a runner that is neither cancelled nor ended at the deadline.
 
         It is for calls that change the user's working tree, which must not be half done.
         """
@@ -91,12 +91,12 @@ class Git:
         return out.removesuffix("\n")
 
     def ask(self, *arguments: str) -> str | None:
-        """The output of git, or None if it ended with an error."""
+        """Run git and return its output, or None if it failed."""
         code, out, _ = self.run(*arguments)
         return None if code else out.removesuffix("\n")
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        """The exit code of git, its output and its errors."""
+        """Run git and return its exit code, its output and its errors."""
         command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
         try:
             with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
@@ -148,7 +148,7 @@ def _environment() -> dict[str, str]:
 
 
 def identity(git: Git) -> tuple[str, ...]:
-    """Settings that name an author, where the user has set none."""
+    """Returns git settings with an author, for users who have set none."""
     if git.ask("var", "GIT_COMMITTER_IDENT") is not None and git.ask("config", "user.email"):
         return ()
     return ("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}")

@@ -25,7 +25,7 @@ class InProgress(NamedTuple):
 
 
 def find_in_progress(git: Git, path: Path) -> InProgress | None:
-    """The rebase or bisect in a worktree; None if there is none."""
+    """Returns the rebase or bisect in progress in a worktree; None if there is none."""
     here = git.at(path)
     if not path.is_dir() or here.ask("rev-parse", "--git-dir") is None:
         return None

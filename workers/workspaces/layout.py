@@ -62,7 +62,7 @@ class Shelf(NamedTuple):
 
     @classmethod
     def of(cls, root: Path, origin: Path) -> Shelf:
-        """The shelf of a repository's common directory, or of a plain folder."""
+        """Return the folder that holds the worktrees of a repository, or the copies of a folder."""
         name = hashlib.sha256(os.fsencode(origin.resolve())).hexdigest()[:16]
         return cls(root.resolve() / name)
 
@@ -70,7 +70,7 @@ class Shelf(NamedTuple):
         return self.folder / plan
 
     def path(self, plan: str, task: str, run: int) -> Path:
-        """The folder of one run of a task.
+        """Return the path of the folder of one run of a task.
 
         >>> Shelf(Path("/w/ab")).path("5e551045", "parser", 2).name
         'parser~2'
@@ -79,7 +79,7 @@ class Shelf(NamedTuple):
 
     @contextmanager
     def locked(self, cancel: threading.Event) -> Iterator[int]:
-        """Hold the lock of the repository; wait for it, unless cancelled."""
+        """Hold the lock of the repository inside the block; wait for it, unless cancelled."""
         claim_folder(self.folder.parent)
         claim_folder(self.folder)
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -102,12 +102,12 @@ def _take(lock: int) -> bool:
 
 
 def record_file(path: Path) -> Path:
-    """The file, beside a task's folder, that records what the folder was made from."""
+    """Returns the path of the file that records what a task's folder was made from."""
     return path.with_name(f"{path.name}.json")
 
 
 def read_record(path: Path) -> Record | None:
-    """The record of a folder; None if there is none, or none that can be read."""
+    """Reads the record of a folder; None if it is missing or invalid."""
     try:
         return Record.model_validate_json(record_file(path).read_bytes())
     except (OSError, ValidationError):
@@ -115,7 +115,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write the record of a folder at once, or not at all."""
+    """Writes the record of a folder atomically."""
     claim_folder(path.parent)
     mark = _mark(path)
     if record.kind == "worktree" and not record.over:
@@ -130,20 +130,20 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def reopen(path: Path) -> None:
-    """Note that a session works in its worktree again, whose end is looked for once more."""
+    """Marks a worktree as in use again by its session, until the next end of the session."""
     record = read_record(path)
     if record is not None and record.over:
         write_record(path, record.model_copy(update={"over": False}))
 
 
 def remove_record(path: Path) -> None:
-    """Remove the record of a folder that was removed."""
+    """Deletes the record of a folder that was removed."""
     record_file(path).unlink(missing_ok=True)
     _mark(path).unlink(missing_ok=True)
 
 
 def open_worktrees(root: Path) -> Iterator[Path]:
-    """The worktrees whose sessions had not ended when a worker looked last.
+    """Returns the worktrees whose sessions had not ended at the last check.
 
     They are read from marks, of which there are as many as sessions at work: the folder keeps the
     records of all worktrees that were not cleaned.
@@ -158,7 +158,7 @@ def open_worktrees(root: Path) -> Iterator[Path]:
 
 
 def mark_open_worktrees(root: Path) -> None:
-    """Mark the worktrees of records that an older version wrote, or whose marks were removed."""
+    """Marks as in use the worktrees whose records an older version wrote."""
     for file in root.glob("*/*/*.json"):
         path = file.with_name(file.name.removesuffix(".json"))
         record = read_record(path)

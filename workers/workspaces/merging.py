@@ -51,7 +51,7 @@ class Wanted(BaseModel):
     target: str
 
     def ref(self, name: str) -> str:
-        """A reference of this merge: `merged`, `resolved` or `resolved-of`."""
+        """Return a git reference of this merge: `merged`, `resolved` or `resolved-of`."""
         return f"{_REFS}/{name}/{self.plan}/{self.task}"
 
     @property
@@ -76,7 +76,7 @@ class Conflict(BaseModel):
 
     @property
     def text(self) -> str:
-        """What is in conflict, in one sentence."""
+        """Describe the conflict in one sentence."""
         names = list(self.files)[:_NAMED]
         more = f" and {len(self.files) - _NAMED} more" if len(self.files) > _NAMED else ""
         return f"{self.commit or 'a commit'} conflicts in {', '.join(names) or 'no file'}{more}"
@@ -106,7 +106,7 @@ class Landed(BaseModel):
 
 
 def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -> Rebased:
-    """Rebase the task's branch onto the tip of the target, in the worktree at `path`.
+    """Rebases the task's branch onto the tip of the target, in the worktree at `path`.
 
     A resolution of the same work is rebased instead. `left` is the conflict in which the iteration
     before left the worktree: if it is still there, the resolver goes on with it.
@@ -138,7 +138,7 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
 
 
 def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: bool) -> Rebased:
-    """Continue the rebase with what the resolver left, and commit its changes.
+    """Continues the rebase after the conflicts were resolved, and commits the changes.
 
     Returns the merged work, the conflict that is left, or why the worktree is that of another merge
     by now. Changes are committed only after a `resolver` worked; its work is kept for the next
@@ -171,7 +171,7 @@ def conclude(git: Git, path: Path, wanted: Wanted, begun: Rebased, *, resolver: 
 
 
 def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
-    """Fast-forward the target to the checked work; a target that has it already counts as done."""
+    """Fast-forwards the target branch to the checked work; does nothing if it has it already."""
     new, now = str(done.new), tip_of(git, wanted.target)
     if not done.is_merged and not is_ancestor(git, new, now):
         if now != done.old:
@@ -191,7 +191,7 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
 
 
 def diff(git: Git, target: str, source: str) -> str:
-    """What a branch changed since the commit that it has in common with another one.
+    """Returns what a branch changed since its common ancestor with another one.
 
     So the diff shows nothing that others did. A branch that is gone has no changes.
     """
@@ -201,7 +201,7 @@ def diff(git: Git, target: str, source: str) -> str:
 
 
 def merged_tip(git: Git, plan: str, task: str) -> str | None:
-    """The tip of a task's branch when it was merged last; None before."""
+    """Returns the tip of a task's branch when it was last merged; None before."""
     return _read(git, f"{_REFS}/merged/{plan}/{task}")
 
 

@@ -27,7 +27,7 @@ class OrphanCleanup(PeriodicThread):
         self._engine = engine
 
     def look(self) -> int:
-        """Remove what holds no work of its own, and return how many folders that were."""
+        """Remove folders of deleted sessions without unsaved work; return how many."""
         engine = self._engine
         engine.guard.require()
         access = Access(engine.folder_index.of_sessions, engine.worktrees.record)

@@ -45,17 +45,17 @@ class Home(NamedTuple):
 
     @property
     def cwd(self) -> Path:
-        """The working folder of the session."""
+        """Return the working folder of the session."""
         own = OwnFolder(str(self.root.resolve()), str(self.origin), self.prefix)
         return Path(own.cwd(self.session))
 
     @property
     def record(self) -> Record | None:
-        """What the folder is; None before it is made."""
+        """Read the record of the session's folder; None before it is made."""
         return read_record(self.path)
 
     def require_record(self) -> Record:
-        """What the folder is. Raises WorkspaceRefused without a complete one."""
+        """Read the record of the folder. Raises WorkspaceRefused if it is incomplete."""
         record = self.record
         if record is None or not record.ready:
             raise WorkspaceRefused(
@@ -65,7 +65,7 @@ class Home(NamedTuple):
 
     @contextmanager
     def locked(self, git: Git, kind: str) -> Iterator[Git]:
-        """Git with the lock of the repository, or of the copied folder."""
+        """Yield git while the lock of the repository, or of the copied folder, is held."""
         shelf = self.place.shelf
         if kind == "worktree":
             shelf = Shelf.of(self.root, git.folder / git("rev-parse", "--git-common-dir"))
@@ -74,7 +74,7 @@ class Home(NamedTuple):
 
 
 def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
-    """Make the folder of a session, unless that is done. Raises WorkspaceRefused, Cancelled.
+    """Make a session's own folder, unless it exists. Raises WorkspaceRefused, Cancelled.
 
     It is a worktree where the folder is in a git repository, otherwise a copy.
     """
@@ -109,7 +109,7 @@ def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
 
 
 def check_folder(git: Git, home: Home) -> Record:
-    """Checks that the folder is there, and a worktree on its branch. Raises WorkspaceRefused."""
+    """Raises WorkspaceRefused unless the session's folder exists and is on its branch."""
     record = home.require_record()
     if record.kind == "worktree":
         worktrees.check(git, home.path, record.branch)
@@ -119,7 +119,7 @@ def check_folder(git: Git, home: Home) -> Record:
 
 
 def close_folder(git: Git, home: Home, message: str) -> str:
-    """Commit what is left in a session's worktree. Returns its newest commit; '' for a copy."""
+    """Commits what is left in a session's worktree; returns its last commit, '' for a copy."""
     record = check_folder(git, home)
     if record.kind == "copy":
         return ""
@@ -134,7 +134,7 @@ def discard_folder(
     force: bool,
     reserve: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Removed:
-    """Remove the folder of a session. Raises Cancelled.
+    """Remove a session's own folder. Raises Cancelled.
 
     `reserve` is entered under the lock of the folder: it keeps the session from being resumed, or
     raises WorkspaceRefused.

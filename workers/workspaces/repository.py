@@ -24,7 +24,7 @@ class Repository(NamedTuple):
 
 
 def find_repository(git: Git, otherwise: str = OTHERWISE) -> Repository | None:
-    """The repository of git's folder; None outside of any, and where git tracks nothing of it.
+    """Returns the repository of a folder; None if git tracks nothing of it.
 
     `otherwise` says in an error what to do instead of mending the repository.
 
@@ -76,7 +76,7 @@ def refuse_rebase(git: Git, top: Path, otherwise: str) -> None:
 
 
 def refuse_lock(git: Git, top: Path) -> None:
-    """Raises WorkspaceRefused while another git changes a working tree, or was killed there."""
+    """Raises WorkspaceRefused while another git process has a working tree locked."""
     lock = git.folder / git("rev-parse", "--git-path", "index.lock")
     if lock.exists():
         raise WorkspaceRefused(
@@ -95,7 +95,7 @@ def _why_not(folder: Path, error: GitFailed, otherwise: str) -> str:
 
 
 def tip_of(git: Git, target: str) -> str:
-    """The commit that a target points to. Raises WorkspaceRefused if there is none."""
+    """Returns the commit that a branch or tag points to. Raises WorkspaceRefused if none."""
     found = git.ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{target}^{{commit}}")
     if found is None:
         raise WorkspaceRefused(f"{target.removeprefix('refs/heads/')!r} is gone; create it again")
@@ -103,11 +103,11 @@ def tip_of(git: Git, target: str) -> str:
 
 
 def count_uncommitted(git: Git) -> int:
-    """How many changes in the working tree are in no commit."""
+    """Counts the uncommitted changes in the working tree."""
     found = git.ask("status", "--porcelain", "--untracked-files=normal")
     return len(found.splitlines()) if found else 0
 
 
 def is_ancestor(git: Git, one: str, other: str) -> bool:
-    """Whether the commit `one` is in the history of `other`, or is the same."""
+    """Whether the commit `one` is in the history of the commit `other`, or the same."""
     return git.ask("merge-base", "--is-ancestor", one, other) is not None

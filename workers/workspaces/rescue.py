@@ -46,7 +46,7 @@ class WorktreeRescue(PeriodicThread):
         self._is_marked = False
 
     def look(self) -> list[str]:
-        """Commit what is in no commit yet, and return the folders of the ended sessions."""
+        """Commit unsaved work in the worktrees of ended sessions and return their folders."""
         root = self._engine.settings.worktrees_root
         if not self._is_marked:
             mark_open_worktrees(root)

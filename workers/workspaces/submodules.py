@@ -13,7 +13,7 @@ _GITLINK = "160000"
 
 
 def settled_submodules(git: Git, path: Path, base: str) -> list[str]:
-    """The filled submodules that can be removed with a worktree, because all of it is elsewhere.
+    """Returns the submodules without local work, which can be removed with a worktree.
 
     Such a one has the recorded commit checked out, no changes or stash, and no commit that is
     neither on a remote nor recorded in the commit `base`. Submodules within it are alike.
@@ -30,7 +30,7 @@ def settled_submodules(git: Git, path: Path, base: str) -> list[str]:
 
 
 def inner_repository(path: Path, settled: Collection[str] = ()) -> str | None:
-    """A repository inside a worktree, of which a commit would keep nothing; None without one."""
+    """Returns a repository inside a worktree whose files git would not commit; None without one."""
     for above, names, files in os.walk(path):
         inside = Path(above).relative_to(path)
         if Path(above) != path and ".git" in (*names, *files):

@@ -14,7 +14,7 @@ _WAITING = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HE
 
 
 def check_clean(git: Git, top: Path) -> None:
-    """Raises WorkspaceRefused for a tree with changes, or in which something is in progress."""
+    """Raises WorkspaceRefused for a working tree with changes or with a rebase in progress."""
     refuse_lock(git, top)
     refuse_rebase(git, top, "and apply the work then")
     for name, what in _WAITING.items():
@@ -31,7 +31,7 @@ def check_clean(git: Git, top: Path) -> None:
 
 
 def forward(git: Git, commit: str) -> None:
-    """Move the checked-out branch and its tree to a commit. Raises WorkspaceRefused.
+    """Moves the checked-out branch and its files to a commit. Raises WorkspaceRefused.
 
     Nothing ends git meanwhile, and it overwrites no file of the user, ignored ones included.
     """
@@ -48,6 +48,6 @@ def forward(git: Git, commit: str) -> None:
 
 
 def listed(files: list[str]) -> str:
-    """The first of these names, and how many more there are."""
+    """Formats the first of these file names, and how many more there are."""
     more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
     return ", ".join(files[:_SHOWN]) + more

@@ -12,7 +12,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 def check_version(git: Git, otherwise: str) -> None:
-    """Raises WorkspaceRefused for a git that is too old."""
+    """Raises WorkspaceRefused if the installed git is too old."""
     text = git("version")
     found = _VERSION.search(text)
     if found is not None and (int(found[1]), int(found[2])) < OLDEST:

@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 def make(git: Git, place: Place, wanted: Record) -> Record:
-    """Make the worktree of a run, on the branch of its task, and return its record.
+    """Makes the worktree of a task's run, on the task's branch, and returns its record.
 
     `git` works in the origin folder, under the lock of the repository. The branch starts from the
     tip of the target; that of an earlier run is taken over with what that run left.
@@ -69,13 +69,13 @@ def make(git: Git, place: Place, wanted: Record) -> Record:
 
 
 def make_branch(git: Git, branch: str, start: str) -> None:
-    """Make a branch at a commit, unless it is there."""
+    """Creates a branch at a commit, unless it exists."""
     if tip(git, branch) is None:
         git("branch", "--no-track", branch, tip_of(git, start))
 
 
 def check(git: Git, path: Path, branch: str) -> None:
-    """Checks that a worktree is where it was made, and on its branch. Raises WorkspaceRefused."""
+    """Raises WorkspaceRefused unless a worktree is where it was made, and on its branch."""
     if not path.is_dir():
         raise WorkspaceRefused(
             f"the worktree {str(path)!r} is gone; its commits are on the branch {branch!r}; retry"
@@ -85,7 +85,7 @@ def check(git: Git, path: Path, branch: str) -> None:
 
 
 def keep(git: Git, path: Path, message: str) -> str:
-    """Commit all changes in a worktree to its branch. Returns the newest commit."""
+    """Commits all changes in a worktree to its branch; returns the newest commit."""
     here = git.at(path)
     # Its session has ended or waits, and no body runs: a lock is of a git that was killed.
     with suppress(OSError):
@@ -98,18 +98,18 @@ def keep(git: Git, path: Path, message: str) -> str:
 
 
 def has_changes(here: Git) -> bool:
-    """Whether a worktree has changes that are in no commit, untracked files included."""
+    """Whether a worktree has uncommitted changes, untracked files included."""
     return bool(here("status", "--porcelain", "--untracked-files=normal"))
 
 
 def keep_unfinished(git: Git, path: Path, branch: str) -> str:
-    """Commit what an ended session left in its worktree. Raises WorkspaceRefused."""
+    """Commits what an ended session left in its worktree. Raises WorkspaceRefused."""
     _require(git, path, branch)
     return keep(git, path, UNFINISHED)
 
 
 def end_in_progress(git: Git, path: Path, branch: str) -> None:
-    """End a rebase or bisect in a worktree, and keep on a branch of its own what it left.
+    """Ends a rebase or bisect in a worktree and keeps its state on a separate branch.
 
     That is `BRANCH-unfinished`, or the next free name. The branch itself stays where it is.
     """
@@ -126,12 +126,12 @@ def end_in_progress(git: Git, path: Path, branch: str) -> None:
 
 
 def unfinished_branch(branch: str) -> str:
-    """The branch with what a rebase left that was in progress."""
+    """Returns the name of the branch that keeps the state of an interrupted rebase."""
     return f"{branch}-unfinished"
 
 
 def remove(git: Git, path: Path, *, has_submodules: bool = False) -> None:
-    """Remove a worktree without changes, or what is left of one. Raises GitFailed."""
+    """Removes a worktree without changes, or what is left of one. Raises GitFailed."""
     if path.exists():
         # Git removes none with filled submodules, unless it is forced to.
         force = ("--force",) if has_submodules else ()
@@ -169,7 +169,7 @@ def _undo(git: Git, path: Path, record: Record, *, is_new: bool) -> None:
 
 
 def forget(git: Git, path: Path) -> None:
-    """Remove git's own record of a worktree whose folder is gone."""
+    """Removes git's metadata of a worktree whose folder no longer exists."""
     if any(one.path == path for one in list_worktrees(git)):
         git("worktree", "remove", "--force", "--force", str(path))
 
@@ -198,19 +198,19 @@ def _free_branch(git: Git, place: Place, branch: str) -> None:
 
 
 def is_detached(git: Git, path: Path) -> bool:
-    """Whether a worktree is on no branch: a later run took it over, or a rebase is in progress."""
+    """Whether a worktree is on no branch, such as during a rebase."""
     return git.at(path).ask("symbolic-ref", "--quiet", "HEAD") is None
 
 
 def is_on_a_ref(git: Git, path: Path) -> bool:
-    """Whether any branch or tag has the commit that is checked out in a worktree."""
+    """Whether any branch or tag contains the commit that a worktree has checked out."""
     # Others, such as those of a rebase or bisect in this worktree, go with it.
     kinds = ("refs/heads", "refs/tags", "refs/remotes", "refs/leadhand")
     return bool(git.at(path)("for-each-ref", "--count=1", "--contains=HEAD", *kinds))
 
 
 def holder_of(git: Git, branch: str) -> Path | None:
-    """The worktree that has a branch checked out; None if none has."""
+    """Returns the worktree that has a branch checked out; None if none has."""
     return next((one.path for one in list_worktrees(git) if one.branch == branch), None)
 
 
@@ -222,7 +222,7 @@ class Listed(NamedTuple):
 
 
 def list_worktrees(git: Git) -> list[Listed]:
-    """All worktrees of the repository."""
+    """Lists all worktrees of the repository."""
     found: list[Listed] = []
     for block in git("worktree", "list", "--porcelain").split("\n\n"):
         fields = dict(line.partition(" ")[::2] for line in block.splitlines())
@@ -233,7 +233,7 @@ def list_worktrees(git: Git) -> list[Listed]:
 
 
 def tip(git: Git, branch: str) -> str | None:
-    """The newest commit of a branch; None if there is no such branch."""
+    """Returns the newest commit of a branch; None if there is no such branch."""
     return git.ask("rev-parse", "--verify", "--quiet", f"{_HEADS}{branch}^{{commit}}")
 
 

@@ -53,28 +53,28 @@ class ToolBook(NamedTuple):
 
     @property
     def faults(self) -> tuple[ToolsFileInvalid, ...]:
-        """All errors in the files."""
+        """Return all errors in the tools files."""
         return tuple(dict.fromkeys((*self.unread, *self.broken.values())))
 
     @property
     def secret_names(self) -> frozenset[str]:
-        """Variables that hold secrets: those that tools need, and those with a secret's name."""
+        """Return the names of variables with secrets: those of tools, and by their form."""
         entries = [*self.entries.values(), *self.kept.values()]
         named = {name for one in entries for name in one.env if SECRET.search(name)}
         return frozenset(named | {name for one in entries for name in one.needs_env})
 
     @property
     def servers(self) -> dict[str, McpServer]:
-        """The MCP servers by name."""
+        """Return the MCP servers by name."""
         return {n: one for n, one in self.entries.items() if isinstance(one, McpServer)}
 
     def entry(self, name: str) -> Declared | None:
-        """The entry of that name, or its last valid version; None if there is neither."""
+        """Return the tool of that name, or its last valid version; None if there is neither."""
         return self.entries.get(name) or self.kept.get(name)
 
 
 def load(files: Sequence[Path], before: ToolBook) -> ToolBook:
-    """Reads the files; an entry replaces one of the same name in an earlier file."""
+    """Reads the tools files; an entry replaces one of the same name in an earlier file."""
     entries, folders = dict[str, Declared](), dict[str, Path]()
     broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
     for file in files:
@@ -99,7 +99,7 @@ class ToolFiles:
         self._book = ToolBook()
 
     def current(self) -> ToolBook:
-        """The entries that the files have now."""
+        """Return the tools in the files; reads files that have changed again."""
         seen = [stamp_of(file) for file in self._files]  # before the files are read
         if seen != self._seen:
             self._book, self._seen = load(self._files, self._book), seen

@@ -49,13 +49,13 @@ class Argument(Entry):
 
     @property
     def is_required(self) -> bool:
-        """Whether a call must give it."""
+        """Whether each call must give the argument."""
         has_default = "default" in self.model_fields_set
         return self.required if self.required is not None else not has_default
 
     @property
     def json_schema(self) -> dict[str, JsonValue]:
-        """Its JSON Schema."""
+        """Return the JSON Schema of the argument."""
         return self.model_dump(exclude_unset=True, exclude={"required"}, exclude_none=True)
 
 
@@ -126,22 +126,22 @@ class DeclaredTool(Entry):
 
     @property
     def kind(self) -> Literal["command", "http"]:
-        """Whether it is a command or an HTTP request."""
+        """Return whether the tool is a command or an HTTP request."""
         return "http" if self.url is not None else "command"
 
     @property
     def verb(self) -> Method:
-        """The method of the request."""
+        """Return the HTTP method of the request."""
         return self.method or ("POST" if self.body in ("json", "form") else "GET")
 
     @property
     def sends(self) -> Literal["json", "form", "query"]:
-        """How the arguments that the URL does not name are sent."""
+        """Return how the request sends the arguments that its URL does not contain."""
         return self.body or ("json" if self.verb in _WITH_BODY else "query")
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a second call has no further effect."""
+        """Whether the tool may be called twice: a second call has no further effect."""
         return (
             self.idempotent
             if self.idempotent is not None
@@ -150,12 +150,12 @@ class DeclaredTool(Entry):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the worker's environment that it gets."""
+        """Return the variables of the worker's environment that the tool gets."""
         return (*self.env, *self.needs_env)
 
     @property
     def feeds_arguments(self) -> bool:
-        """Whether the arguments are JSON on the program's standard input."""
+        """Whether the program gets its arguments as JSON on standard input."""
         return not self._named
 
     @property
@@ -166,12 +166,12 @@ class DeclaredTool(Entry):
 
     @property
     def url_arguments(self) -> tuple[str, ...]:
-        """The arguments that the URL names."""
+        """Return the names of the arguments that the URL contains."""
         return self._named
 
     @property
     def json_schema(self) -> dict[str, JsonValue]:
-        """The JSON Schema of the object of its arguments."""
+        """Return the JSON Schema of the tool's arguments."""
         declared = self.arguments
         if declared is None:
             named = self._named
@@ -226,24 +226,24 @@ class McpServer(Entry):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of the worker's environment that it gets."""
+        """Return the variables of the worker's environment that the server gets."""
         return (*self.env, *self.needs_env)
 
     def may_repeat(self, tool: str) -> bool:
-        """Whether a tool is marked as one that may be called again after a loss."""
+        """Whether a tool of the server may be called again after its attempt was lost."""
         marked = self.idempotent
         return marked if isinstance(marked, bool) else tool in marked
 
 
 def without_ours(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, unchanged. Raises ValueError if one is a variable that only Leadhand sets."""
+    """Validates names of variables. Raises ValueError for one that only Leadhand sets."""
     if any(name.startswith(OURS) for name in names):
         raise ValueError(f"variables that begin with {OURS} are not passed on; remove it")
     return names
 
 
 def missing_variable(names: tuple[str, ...], held: Mapping[str, str]) -> str | None:
-    """Why an entry cannot be used without one of these variables; None if all are set."""
+    """Returns why an entry cannot be used: the variables that are not set; None if all are."""
     for name in names:
         if not held.get(name):
             return f"the variable {name} is not set; set it in the worker's environment"

@@ -20,7 +20,7 @@ _DESCRIPTION = 200
 
 
 def declared_tools(book: ToolBook) -> list[ToolHere]:
-    """The commands and requests of tools.toml, and its errors."""
+    """Lists the tools of tools.toml and the errors in it, for the inventory."""
     return [*_tools(book), *_faults(book)]
 
 
@@ -51,7 +51,7 @@ def _tool(name: str, entry: DeclaredTool) -> ToolHere:
 
 
 def why_unusable(entry: DeclaredTool, held: Mapping[str, str]) -> str | None:
-    """Why the entry cannot be used on this host, with the fix; None if no reason is known."""
+    """Returns why a tool cannot be used on this host, with the fix; None if it can."""
     missing = missing_variable(entry.needs_env, held)
     if missing is not None or entry.command is None:
         return missing
@@ -59,7 +59,7 @@ def why_unusable(entry: DeclaredTool, held: Mapping[str, str]) -> str | None:
 
 
 def why_no_command(program: str, held: Mapping[str, str]) -> str | None:
-    """Why a program cannot be run; a relative path may be one in the working folder."""
+    """Returns why a program cannot be run, with the fix; None if no reason is known."""
     if program.startswith("/"):
         fault = why_no_program(Path(program))
         return f"the program {program!r}: {fault}" if fault else None

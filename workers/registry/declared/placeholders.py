@@ -22,7 +22,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def fill(text: str, value: Callable[[str], str]) -> str:
-    """The text with each placeholder replaced by its value.
+    """Replaces each placeholder in a text with its value.
 
     >>> fill("{a} {{b}}", {"a": "1"}.__getitem__)
     '1 {b}'
@@ -31,7 +31,7 @@ def fill(text: str, value: Callable[[str], str]) -> str:
 
 
 def whole_name(text: str) -> str | None:
-    """The name of the placeholder if the text is nothing else.
+    """Returns the name of the placeholder if the text is only a placeholder, else None.
 
     >>> whole_name("{files}"), whole_name("--file={files}")
     ('files', None)
@@ -41,7 +41,7 @@ def whole_name(text: str) -> str | None:
 
 
 def as_text(value: JsonValue) -> str:
-    """The value as a program's argument: a text as it is, anything else as JSON.
+    """Converts a value to a program's argument: a text unchanged, anything else as JSON.
 
     >>> as_text("a b"), as_text(True), as_text([1])
     ('a b', 'true', '[1]')
@@ -66,7 +66,7 @@ class OptionRefused(ValueError):
 
 
 def argv_of(command: tuple[str, ...], arguments: Mapping[str, JsonValue]) -> tuple[str, ...]:
-    """The command line with all placeholders filled in. Raises OptionRefused.
+    """Returns a tool's command line with all placeholders filled in. Raises OptionRefused.
 
     A part with a placeholder that has no value is left out, and so is a literal option before it;
     a list that is a part of its own becomes several parts.

@@ -50,7 +50,7 @@ class ServerState(BaseModel):
     why_not: str | None = None
 
     def write(self, file: Path) -> None:
-        """Replace the file at once, so that no reader sees a part of it."""
+        """Write the state of an MCP server to its file, atomically."""
         temporary = file.with_suffix(f".{os.getpid()}")
         temporary.write_text(self.model_dump_json())
         temporary.replace(file)
@@ -69,7 +69,7 @@ class ServedTools:
         self._known: dict[str, _Known] = {}
 
     def state(self, server: str) -> ServerState:
-        """The last state of a server; one without anything if it has none yet."""
+        """Read the last state of an MCP server; empty if it has none yet."""
         if self._folder is None:
             return ServerState(why_not="no worker process runs its servers here")
         file = self._folder / f"{server}.json"
@@ -79,7 +79,7 @@ class ServedTools:
         return known.state
 
     def tools(self, servers: Sequence[str]) -> Iterator[ToolHere]:
-        """Yields the tools of these servers; a server that cannot be used is one itself."""
+        """Yields the tools of these MCP servers, and an entry for each unusable server."""
         for server in servers:
             state = self.state(server)
             if state.why_not is not None:
@@ -89,7 +89,7 @@ class ServedTools:
 
 
 def offered(entry: McpServer, tools: Sequence[ServedTool]) -> tuple[ServedTool, ...]:
-    """The tools that the entry offers, without those whose name no document can write."""
+    """Returns the tools of an MCP server, without those with a name that no document can use."""
     wanted = (tool for tool in tools if entry.tools is None or tool.name in entry.tools)
     return tuple(tool for tool in wanted if NAME.match(tool.name))
 
