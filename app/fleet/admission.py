@@ -27,6 +27,8 @@ class Where(NamedTuple):
 
     place: str
     folder: str
+    #: The folder that it was submitted from: lists find the session there and in those above.
+    listed_in: str
 
 
 class ProgramLookup(NamedTuple):
@@ -45,7 +47,8 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
     lookup = ProgramLookup(folder, _search_paths(here, settings)) if folder else None
     for fault in _faults(needs, place, here, workers, lookup):
         raise fault
-    return Where(place, str(folder or document.cwd or ""))
+    where = str(folder or document.cwd or "")
+    return Where(place, where, where)
 
 
 def faults_here(

@@ -61,6 +61,7 @@ class About(NamedTuple):
     place: str = ""
     #: The real path of `cwd` if it is known, so that two names of a folder share a lock.
     folder: str = ""
+    listed_in: str = ""
     priority: int = 5
     #: The webhook (JSON), and the events that it gets.
     webhook: str = ""
@@ -274,6 +275,7 @@ class Submissions:
             cwd=cwd,
             place=where.place,
             folder=where.folder,
+            listed_in=where.listed_in,
             priority=_priority(document, asker),
             webhook=hook.model_dump_json() if hook else "",
             rings=",".join(hook.events) if hook else "",

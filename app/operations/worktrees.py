@@ -93,6 +93,7 @@ class Worktrees:
             label=f"Clean the worktrees of plan {ref.id}",
             cwd=folder,
             folder=folder,
+            listed_in=facts.cwd or "",
             place=facts.place,
         )
         return self._submit.program(program, about).session

@@ -1,17 +1,19 @@
-"""Filters sessions by status, kind, name, label, reason, parent and time (pure)."""
+"""Filters sessions by status, kind, name, label, folder, reason, parent and time (pure)."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.domain.reasons import ReasonCode
 from app.domain.states import SessionKind
+from app.store.session_index import folder_fact
 
 ShownStatus = Literal[
     "active", "waiting", "stopping", "stopped", "exiting", "exited", "aborting", "aborted",
@@ -40,6 +42,14 @@ Instant = Annotated[
 Word = Annotated[str, Field(min_length=1, max_length=120)]
 
 
+#: An absolute path, without `..` and doubled or trailing slashes.
+Folder = Annotated[
+    str,
+    Field(min_length=1, max_length=4096, pattern="^/"),
+    AfterValidator(lambda path: posixpath.normpath("/" + path.lstrip("/"))),
+]
+
+
 class SessionFilter(BaseModel):
     """Conditions that a session must all meet; unset ones do not apply."""
 
@@ -50,6 +60,8 @@ class SessionFilter(BaseModel):
     kind: SessionKind | None = None
     name: Word | None = None
     label: Word | None = None
+    #: The folder that it was submitted from, or one above.
+    folder: Folder | None = None
     #: The code of its current reason.
     reason: ReasonCode | None = None
     #: The session whose step started it.
@@ -68,8 +80,9 @@ class SessionFilter(BaseModel):
 
     @property
     def facts(self) -> dict[str, str]:
-        """Returns the conditions that the index `facts` can look up: kind, label and name."""
-        given = {"kind": self.kind, "label": self.label, "name": self.name}
+        """The conditions that the index `facts` can answer."""
+        folder = None if self.folder is None else folder_fact(self.folder)
+        given = {"kind": self.kind, "label": self.label, "name": self.name, "folder": folder}
         return {name: value for name, value in given.items() if value is not None}
 
     def matches(self, fields: Mapping[str, str]) -> bool:
@@ -78,6 +91,7 @@ class SessionFilter(BaseModel):
             self.kind in (None, fields.get("kind"))
             and self.name in (None, fields.get("name"))
             and self.label in (None, fields.get("label"))
+            and (self.folder is None or _is_in(fields.get("listed_in", ""), self.folder))
             and (self.archived == "any" or (self.archived == "only") == ("archived" in fields))
             and (self.reason is None or self.reason == _within(fields.get("reason"), "code"))
             and (self.parent is None or self.parent == _within(fields.get("parent"), "session"))
@@ -92,6 +106,15 @@ class SessionFilter(BaseModel):
     def end_ms(self) -> int | None:
         """Returns the first creation time after the range, in ms; None without an end."""
         return _ms(self.created_before) if self.created_before else None
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a path is the folder or beneath it.
+
+    >>> _is_in("/a/b", "/a"), _is_in("/a", "/a"), _is_in("/ab", "/a"), _is_in("/a", "/")
+    (True, True, False, True)
+    """
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _within(text: str | None, name: str) -> str | None:

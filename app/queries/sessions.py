@@ -307,6 +307,7 @@ class Queries:
             **made_by(fields),
             place=fields["place"],
             cwd=fields.get("cwd") or None,
+            folder=fields.get("listed_in") or None,
             worktree=own_folder_view(fields),
             created_at=iso(int(fields["created"])),
             updated_at=iso(int(fields["updated"])),

@@ -1,4 +1,4 @@
-"""Reads the indexes of sessions: of all, by status, and by kind, label and name.
+"""Reads the indexes of sessions: of all, by status, and by kind, label, name and folder.
 
 They order sessions by creation. `facts` has a line for each fact of a session,
 ``fact<value<created<session``. Up to its mark it has those of all sessions; behind the mark a
@@ -7,6 +7,7 @@ version before this index may have created sessions that are missing, until a sw
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, cast, get_args
@@ -24,6 +25,8 @@ BATCH = 100
 #: The latest time in a line of `facts`.
 _LAST = 10**14 - 1
 _MARK = "~<"
+#: The most folders of a path that have lines in `facts`, from the top.
+_DEEPEST = 32
 
 
 class Place(NamedTuple):
@@ -57,6 +60,17 @@ class Coverage(NamedTuple):
     until: float
     #: How many sessions of the period were created later, and may be missing.
     unlisted: int
+
+
+def folder_fact(path: str) -> str | None:
+    """The value of a folder in `facts`; None if the folder has no lines.
+
+    >>> folder_fact("/work"), folder_fact("/")
+    ('342f2f6ad141ea11', None)
+    """
+    if path == "/" or path.count("/") > _DEEPEST:
+        return None
+    return hashlib.sha1(path.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 class SessionIndex:

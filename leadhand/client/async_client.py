@@ -115,6 +115,7 @@ class AsyncClient(
         kind: str | None = None,
         name: str | None = None,
         label: str | None = None,
+        folder: str | None = None,
         reason: str | None = None,
         parent: str | None = None,
         archived: Literal["no", "any", "only"] | None = None,
@@ -123,14 +124,14 @@ class AsyncClient(
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[SessionView]:
-        """List the sessions that match all filters, the newest first; without archived ones.
+        """List a page of the sessions that match all filters, the newest first; not archived ones.
 
-        A page may have fewer than `limit`; there are more while it has a `next`.
+        `folder` means those beneath too. There are more sessions while a page has a `next`.
         """
         wanted = SessionsWanted(
-            status=status, kind=kind, name=name, label=label, reason=reason, parent=parent,
-            archived=archived, created_after=created_after, created_before=created_before,
-        )  # fmt: skip
+            status=status, kind=kind, name=name, label=label, folder=folder, reason=reason,
+            parent=parent, archived=archived, created_after=created_after,
+            created_before=created_before)  # fmt: skip
         return await self._ask(requests.sessions(wanted, limit, cursor))
 
     async def bulk(

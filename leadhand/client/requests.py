@@ -89,6 +89,7 @@ class SessionsWanted(BaseModel):
     kind: str | None = None
     name: str | None = None
     label: str | None = None
+    folder: str | None = None
     reason: str | None = None
     parent: str | None = None
     archived: str | None = None

@@ -83,6 +83,37 @@ def test_two_folders_and_a_worktree_share_one_set(user: User) -> None:
     assert not (one.folder / ".leadhand").exists()
 
 
+def test_ls_lists_the_folder_and_those_beneath_it(user: User) -> None:
+    one, two = user.project("one"), user.project("two")
+    below = user.project("one/below")
+    link = user.home / "link"
+    link.symlink_to(one.folder)
+    label = ("--label", "nightly", "--doer", "true", "--checker", "true")
+    waits = ("--label", "nightly", *WORK)
+    in_one, in_below, in_two = (p.detached(*waits) for p in (one, below, two))
+    taken = one.leadhand("spawn", "again", "--detach", *label)
+    assert taken.code == 1
+    assert in_one in taken.err
+
+    def listed(project: Project, *arguments: str) -> set[str]:
+        found = project.leadhand("ls", "--json", *arguments, timeout=LONG).json()["items"]
+        return {session["id"] for session in found}
+
+    assert listed(one) == listed(one, "--folder", str(link)) == {in_one, in_below}
+    assert listed(below) == {in_below}
+    assert listed(two) == {in_two}
+    assert listed(two, "--all") == listed(two, "--folder", str(user.home))
+    assert listed(two, "--all") == {in_one, in_below, in_two}
+    assert str(below.folder) in one.leadhand("ls", "--all").out
+    user.project("three")
+    assert "or beneath it; --all lists" in user.project("three").leadhand("ls").out
+    for project, session in ((one, in_one), (below, in_below), (two, in_two)):
+        project.write("go", "")
+        assert project.leadhand("wait", session, timeout=LONG).code == 0
+    # A label is free again with the end of its session.
+    assert one.leadhand("spawn", "again", *label, timeout=LONG).code == 0
+
+
 def services_of(project: Project) -> list[psutil.Process]:
     """The services without the bodies that run."""
     (pid,) = {int(project.run["pid"])}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha1
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -31,6 +34,10 @@ PROGRAM = Program(body=(Step(id="only", action=Action.TOOL),))
 #: The last ones begin like others, or have the signs of the index in them.
 LABELS = ("", "nightly", "night", "é<0", "nightly<00000001000000", "~<9", "l" * 120)
 NAMES = ("review", "a<b", "review<", "deploy")
+#: The last one has more folders above it than the index has lines for a path.
+DEEPEST = 32
+DEEP = "/a" + "/d" * (DEEPEST + 2)
+FOLDERS = ("", "/", "/a", "/a/b", "/ab", "/a/b/c d", "/a/é<0", DEEP)
 STATUSES = ("active", "stopped", "aborted")
 
 
@@ -42,6 +49,7 @@ class Plain:
     kind: str
     name: str
     label: str
+    folder: str
     created: int
     status: str = "active"
     ended: int = 0
@@ -49,7 +57,11 @@ class Plain:
     @property
     def lines(self) -> set[str]:
         facts = {"kind": self.kind, "label": self.label, "name": self.name}
-        return {f"{f}<{v}<{self.created:014d}<{self.id}" for f, v in facts.items() if v}
+        pairs = [(f, v) for f, v in facts.items() if v]
+        folder = Path(self.folder)
+        above = [one for one in (folder, *folder.parents) if str(one) not in "/."][-DEEPEST:]
+        pairs += [("folder", sha1(str(one).encode()).hexdigest()[:16]) for one in above]
+        return {f"{f}<{v}<{self.created:014d}<{self.id}" for f, v in pairs}
 
 
 def before_the_index(read: Callable[[str], str]) -> Callable[[str], str]:
@@ -86,9 +98,10 @@ class Beside:
 
     def create(self, engine: Engine) -> None:
         kind, label = self.random.choice(KINDS), self.random.choice(LABELS)
-        about = About(kind=kind, name=self.random.choice(NAMES), label=label)
+        name, folder = self.random.choice(NAMES), self.random.choice(FOLDERS)
+        about = About(kind=kind, name=name, label=label, listed_in=folder)
         id_ = engine.submit.program(PROGRAM, about).session
-        self.plain[id_] = Plain(id_, kind, about.name, label, self.bench.clock())
+        self.plain[id_] = Plain(id_, kind, name, label, folder, self.bench.clock())
 
     def control(self, verb: Any, status: str, given: tuple[str, ...]) -> None:
         meant = [one for one in self.plain.values() if one.status in given]
@@ -157,6 +170,7 @@ class Beside:
             if wanted.kind in (None, one.kind)
             and wanted.name in (None, one.name)
             and wanted.label in (None, one.label)
+            and (wanted.folder is None or beneath(one.folder, wanted.folder))
             and (not wanted.status or one.status in wanted.status)
             and one.created >= wanted.first_ms
             and (end is None or one.created < end)
@@ -172,6 +186,7 @@ class Beside:
             "kind": maybe(KINDS),
             "name": maybe(NAMES),
             "label": maybe(LABELS[1:]),
+            "folder": maybe([*FOLDERS[1:], "/a/", "/a/b/../b", "/b", "/", str(Path(DEEP).parent)]),
             "status": self.random.sample(STATUSES, 2) if self.random.random() < 0.3 else (),
             "created_after": maybe([_at(ms) for ms in times], 0.2),
             "created_before": maybe([_at(ms) for ms in times], 0.2),
@@ -198,6 +213,12 @@ class Beside:
             cursor = page.next
             if cursor is None:
                 return found
+
+
+def beneath(path: str, folder: str) -> bool:
+    """Whether a path is a folder or beneath it."""
+    wanted = Path(os.path.normpath(folder))
+    return bool(path) and wanted in (Path(path), *Path(path).parents)
 
 
 def _at(ms: int) -> datetime:

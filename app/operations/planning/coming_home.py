@@ -83,8 +83,9 @@ class ComingHome:
         facts = self._registry.facts(ref)
         own = folder or str(PurePosixPath(survey.shelf, ".home"))
         about = About(
-            kind="workflow", name=program.name, label=label, cwd=own, folder=own, place=facts.place
-        )
+            kind="workflow", name=program.name, label=label, cwd=own, folder=own,
+            listed_in=facts.cwd or "", place=facts.place,
+        )  # fmt: skip
         started = self._submit.program(program, about)
         return HomeView(session=started.session, source=source)
 

@@ -272,6 +272,7 @@ class Forks:
             name=fields["name"],
             label=wish.changes.label or fields.get("label", ""),
             cwd=fields.get("cwd", ""),
+            listed_in=fields.get("listed_in", ""),
             place=fields.get("place", ""),
             priority=int(fields.get("priority") or 5),
             source=fields.get("source", ""),

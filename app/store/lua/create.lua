@@ -39,6 +39,9 @@ return function(tx)
   if args.key then
     redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
   end
+  if args.parent then  -- a child is listed where its parent is, also if it works in a worktree
+    args.fields.listed_in = redis.call('HGET', args.parent.base .. 'session', 'listed_in') or args.fields.listed_in
+  end
   programs.attach(tx, args.program, tx.document, args.routes)
   parents.link(tx)
   for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +33,7 @@ _COLUMNS = (
     Column("CREATED"),
     Column("REASON", least=12, drop=0),
 )
+_FOLDER = Column("FOLDER", least=12, drop=3)
 _WHY = Column("WHY", least=12)
 
 
@@ -43,6 +47,13 @@ _WHY = Column("WHY", least=12)
 )
 @click.option("--name", metavar="TEXT", help="Only those of this flow or workflow.")
 @click.option("--label", metavar="TEXT", help="Only those with this label.")
+@click.option(
+    "--folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Only those that were started in this folder or beneath it; by default the current one.",
+)
+@click.option("--all", "everywhere", is_flag=True, help="Those of all folders.")
 @click.option("--reason", metavar="WORD", help="Only those with this reason, such as exit.")
 @click.option("--parent", metavar="ID", help="Only those that a step of this session started.")
 @click.option(
@@ -60,25 +71,46 @@ def ls_command(
     status: tuple[str, ...],
     archived: bool,
     needs_me: bool,
+    folder: Path | None,
+    everywhere: bool,
     limit: int,
     as_json: bool,
     **wanted: str | None,
 ) -> int:
-    """List sessions, the newest first."""
+    """List the sessions of this folder and those beneath.
+
+    The newest are first. With LEADHAND_URL those of all folders are listed, unless --folder names
+    one.
+    """
+    if folder is not None and everywhere:
+        raise click.UsageError("--all lists all folders; leave --folder out")
     if needs_me:
-        if status or archived or any(wanted.values()):
+        if status or archived or folder or any(wanted.values()):
             raise click.UsageError("--needs-me takes no filter; leave the others out")
         return _needs_me(limit, as_json=as_json)
     from leadhand.cli.connect import open_client
-    from leadhand.cli.render.reason_line import reason_line
 
+    here = None if everywhere else _folder(folder)
     if archived:
         wanted["archived"] = "only"
     with open_client() as client:
-        page = _found(client, limit=limit, status=status or None, **wanted)
+        page = _found(client, limit=limit, status=status or None, folder=here, **wanted)
     if as_json:
         echo_json(page)
         return 0
+    none = _none(here, is_filtered=bool(status or any(wanted.values())))
+    for line in _table(page.items, with_folder=everywhere) or [none]:
+        click.echo(line)
+    if page.next is not None:
+        click.echo(f"... more than {limit}: see --limit")
+    return 0
+
+
+def _table(items: Sequence[SessionView], *, with_folder: bool) -> list[str]:
+    """The lines of the list; none without sessions."""
+    from leadhand.cli.render.reason_line import reason_line
+
+    columns = (*_COLUMNS[:-1], _FOLDER, _COLUMNS[-1]) if with_folder else _COLUMNS
     rows = [
         [
             view.id,
@@ -87,18 +119,32 @@ def ls_command(
             _status(view),
             view.counters.iterations,
             age(view.created_at),
+            *([plain(view.folder or "", most=200)] if with_folder else []),
             reason_line(view),
         ]
-        for view in page.items
+        for view in items
     ]
-    is_filtered = bool(status or any(wanted.values()))
-    none = "no sessions match" if is_filtered else "no sessions; start one with `leadhand spawn`"
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in fitted_table(_COLUMNS, rows, width) if rows else [none]:
-        click.echo(line)
-    if page.next is not None:
-        click.echo(f"... more than {limit}: see --limit")
-    return 0
+    return list(fitted_table(columns, rows, width)) if rows else []
+
+
+def _folder(given: Path | None) -> str | None:
+    """The folder whose sessions are listed; None for those of all folders."""
+    from leadhand.settings import ClientSettings
+
+    if given is None and ClientSettings.from_env().url is not None:
+        return None
+    return os.path.realpath(given or Path.cwd())
+
+
+def _none(here: str | None, *, is_filtered: bool) -> str:
+    """What an empty list says."""
+    if here is None:
+        return (
+            "no sessions match" if is_filtered else "no sessions; start one with `leadhand spawn`"
+        )
+    matching = " that match" if is_filtered else ""
+    return f"no sessions{matching} in {plain(here)} or beneath it; --all lists those of all folders"
 
 
 def _needs_me(limit: int, *, as_json: bool) -> int:

@@ -126,6 +126,8 @@ class SessionView(View):
     made_from: MadeFrom | None = None
     place: str = ""
     cwd: str | None = None
+    #: The folder that it was submitted from, where lists find it; that of its root for a child.
+    folder: str | None = None
     #: The folder that it has to itself, if it was started with `worktree`.
     worktree: OwnFolderView | None = None
     created_at: str
