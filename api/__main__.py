@@ -26,7 +26,7 @@ from tasks.webhook_delivery import Deliverer
 
 
 def main() -> None:
-    """Serve the API. Exits with one line for an invalid setting."""
+    """Run the API server. Exits with one line for an invalid setting."""
     hide()
     try:
         settings = Settings.from_env()
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def build(settings: Settings, engine: Engine) -> Api:
-    """Builds the application of one process, and starts its background threads.
+    """Builds the Flask application of one process, and starts its background threads.
 
     An import delivers no webhooks: their receivers were chosen by the author of the data.
     """

@@ -69,13 +69,13 @@ class Api(Flask):
         self.streams = StreamLimit(streams)
 
     def end_streams(self) -> None:
-        """End all streams, because the process ends."""
+        """Closes all event streams, because the process ends."""
         self.streams.closing.set()
         self.fanout.close()
 
 
 def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) -> Api:
-    """Creates the application for this engine."""
+    """Creates the Flask application for an engine."""
     flask = Api(engine, streams=streams)
     # One byte more than allowed, by which `api/requests.py` detects a body that is too long.
     flask.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES + 1

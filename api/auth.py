@@ -30,14 +30,14 @@ class Visitor(NamedTuple):
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        """The caller's scopes; empty for a body, which has its own rules."""
+        """Returns the scopes of the caller; empty for a step's body, which has its own rules."""
         if self.body is not None:
             return frozenset()
         return EVERYTHING if self.token is None else self.token.scopes
 
     @property
     def name(self) -> str:
-        """The caller's name in logs and records, without secrets."""
+        """Returns the caller's name for logs and records, without secrets."""
         if self.body is not None and self.body.is_of_session:
             return f"session {self.body.session}"
         if self.body is not None and self.body.is_of_work:
@@ -48,7 +48,7 @@ class Visitor(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The caller as the author of an answer: the name of a token says who has it."""
+        """Returns the caller as the author of an answer, with the name of its token."""
         return self.name if self.token is None else f"token {self.token.name} ({self.token.id})"
 
 
@@ -60,7 +60,7 @@ class Doorkeeper:
         self._engine = engine
 
     def admit(self) -> None:
-        """Authenticate and authorize a request. Raises Refused."""
+        """Authenticates and authorizes a request. Raises Refused."""
         endpoint = request.endpoint
         if endpoint in PUBLIC or request.blueprint == BROWSER:
             return
@@ -73,7 +73,7 @@ class Doorkeeper:
         g.token_recheck = lambda: self._still(text)
 
     def recognise(self, text: str) -> Visitor:
-        """Authenticate a token.
+        """Returns the caller that a token belongs to. Raises Refused.
 
         Raises Refused if it is invalid, revoked or expired, and StoreUnknown.
         """
@@ -138,27 +138,27 @@ class Doorkeeper:
 
 
 def install(flask: Flask, settings: Settings, engine: Engine) -> None:
-    """Check the token of every request first."""
+    """Registers a function that checks the token of every request first."""
     flask.before_request(Doorkeeper(settings, engine).admit)
 
 
 def current_caller() -> Caller | None:
-    """The body that calls; None for people and programs."""
+    """Returns the step's body that sends this request; None for people and programs."""
     return _visitor().body
 
 
 def current_visitor() -> str:
-    """The caller's name, for logs and records."""
+    """Returns the name of this request's caller, for logs and records."""
     return _visitor().name
 
 
 def current_author() -> str:
-    """The caller as the author of an answer."""
+    """Returns the caller of this request as the author of an answer."""
     return _visitor().signature
 
 
 def current_owner() -> Owner | None:
-    """The owner of sessions that this request creates; None for the operator."""
+    """Returns the owner of the sessions that this request creates; None for the operator."""
     token = _visitor().token
     return None if token is None else token.owner
 
@@ -170,7 +170,7 @@ def token_recheck() -> Callable[[], bool]:
 
 
 def may_bring_commands(engine: Engine) -> bool:
-    """Whether the caller has the scope exec:free; a body has that of its session's submit."""
+    """Whether the caller may submit commands (scope exec:free), itself or by its session."""
     caller = _visitor().body
     if caller is not None:
         return engine.spawner.may_bring_commands(caller)
@@ -178,7 +178,7 @@ def may_bring_commands(engine: Engine) -> bool:
 
 
 def allow(document: BaseModel, *, free: bool) -> None:
-    """Check the scope exec:free for a document with commands or callables. Raises Refused."""
+    """Raises Refused for a document with commands unless the caller may submit commands."""
     if free:
         return
     for field in free_commands(document):

@@ -54,7 +54,7 @@ class Events:
         self._streams = streams
 
     def of_session(self, session: str) -> Response:
-        """GET .../events: a page or a stream of a session's events."""
+        """GET .../events: return a page, or a stream, of a session's events."""
         asked = requests.query(StreamQuery)
         last = requests.last_event_id() or asked.after or BEGINNING
         self._queries.session(session)
@@ -108,7 +108,7 @@ class EventStream:
         self._read_s = 0.0
 
     def frames(self) -> Iterator[str]:
-        """Yields the stream's text. If it ends before the session does, it says why."""
+        """Yields the text of the event stream; says why if it ends before the session."""
         yield f"retry: {RETRY_MS}\n\n"
         try:
             yield from self._reset()
@@ -214,7 +214,7 @@ def _is_missing(oldest: Event, *, after: str) -> bool:
 
 
 def blueprint(engine: Engine, fanout: Fanout, streams: StreamLimit) -> Blueprint:
-    """The routes of event streams and event pages."""
+    """Returns the Flask blueprint with the routes of event streams and pages of events."""
     events = Events(engine.queries, engine.outputs, fanout, streams)
     routes = Blueprint("events", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("/<session>/events", "of_session", events.of_session)

@@ -62,7 +62,7 @@ class Subscription:
         self._reason: Cut | None = None
 
     def offer(self, event: Event) -> None:
-        """Queue an event unless the client has had it; a full queue disconnects the client."""
+        """Queues an event unless the client has it already; a full queue disconnects the client."""
         with self._news:
             if self._reason or position(event.id) <= self._last:
                 return
@@ -75,13 +75,13 @@ class Subscription:
             self._news.notify()
 
     def disconnect(self) -> None:
-        """Disconnect the client, which will reconnect."""
+        """Disconnects the client, which will reconnect."""
         with self._news:
             self._reason = self._reason or Cut.CLOSING
             self._news.notify()
 
     def take(self, timeout_s: float) -> Event | None:
-        """The next event, or None after the time-out. Raises StreamCut."""
+        """Returns the next event, or None after the timeout. Raises StreamCut."""
         with self._news:
             self._news.wait_for(lambda: self._waiting or self._reason, timeout_s)
             if self._reason:
@@ -112,7 +112,7 @@ class Fanout:
 
     @contextmanager
     def watch(self, session: str, *, after: str) -> Iterator[Subscription]:
-        """Subscribe to the session's events after a given one."""
+        """Subscribes to the session's events after a given one."""
         subscription = Subscription(after)
         self._join(session, subscription, after)
         try:
@@ -121,7 +121,7 @@ class Fanout:
             self._leave(session, subscription)
 
     def close(self) -> None:
-        """End every stream; clients reconnect to another process."""
+        """Closes every stream; clients reconnect to another process."""
         self._closing.set()
         with self._changed:
             self._disconnect_all()

@@ -29,7 +29,7 @@ class Flows:
         return answer(self._engine.catalog.flow(name))
 
     def run(self, name: str) -> Response:
-        """Run a flow of the catalog, without exec:free: the operator wrote its commands.
+        """POST .../runs: run a flow of the catalog; needs no exec:free, as the operator wrote it.
 
         Only the command that prepares a worktree is the caller's.
         """
@@ -57,7 +57,7 @@ class Flows:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of the flow catalog."""
+    """Returns the Flask blueprint with the routes of the flow catalog."""
     flows = Flows(engine)
     routes = Blueprint("flows", __name__, url_prefix="/v1/flows")
     routes.add_url_rule("", "listed", flows.list_all)

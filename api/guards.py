@@ -45,18 +45,18 @@ class Guards:
         return answer(self._engine.guard_list.listed(asked.agent_session, inside=inside))
 
     def stop(self, agent: str) -> Response:
-        """POST /v1/guards/AGENT_SESSION/stops: answer a stop of an agent."""
+        """POST /v1/guards/AGENT_SESSION/stops: decide whether an agent may stop."""
         requests.query(NoQuery)
         return answer(self._engine.guards.stop(_guarded(agent), requests.body(StopReport)))
 
     def event(self, agent: str) -> Response:
-        """POST /v1/guards/AGENT_SESSION/events: record an event that ends a row of blocks."""
+        """POST /v1/guards/AGENT_SESSION/events: record a prompt, idle or end event."""
         requests.query(NoQuery)
         self._engine.guards.note(_guarded(agent), requests.body(AgentEvent))
         return Response(status=204)
 
     def reset(self) -> Response:
-        """POST /v1/guards/reset: begin the counters of limits again."""
+        """POST /v1/guards/reset: set the counters of limits to 0."""
         requests.query(NoQuery)
         asked = requests.body(ResetBody)
         return answer(self._engine.guards.reset(asked.agent_session, by=current_visitor()))
@@ -71,7 +71,7 @@ def _guarded(agent: str) -> Guarded:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of Stop guards."""
+    """Returns the Flask blueprint with the routes of Stop guards."""
     guards = Guards(engine)
     routes = Blueprint("guards", __name__, url_prefix="/v1/guards")
     routes.add_url_rule("", "listed", guards.list_all)

@@ -16,7 +16,7 @@ class Health(BaseModel):
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes that report whether the process is alive and ready."""
+    """Returns the Flask blueprint with the routes that report whether the process is ready."""
     routes = Blueprint("health", __name__)
 
     def alive() -> Response:

@@ -20,7 +20,7 @@ class Inbox:
         self._engine = engine
 
     def list_all(self, session: str) -> Response:
-        """GET .../inbox: list the messages."""
+        """GET .../inbox: list the messages of a session's inbox."""
         asked = requests.query(requests.InboxQuery)
         return answer(
             self._engine.messages.page(
@@ -29,7 +29,7 @@ class Inbox:
         )
 
     def take(self, session: str) -> Response:
-        """POST .../inbox/read: acknowledge unread messages, and return them."""
+        """POST .../inbox/read: mark unread messages as read, and return them."""
         requests.query(NoQuery)
         requests.body(requests.NoBody)
         taken = self._engine.inbox.take(
@@ -62,7 +62,7 @@ class Inbox:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of inboxes and hints."""
+    """Returns the Flask blueprint with the routes of inboxes and hints."""
     inbox = Inbox(engine)
     routes = Blueprint("inbox", __name__, url_prefix="/v1/sessions/<session>")
     routes.add_url_rule("/inbox", "listed", inbox.list_all)

@@ -85,7 +85,7 @@ def _if_match() -> SeenLimit | None:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of named limits."""
+    """Returns the Flask blueprint with the routes of limits."""
     limits = Limits(engine)
     routes = Blueprint("limits", __name__, url_prefix="/v1/limits")
     one = f"/<any({', '.join(KINDS)}):kind>/<path:name>"

@@ -37,7 +37,7 @@ class Plans:
         return plan_answer(self._engine.plans.view(session))
 
     def edit(self, session: str) -> Response:
-        """PATCH .../plan: carry out operations on the tasks."""
+        """PATCH .../plan: apply edits to the tasks of a plan."""
         requests.query(requests.NoQuery)
         asked = requests.body(PlanEdit)
         plans, version = self._engine.plans, _if_match()
@@ -55,7 +55,7 @@ class Plans:
         return plan_answer(view, changed=True, status=202)
 
     def changes(self, session: str) -> Response:
-        """POST .../plan/changes: have the team lead change its draft."""
+        """POST .../plan/changes: ask the team lead for another draft."""
         requests.query(requests.NoQuery)
         asked = requests.body(PlanChange)
         view = self._engine.plans.change(session, asked.text, by=current_author())
@@ -90,14 +90,14 @@ class Plans:
         return answer(self._engine.plans.task(session))
 
     def report(self, session: str) -> Response:
-        """POST /v1/sessions/ID/reports: report about the task that a child session carries out."""
+        """POST /v1/sessions/ID/reports: report the status of the child session's task."""
         requests.query(requests.NoQuery)
         key, report = requests.idempotency_key(), requests.body(TaskReport)
         return answer(self._engine.plans.report(session, report, idempotency_key=key))
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of plans, tasks and reports."""
+    """Returns the Flask blueprint with the routes of plans, tasks and reports."""
     plans = Plans(engine)
     routes = Blueprint("plans", __name__, url_prefix="/v1/sessions/<session:session>")
     routes.add_url_rule("/plan", "one", plans.one)

@@ -31,7 +31,7 @@ class Refused(Exception):
 def refuse(
     kind: Kind, detail: str, *, hint: str | None = None, field: str | None = None
 ) -> Refused:
-    """Builds a refusal with the status, title and hint of its problem type."""
+    """Builds an error response with the status, title and hint of its problem type."""
     problem = Problem.of(kind, detail, hint=hint, field=field)
     retry = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else None
     return Refused(problem, retry)
@@ -40,18 +40,18 @@ def refuse(
 def refuse_by_status(
     status: int, detail: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Refused:
-    """Builds a refusal without a problem type, such as for an unknown path or method."""
+    """Builds an error response without a problem type, such as for an unknown path."""
     title = HTTPStatus(status).phrase
     return Refused(Problem(title=title, status=status, detail=detail, hint=hint), headers)
 
 
 def malformed(detail: str, *, field: str | None = None, hint: str | None = None) -> Refused:
-    """Builds the refusal of a request whose header or JSON cannot be parsed."""
+    """Builds the error for a request whose header or JSON cannot be parsed."""
     return refuse(Kind.MALFORMED, detail, hint=hint, field=field)
 
 
 def invalid(errors: tuple[FieldProblem, ...]) -> Refused:
-    """Builds the refusal of a request with invalid fields; each is named."""
+    """Builds the error for a request with invalid fields; each is named."""
     first = errors[0]
     detail = f"{first.field or 'the document'}: {first.message}"
     if len(errors) > 1:
@@ -61,25 +61,25 @@ def invalid(errors: tuple[FieldProblem, ...]) -> Refused:
 
 
 def unauthenticated() -> Refused:
-    """Builds the refusal of a request without a token."""
+    """Builds the error for a request without a token."""
     hint = "send the header 'Authorization: Bearer <token>'"
     problem = Problem.of(Kind.UNAUTHENTICATED, "no bearer token was sent", hint=hint)
     return Refused(problem, {"WWW-Authenticate": 'Bearer realm="leadhand"'})
 
 
 def not_admitted(why: str) -> Refused:
-    """Builds the refusal of an invalid, revoked or expired token."""
+    """Builds the error for an invalid, revoked or expired token."""
     problem = Problem.of(Kind.UNAUTHENTICATED, why)
     return Refused(problem, {"WWW-Authenticate": 'Bearer realm="leadhand", error="invalid_token"'})
 
 
 def forbidden(detail: str, *, hint: str | None = None) -> Refused:
-    """Builds the refusal of a valid token that does not grant the call."""
+    """Builds the error for a valid token that does not permit the request."""
     return refuse(Kind.FORBIDDEN, detail, hint=hint)
 
 
 def plan_changed(detail: str, plan: PlanView) -> Refused:
-    """Builds the refusal of a change to an older version of a plan; it has the plan as it is."""
+    """Builds the error for an edit of an outdated plan; it contains the current plan."""
     problem = Problem.of(Kind.PLAN_CHANGED, detail)
     return Refused(
         problem.model_copy(update={"plan": plan.model_dump(mode="json")}),
@@ -88,7 +88,7 @@ def plan_changed(detail: str, plan: PlanView) -> Refused:
 
 
 def task_unknown(session: str, task: str, known: Sequence[str]) -> Refused:
-    """Builds the refusal for an id that no task of the plan has."""
+    """Builds the error for an id that no task of the plan has."""
     near = nearest(task, known)
     ids = f"its tasks are {', '.join(known[:NAMED])}" if known else "it has no tasks yet"
     hint = ids if near is None else f"did you mean {near!r}?"
@@ -97,13 +97,13 @@ def task_unknown(session: str, task: str, known: Sequence[str]) -> Refused:
 
 
 def wrong_media_type(media_type: str) -> Refused:
-    """Builds the refusal of a body that is not declared as JSON."""
+    """Builds the error for a body that is not declared as JSON."""
     detail = f"the body is {media_type!r}" if media_type else "the body has no Content-Type"
     return refuse_by_status(415, detail, hint="send the header 'Content-Type: application/json'")
 
 
 def too_many_streams(limit: int) -> Refused:
-    """Builds the refusal of an event stream if the maximum is open."""
+    """Builds the error for an event stream beyond the maximum."""
     detail = f"{limit} event streams are open, as many as one process serves"
     hint = "try again soon, or read the events in pages without 'Accept: text/event-stream'"
     return refuse(Kind.TOO_MANY_STREAMS, detail, hint=hint)

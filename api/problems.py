@@ -44,7 +44,7 @@ _PARENT_RESTS = "the attempt that starts this child has ended, or its session st
 
 
 def install(flask: Flask, engine: Engine) -> None:
-    """Register the error handler of the application."""
+    """Registers the handler that converts exceptions to problem+json responses."""
 
     def answer(error: Exception) -> Response:
         try:
@@ -57,7 +57,7 @@ def install(flask: Flask, engine: Engine) -> None:
 
 
 def refusal_of(error: Exception) -> Refused:
-    """The refusal for an error."""
+    """Converts an exception to the error response that the API sends."""
     match error:
         case Refused():
             return error

@@ -18,14 +18,14 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def install(flask: Flask) -> None:
-    """Assign an id to every request, and log it when it ends."""
+    """Registers functions that assign an id to every request and log it when it ends."""
     flask.before_request(_begin)
     flask.after_request(_log_request)
     flask.teardown_request(lambda _: logs.begin())
 
 
 def request_id() -> str:
-    """The id of this request: the client's own if it is valid, else a new one."""
+    """Returns the id of this request: the client's own if it is valid, else a new one."""
     if "request_id" not in g:
         given = request.headers.get(HEADER, "")
         g.request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex

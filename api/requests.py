@@ -100,7 +100,7 @@ class SubmitQuery(Query):
     on_parent_end: ParentEnd | None = None
 
     def policy_for(self, *, is_child: bool) -> ParentEnd:
-        """The policy of a child, `abort` unless given. Raises Refused for any other session."""
+        """Returns what happens to a child when its parent ends, by default `abort`."""
         if self.on_parent_end is not None and not is_child:
             message = "only a session that a doer or checker starts has a parent; leave it out"
             fault = FieldProblem(field="on_parent_end", message=message, place="query")
@@ -132,7 +132,7 @@ class SessionsQuery(SessionFilter, PageQuery):
     """A filter of sessions, and the page of the list."""
 
     def wanted(self) -> SessionFilter:
-        """The filter without the page."""
+        """Returns the conditions of the query as a filter of sessions."""
         names = SessionFilter.model_fields
         return SessionFilter.model_construct(**{name: getattr(self, name) for name in names})
 
@@ -212,7 +212,7 @@ class Resume(Body):
 
     @property
     def position(self) -> str | None:
-        """The point as text."""
+        """Returns the point to resume after, as text; None if it is not given."""
         if isinstance(self.after, list):
             return "/".join(map(str, self.after))
         return None if self.after is None else str(self.after)
@@ -317,12 +317,12 @@ class Answers(Body):
 
 
 def value() -> JsonValue:
-    """Parse the body as any JSON. Raises Refused."""
+    """Parses the body as any JSON. Raises Refused."""
     return _json()
 
 
 def document() -> AnyDocument:
-    """Parse the request's body as a loop, workflow, flow or plan to run. Raises Refused."""
+    """Parses the body as a loop, workflow, flow or plan to run. Raises Refused."""
     given = _json()
     try:
         return _DOCUMENT.validate_python(given)
@@ -331,7 +331,7 @@ def document() -> AnyDocument:
 
 
 def body(model: type[M]) -> M:
-    """Parse the body of a call; an absent one is an empty object. Raises Refused."""
+    """Parses the body as this model; an absent one is an empty object. Raises Refused."""
     given = _json() if _read_bytes() else {}
     try:
         return model.model_validate(given)
@@ -346,7 +346,7 @@ def _model_of(given: JsonValue) -> type[BaseModel] | None:
 
 
 def query(model: type[M]) -> M:
-    """Parse the query. Raises Refused, also for unknown and repeated parameters."""
+    """Parses the query parameters. Raises Refused, also for unknown and repeated ones."""
     given: dict[str, JsonValue] = {}
     for name, values in request.args.lists():
         if name in model.model_fields and _is_list(model, name):
@@ -369,7 +369,7 @@ def query(model: type[M]) -> M:
 
 
 def if_match() -> Seen | None:
-    """Parse If-Match of a session; None if it is absent or `*`."""
+    """Parses the header If-Match of a session; None if it is absent or `*`."""
     given = request.headers.get("If-Match")
     if given is None or given.strip() == "*":
         return None
@@ -379,7 +379,7 @@ def if_match() -> Seen | None:
 
 
 def idempotency_key() -> str | None:
-    """Parse the Idempotency-Key. Raises Refused."""
+    """Parses the header Idempotency-Key. Raises Refused."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not _KEY.fullmatch(key):
         raise malformed(
@@ -391,7 +391,7 @@ def idempotency_key() -> str | None:
 
 
 def last_event_id() -> str | None:
-    """Parse the Last-Event-ID. Raises Refused."""
+    """Parses the header Last-Event-ID. Raises Refused."""
     last = request.headers.get("Last-Event-ID")
     if last is not None and not _EVENT_ID.fullmatch(last):
         raise malformed(

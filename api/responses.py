@@ -18,7 +18,7 @@ MARKDOWN = "text/markdown; charset=utf-8"
 def answer(
     model: BaseModel, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A JSON response with a model as its body."""
+    """Returns a JSON response with a model as its body."""
     response = Response(model.model_dump_json(), status, headers=dict(headers or {}))
     response.headers["Content-Type"] = "application/json"
     response.headers["Cache-Control"] = "no-store"
@@ -28,7 +28,7 @@ def answer(
 def session_answer(
     view: SessionView, status: int = 200, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A session with its ETag; 304 if the client's copy is current."""
+    """Returns a session with its ETag; status 304 if the client's copy is current."""
     # The used wall time changes continuously, which is no change of the session.
     text = view.model_dump_json(exclude={"budget": {"wall_s"}, "work_token": True})
     shown = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -43,7 +43,7 @@ def session_answer(
 
 
 def plan_answer(view: PlanView, *, changed: bool = False, status: int = 200) -> Response:
-    """A plan with its ETag; 304 if it was only read and the client's copy is current."""
+    """Returns a plan with its ETag; status 304 for a read if the client's copy is current."""
     tag = plan_etag(view.version)
     if not changed and request.if_none_match.contains_weak(tag.strip('"')):
         response = Response(status=304)
@@ -55,7 +55,7 @@ def plan_answer(view: PlanView, *, changed: bool = False, status: int = 200) -> 
 
 
 def attachment(text: str, media_type: str, name: str) -> Response:
-    """A text as a download with a file name."""
+    """Returns a text as a download with a file name."""
     response = Response(text)
     response.headers["Content-Type"] = media_type
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'

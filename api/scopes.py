@@ -213,5 +213,5 @@ SESSION_IN_QUERY: Mapping[str, str] = {
 
 
 def scope_of(endpoint: str) -> Scope:
-    """The scope that a route requires."""
+    """Returns the scope that a REST route requires."""
     return NEEDED.get(endpoint, Scope.ADMIN)

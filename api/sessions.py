@@ -30,7 +30,7 @@ class Sessions:
         self._engine = engine
 
     def submit(self) -> Response:
-        """POST /v1/sessions: create a session from a document; for a body, a child of its own."""
+        """POST /v1/sessions: create a session from a document; from a step's body, a child."""
         caller = current_caller()
         policy = requests.query(SubmitQuery).policy_for(is_child=caller is not None)
         key = requests.idempotency_key()
@@ -58,7 +58,7 @@ class Sessions:
         return answer(page)
 
     def bulk(self) -> Response:
-        """POST /v1/sessions/bulk: apply a verb to the sessions of a filter."""
+        """POST /v1/sessions/bulk: apply a verb to all sessions that match a filter."""
         requests.query(NoQuery)
         asked = requests.body(requests.Bulk)
         if asked.dry_run:
@@ -110,7 +110,7 @@ class Sessions:
         return answer(Page[OutputView](items=found))
 
     def receipt(self, session: str) -> Response:
-        """GET .../receipt: show what the last control ended."""
+        """GET .../receipt: show the attempts that the last stop, exit or abort ended."""
         requests.query(NoQuery)
         return answer(self._engine.receipts.receipt(session))
 
@@ -161,11 +161,11 @@ class Sessions:
         return session_answer(view, 202)
 
     def exit(self, session: str) -> Response:
-        """POST .../exit: exit a session."""
+        """POST .../exit: end a session whose task cannot succeed, with a reason."""
         return self._control(session, "exit", reason=requests.body(requests.Exit).reason)
 
     def abort(self, session: str) -> Response:
-        """POST .../abort: abort a session."""
+        """POST .../abort: end a session by force."""
         return self._control(session, "abort", reason=requests.body(requests.Abort).reason)
 
     def answers(self, session: str) -> Response:
@@ -231,7 +231,7 @@ class Sessions:
 
 
 def questions_blueprint(engine: Engine) -> Blueprint:
-    """The route that lists open questions."""
+    """Returns the Flask blueprint with the route that lists open questions."""
     routes = Blueprint("questions", __name__, url_prefix="/v1/questions")
 
     def list_all() -> Response:
@@ -245,7 +245,7 @@ def questions_blueprint(engine: Engine) -> Blueprint:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of sessions."""
+    """Returns the Flask blueprint with the routes of sessions."""
     sessions = Sessions(engine)
     routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])

@@ -97,7 +97,7 @@ class Locks:
         return answer(grant, 200 if grant.state == "held" else 202)
 
     def renew(self, session: str, lock: str) -> Response:
-        """PUT .../locks/NAME: extend the time of a grant."""
+        """PUT .../locks/NAME: extend the time that a lock is held."""
         requests.query(NoQuery)
         asked = requests.body(Renew)
         call = _call(asked.holder)
@@ -106,7 +106,7 @@ class Locks:
         )
 
     def release(self, session: str, lock: str) -> Response:
-        """DELETE .../locks/NAME: release a lock, or leave its line."""
+        """DELETE .../locks/NAME: release a lock, or leave its queue."""
         asked = requests.query(ReleaseQuery)
         released = self._engine.locks.release(session, lock, _call(asked.holder))
         return answer(LockRelease(name=lock, released=released))

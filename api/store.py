@@ -28,7 +28,7 @@ class AcceptBody(requests.Body):
 
 
 def install(flask: Flask, engine: Engine) -> None:
-    """Refuse every request while the store is not the expected one.
+    """Registers a check that refuses requests while Redis holds an unexpected store.
 
     A request that may write compares the store at once: an emptied one must keep nothing. Others
     rely on the last comparison, at most a sweep ago.
@@ -46,7 +46,7 @@ def install(flask: Flask, engine: Engine) -> None:
 
 
 def check_unknown(engine: Engine, error: Exception) -> None:
-    """Check the store before a session is reported as unknown: an emptied store has none.
+    """Checks whether a session is unknown only because Redis lost its data. Raises StoreUnknown.
 
     Raises StoreUnknown.
     """
@@ -55,7 +55,7 @@ def check_unknown(engine: Engine, error: Exception) -> None:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes that show the identity of the store and accept another store."""
+    """Returns the Flask blueprint with the routes that show and accept the store."""
     routes = Blueprint("store", __name__, url_prefix="/v1/store")
 
     def show() -> Response:

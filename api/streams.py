@@ -17,10 +17,10 @@ class StreamLimit:
         self.closing = threading.Event()
 
     def take(self) -> None:
-        """Take one of the streams. Raises Refused if all are in use."""
+        """Reserves one of the allowed streams. Raises Refused if all are in use."""
         if not self._free.acquire(blocking=False):
             raise too_many_streams(self._most)
 
     def release(self) -> None:
-        """Give a stream back."""
+        """Frees a reserved stream."""
         self._free.release()

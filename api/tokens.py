@@ -53,7 +53,7 @@ class TokenRoutes:
         self._settings = settings
 
     def create(self) -> Response:
-        """POST /v1/tokens: create a token."""
+        """POST /v1/tokens: create an API token."""
         requests.query(requests.NoQuery)
         key = requests.idempotency_key()
         asked = requests.body(NewTokenBody)
@@ -70,19 +70,19 @@ class TokenRoutes:
         return answer(made, 201)
 
     def list_all(self) -> Response:
-        """GET /v1/tokens: list all tokens."""
+        """GET /v1/tokens: list all API tokens."""
         requests.query(requests.NoQuery)
         return answer(Page[TokenView](items=self._tokens.views()))
 
     def revoke(self, token: str) -> Response:
-        """DELETE /v1/tokens/ID: revoke a token."""
+        """DELETE /v1/tokens/ID: revoke an API token."""
         requests.query(requests.NoQuery)
         self._tokens.revoke(token)
         return Response(status=204)
 
 
 def blueprint(engine: Engine, settings: Settings) -> Blueprint:
-    """The routes of API tokens."""
+    """Returns the Flask blueprint with the routes of API tokens."""
     tokens = TokenRoutes(engine, settings)
     routes = Blueprint("tokens", __name__, url_prefix="/v1/tokens")
     routes.add_url_rule("", "create", tokens.create, methods=["POST"])

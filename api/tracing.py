@@ -11,7 +11,7 @@ _EXCLUDED = "healthz,readyz,metrics"
 
 
 def begin(flask: Flask, settings: Settings) -> None:
-    """Start tracing this process' requests, and the messages that they send."""
+    """Starts OpenTelemetry traces of the requests of this process."""
     tracing.begin(settings, "leadhand-api")
     if settings.traces == "off":
         return

@@ -62,7 +62,7 @@ def field_problems(
     *,
     place: Place = "body",
 ) -> tuple[FieldProblem, ...]:
-    """One problem per invalid field, in document order.
+    """Returns one error description per invalid field, in document order.
 
     The model, if it is known, suggests the names of misspelt fields.
     """

@@ -95,13 +95,13 @@ class Worktrees:
         return answer(Page[MergeView](items=found))
 
     def apply(self, session: str) -> Response:
-        """POST .../apply: bring the work of a session into the folder that it was started in."""
+        """POST .../apply: bring a session's work into the folder it was started in."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyBody)
         return answer(self._engine.own_folders.apply(session, force=asked.force), 202)
 
     def apply_plan(self, session: str) -> Response:
-        """POST .../plan/apply: fast-forward a branch of the user to that of the plan."""
+        """POST .../plan/apply: fast-forward a user's branch to the plan's work."""
         requests.query(requests.NoQuery)
         asked = requests.body(ApplyPlanBody)
         return answer(self._engine.coming_home.apply(session, asked.branch or ""), 202)

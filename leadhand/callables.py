@@ -15,7 +15,7 @@ _HINT = "put it at the top level of a module that the workers can import"
 
 
 def callable_name(function: Callable[..., object]) -> str:
-    """The `module:function` name of a function. Raises ValueError if workers cannot import it.
+    """Returns a function's `module:function` name. Raises ValueError if it cannot be imported.
 
     >>> callable_name(callable_name)
     'leadhand.callables:callable_name'
@@ -35,19 +35,19 @@ def callable_name(function: Callable[..., object]) -> str:
 
 
 def as_checker(checker: CheckerLike) -> object:
-    """A checker in the form of the documents."""
+    """Converts a command, function or checker to the form that documents use."""
     return {"callable": callable_name(checker)} if callable(checker) else checker
 
 
 def as_checkers(checkers: CheckerLike | Sequence[CheckerLike]) -> list[object]:
-    """One or several checkers, as a list in the form of the documents."""
+    """Converts one or several checkers to a list in the form that documents use."""
     if isinstance(checkers, Sequence) and not isinstance(checkers, str):
         return [as_checker(checker) for checker in checkers]
     return [as_checker(checkers)]
 
 
 def as_doer(doer: DoerLike | None, agent: str | None) -> object:
-    """A doer or agent in the form of the documents; None means the default agent."""
+    """Converts a command, function or agent name to a doer in the form that documents use."""
     if doer is not None and agent is not None:
         raise ValueError("give doer or agent, not both")
     if agent is not None:

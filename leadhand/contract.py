@@ -14,7 +14,7 @@ def generate_contract(
     file_scope: Sequence[str] = (),
     verify: Sequence[str] = (),
 ) -> str:
-    """Return the task and its sections as Markdown, for `send_contract` or an agent.
+    """Formats a task and its sections as Markdown, for `send_contract` or an agent.
 
     `prior_results` are texts, or texts by the name of their phase; empty ones are left out.
     Raises ValueError for an empty task.

@@ -254,7 +254,7 @@ class PlanChanged(Refused):
 
     @property
     def plan(self) -> PlanView | None:
-        """The plan as it was when the request was refused, if the response has it."""
+        """Return the current plan, if the response has it."""
         from leadhand.models.views import PlanView
 
         given = self.problem.plan
@@ -282,14 +282,14 @@ class StoreUnknown(Unavailable):
 
 
 def error_for(problem: Problem, status: int) -> Refused:
-    """The error of a problem, by its type and status."""
+    """Returns the exception for a problem response, by its type and status."""
     return _REFUSALS[error_name(problem.type, status)](problem, status)
 
 
 def local_error(
     kind: Kind, detail: str, *, hint: str | None = None, field: str | None = None
 ) -> Refused:
-    """The error for a request that the client rejects itself, as the API would."""
+    """Returns the exception for a request that the client itself rejects, as the API would."""
     return error_for(Problem.of(kind, detail, hint=hint, field=field), kind.status)
 
 

@@ -9,7 +9,7 @@ Stamp = tuple[int, ...]
 
 
 def stamp_of(file: str | os.PathLike[str]) -> Stamp:
-    """A fingerprint from `stat`; it changes if the file is edited, replaced, removed or created.
+    """Returns a fingerprint of a file from `stat`, which changes when the file changes.
 
     The status time also catches an edit that keeps the size and restores the modification time.
     """

@@ -30,7 +30,7 @@ class GraphStep:
     name: str
 
     def ref(self, *keys: str | int) -> str:
-        """A reference to the step's result, or to a part of it.
+        """Return a reference to the step's result, or to a part of it.
 
         >>> GraphStep("search").ref("papers", 0)
         '${steps.search.papers[0]}'
@@ -58,7 +58,7 @@ class GraphResult:
 
     @classmethod
     def of(cls, view: ResultView) -> GraphResult:
-        """The result of a session from the API's view of it."""
+        """Convert the API's view of a result."""
         reason = view.exit_reason or (view.reason.text if view.reason is not None else "")
         return cls(
             session_id=view.session_id,
@@ -150,7 +150,7 @@ class Graph:
         return GraphStep(name)
 
     def document(self, inputs: Mapping[str, Any] | None = None) -> GraphDocument:
-        """The graph as the document that the API accepts, with these values of its inputs.
+        """Return the graph as the document that the API accepts, with these input values.
 
         Raises ValueError that names all errors.
         """

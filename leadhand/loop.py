@@ -121,7 +121,7 @@ def wait_for_sessions(
 
 
 def read_result(session: str, *, client: Client | None = None) -> str:
-    """The result text of the session's latest work, or ''.
+    """Returns the result text of the session's latest work, or ''.
 
     Raises SessionStillRuns and SessionUnknown.
     """
@@ -130,7 +130,7 @@ def read_result(session: str, *, client: Client | None = None) -> str:
 
 
 def parse_verdict(text: str) -> tuple[str, str]:
-    """Parse a checker's answer into its verdict and feedback.
+    """Parses a checker's answer to its verdict and feedback.
 
     >>> parse_verdict("Looks good. ACCEPT")
     ('accept', 'Looks good. ACCEPT')
@@ -147,7 +147,7 @@ def loop_document(
     cwd: str | Path | None,
     **limits: Any,
 ) -> LoopDocument:
-    """The loop as the document that the API accepts. Raises ValueError if it is invalid."""
+    """Builds the document of a loop. Raises ValueError if it is invalid."""
     try:
         return LoopDocument.model_validate(
             {

@@ -34,17 +34,17 @@ class PlanResult:
 
     @property
     def accepted(self) -> list[str]:
-        """The ids of the tasks whose work was accepted."""
+        """Return the ids of the tasks whose work was accepted."""
         return [one.id for one in self.tasks.values() if one.verified]
 
     @property
     def failed(self) -> list[str]:
-        """The ids of the tasks that failed."""
+        """Return the ids of the tasks that failed."""
         return [one.id for one in self.tasks.values() if one.status == "failed"]
 
     @classmethod
     def of(cls, result: ResultView, plan: PlanView) -> PlanResult:
-        """The result of a session with its plan."""
+        """Convert a session's result and its plan."""
         reason = result.exit_reason or (result.reason.text if result.reason is not None else "")
         return cls(
             session_id=result.session_id,
@@ -102,7 +102,7 @@ def run_plan(
 
 
 def read_plan(session: str, *, client: Client | None = None) -> PlanView:
-    """The plan of a session as it is now. Raises NoPlan and SessionUnknown."""
+    """Returns the current plan of a session. Raises NoPlan and SessionUnknown."""
     with borrowed(client) as server:
         return server.plan(session)
 
@@ -116,7 +116,7 @@ def plan_document(
     tasks: Sequence[PlannedTask | Mapping[str, Any]] | None = None,
     **settings: Any,
 ) -> PlanDocument:
-    """The plan as the document that the API accepts. Raises ValueError if it is invalid."""
+    """Builds the document of a plan. Raises ValueError if it is invalid."""
     try:
         return PlanDocument.model_validate(
             {

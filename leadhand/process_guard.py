@@ -36,13 +36,13 @@ CUT = signal.SIGUSR2
 
 
 def command() -> list[str]:
-    """The prefix of a command that guards it with this process as the parent."""
+    """Returns the command line that runs a command under a guard, with this process as parent."""
     ignore = ("-E",) if sys.flags.ignore_environment else ()
     return [sys.executable, "-P", *ignore, __file__, str(os.getpid())]
 
 
 def main(argv: list[str]) -> int:
-    """Run the command until it or the parent ends."""
+    """Run a command until it ends or the parent process ends."""
     hide()
     # Block these signals until the command can receive them, so that none is lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def hide() -> None:
-    """Prevent other processes of this user from reading this process's memory and environment.
+    """Prevents other processes of this user from reading this process's memory and environment.
 
     Forks inherit this; programs that are executed do not.
     """
@@ -65,7 +65,7 @@ def hide() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies."""
+    """Asks the kernel to kill this process when its parent dies."""
     _prctl(_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the prctl call
         os.kill(os.getpid(), signal.SIGKILL)

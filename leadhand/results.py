@@ -50,7 +50,7 @@ class LoopResult:
 
     @classmethod
     def from_view(cls, view: ResultView) -> LoopResult:
-        """The result of a session; the verdict of a stopped or aborted one is terminate."""
+        """Convert the API's view of a loop's result."""
         return cls(
             session_id=view.session_id,
             verdict=view.verdict or "terminate",
@@ -85,17 +85,17 @@ class PhaseResult:
 
     @property
     def best_iteration(self) -> dict[str, Any] | None:
-        """The iteration with the fewest failed checks, of a phase that was not accepted."""
+        """Return the iteration with the fewest failed checks, if the phase was not accepted."""
         return self.loop_result.best_iteration
 
     @property
     def missing(self) -> list[dict[str, Any]]:
-        """The checks that the best iteration did not pass."""
+        """Return the checks that the best iteration did not pass."""
         return self.loop_result.missing
 
     @classmethod
     def from_view(cls, view: PhaseView, *, session_id: str) -> PhaseResult:
-        """The result of a phase from the API's view of it."""
+        """Convert the API's view of a phase's result."""
         loop = LoopResult(
             session_id=session_id,
             verdict=_loop_verdict(view.verdict),
@@ -110,7 +110,7 @@ class PhaseResult:
 
 
 def phase_results(view: ResultView) -> dict[str, PhaseResult]:
-    """The phases that ran, by name, in the order in which they ran."""
+    """Returns the results of the phases that ran, by name, in running order."""
     return {
         phase.name: PhaseResult.from_view(phase, session_id=view.session_id)
         for phase in view.phases

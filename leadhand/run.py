@@ -32,13 +32,13 @@ class Audience(Protocol):
     wants_output: bool
 
     def start(self, session: SessionView) -> None:
-        """Called once, before the first event."""
+        """Show that the session has started; called once, before the first event."""
 
     def show(self, event: Event) -> None:
-        """Called with each event."""
+        """Show one event of the session."""
 
     def update(self, session: SessionView) -> None:
-        """Called every few seconds with the session as it is, from another thread."""
+        """Show the present session; called every few seconds from another thread."""
 
     def close(self) -> None:
         """Stop showing events: the session has ended, or the user has left."""
@@ -62,7 +62,7 @@ def run_to_end(
     say: Callable[[str], None],
     audience: Audience | None = None,
 ) -> ResultView:
-    """Submit a document, wait for its session and return the result. Raises Interrupted."""
+    """Submits a document, waits for its session and returns the result. Raises Interrupted."""
     return wait_for_session(client, client.submit(document), say=say, audience=audience)
 
 
@@ -141,7 +141,7 @@ def _farewell(result: ResultView) -> str:
 
 
 def working_folder(cwd: str | Path | None) -> str:
-    """The absolute path of the folder, by default the current one.
+    """Returns the absolute path of the folder, by default the current one.
 
     Raises ValueError if it does not exist. With LEADHAND_URL that is not checked: the folder is on
     a worker's host.

@@ -27,7 +27,7 @@ _USAGE = 2
 
 
 def server_root(package: Path) -> Path:
-    """Return the folder that holds the server's packages, given the folder of this package."""
+    """Returns the folder that contains the server's packages."""
     packed = package / "_server"
     return packed if packed.is_dir() else package.parent
 

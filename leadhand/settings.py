@@ -39,7 +39,7 @@ class ClientSettings(BaseModel):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> ClientSettings:
-        """Read the settings. Raises SettingInvalid for an invalid variable."""
+        """Read the client's settings from the environment. Raises SettingInvalid."""
         env = os.environ if env is None else env
         given = {field: env[name] for field, name in _NAMES.items() if env.get(name)}
         try:
@@ -51,12 +51,12 @@ class ClientSettings(BaseModel):
 
 
 def use_home(folder: Path) -> None:
-    """Use a state folder in this process and its children, as LEADHAND_HOME does."""
+    """Sets the state folder for this process and its children, like LEADHAND_HOME."""
     os.environ["LEADHAND_HOME"] = str(folder.absolute())
 
 
 def environment() -> dict[str, str]:
-    """A copy of the environment, for child processes."""
+    """Returns a copy of the environment, for child processes."""
     return dict(os.environ)
 
 

@@ -31,7 +31,7 @@ class Poll:
 
 
 def save_exit_reason(session: str, reason: str, *, client: Client | None = None) -> None:
-    """Exit a session with a reason, as `leadhand exit` does inside a body.
+    """Exits a session with a reason, as `leadhand exit` does inside a body.
 
     Raises ValueError for an empty reason, SessionUnknown, and ControlRefused for a session that
     has ended.
@@ -43,7 +43,7 @@ def save_exit_reason(session: str, reason: str, *, client: Client | None = None)
 
 
 def load_exit_reason(session: str, *, client: Client | None = None) -> str | None:
-    """Return the reason with which a session was exited; None if it was not. Raises SessionUnknown.
+    """Returns the reason with which a session was exited; None if it was not.
 
     Where a child session or a body called exit, this is the reason that it gave.
     """

@@ -60,7 +60,7 @@ class Phase:
     result: PhaseResult | None = None
 
     def document(self) -> PhaseDocument:
-        """The phase as the document that the API accepts. Raises ValueError if it is invalid."""
+        """Return the phase as the document that the API accepts. Raises ValueError."""
         own = {"checker", "doer", "agent", "result"}
         fields = {name: value for name, value in vars(self).items() if name not in own}
         try:
@@ -167,7 +167,7 @@ class Workflow:
         self.phases.append(phase)
 
     def document(self) -> WorkflowDocument:
-        """The workflow as the document that the API accepts. Raises ValueError if it is invalid."""
+        """Return the workflow as the document that the API accepts. Raises ValueError."""
         if not self._documents:
             raise ValueError(f"workflow {self.name!r} has no phases; add one with .phase(...)")
         return self._document(self._documents)

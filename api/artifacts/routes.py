@@ -88,7 +88,7 @@ class Artifacts:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of artifacts."""
+    """Returns the Flask blueprint with the REST routes of artifacts."""
     artifacts = Artifacts(engine)
     routes = Blueprint("artifacts", __name__, url_prefix="/v1/sessions/<session:session>/artifacts")
     routes.add_url_rule("", "listed", artifacts.list_all)

@@ -41,7 +41,7 @@ class Access:
         self.hosts = hosts
 
     def admit(self) -> None:
-        """Authenticate and authorize a request. Raises NotSignedIn and Refused."""
+        """Authenticates and authorizes a request. Raises NotSignedIn and Refused."""
         self.hosts.check_host()
         self.hosts.check_origin()
         route = (request.endpoint or "").rpartition(".")[2]
@@ -62,21 +62,21 @@ class Access:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie: browsers share it between all ports of a host."""
+        """Returns the name of the session cookie, which contains the port of the API."""
         if self.hosts.is_secure:
             return f"__Host-{_COOKIE}"
         _, _, port = request.host.rpartition(":")
         return f"{_COOKIE}-{port}" if port.isdecimal() else _COOKIE
 
     def set_cookie(self, response: Response, text: str) -> None:
-        """Give the browser its session."""
+        """Sets the session cookie in a response to the browser."""
         response.set_cookie(
             self.cookie_name, text, max_age=LONGEST_S, path="/", httponly=True,
             samesite="Strict", secure=self.hosts.is_secure,
         )  # fmt: skip
 
     def drop_cookie(self, response: Response) -> None:
-        """End the browser's session."""
+        """Removes the session cookie in a response to the browser."""
         self.browsers.end(request.cookies.get(self.cookie_name, ""))
         response.delete_cookie(
             self.cookie_name, path="/", httponly=True, samesite="Strict",
@@ -100,6 +100,6 @@ class Access:
 
 
 def scope_of(route: str, method: str) -> Scope:
-    """The scope that a route of the dashboard needs."""
+    """Returns the scope that a route of the dashboard requires."""
     default = Scope.READ if method in ("GET", "HEAD", "OPTIONS") else Scope.CONTROL
     return NEEDED.get(route, default)

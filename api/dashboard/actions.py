@@ -69,7 +69,7 @@ class Actions:
         return done("The next turn is given the hint.", session)
 
     def answers(self, session: str) -> Response:
-        """POST .../answers: answer a question; who comes second learns who was first."""
+        """POST .../answers: answer a question, unless another person was first."""
         address = request.form.get("address") or None
         question = self._question(session, address)
         given = given_answer(question, request.form.to_dict(flat=False))
@@ -112,7 +112,7 @@ class Actions:
         return next((one for one in mine if address in (None, one.address)), None)
 
     def add_to(self, routes: Blueprint) -> None:
-        """Register the routes."""
+        """Registers the routes of actions on sessions and plans."""
         base, plan = "/sessions/<session>", "/plans/<session>"
         for path, view in (
             (f"{base}/<any(stop, resume, exit, abort):verb>", self.control),

@@ -51,7 +51,7 @@ class Attention:
         return answer(self._engine.attention.page(limit=asked.limit, cursor=asked.cursor))
 
     def changes(self) -> Response:
-        """GET /v1/events: a page or a stream of the changes of all sessions."""
+        """GET /v1/events: return a page, or a stream, of the changes of all sessions."""
         asked = requests.query(ChangesQuery)
         last = requests.last_event_id() or asked.after
         if request.accept_mimetypes.best_match(["application/json", STREAM]) == STREAM:
@@ -111,7 +111,7 @@ def _view(change: Change) -> ChangeView:
 
 
 def blueprint(engine: Engine, streams: StreamLimit) -> Blueprint:
-    """The routes of attention and changes."""
+    """Returns the Flask blueprint with the routes of attention and changes."""
     attention = Attention(engine, streams)
     routes = Blueprint("attention", __name__, url_prefix="/v1")
     routes.add_url_rule("/attention", "listed", attention.list_all)

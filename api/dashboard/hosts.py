@@ -31,7 +31,7 @@ class Hosts:
         self.is_loopback = _name_of(settings.api_bind) in LOOPBACK
 
     def check_host(self) -> None:
-        """Refuse a request for another host. Raises Refused."""
+        """Refuses a request whose Host is not that of the dashboard. Raises Refused."""
         given = request.host.lower()
         name = _name_of(given)
         if name in LOOPBACK or given in self._allowed or name in self._allowed:
@@ -43,7 +43,7 @@ class Hosts:
         raise refuse_by_status(_MISDIRECTED, f"this API is not {given[:100]!r}", hint=hint)
 
     def check_origin(self) -> None:
-        """Refuse a request that changes something and comes from another site. Raises Refused."""
+        """Refuses a request from another site that would change something. Raises Refused."""
         if request.method in _SAFE:
             return
         site = request.headers.get("Sec-Fetch-Site")
@@ -64,7 +64,7 @@ class Hosts:
 
     @property
     def base_url(self) -> str:
-        """The URL of the dashboard for browsers, without a slash at its end."""
+        """Returns the URL of the dashboard for browsers, without a slash at its end."""
         return self._public or f"{request.scheme}://{request.host}"
 
     def _origins(self) -> set[str]:
@@ -74,7 +74,7 @@ class Hosts:
 
 
 def install(flask: Flask, hosts: Hosts) -> None:
-    """Check the Host of every request to an API that only this machine reaches."""
+    """Registers a check of the Host header for an API that listens on loopback only."""
 
     def check() -> None:
         if hosts.is_loopback:

@@ -12,7 +12,7 @@ from leadhand.models.views import SignInLink
 
 
 def blueprint(browsers: BrowserSessions, hosts: Hosts) -> Blueprint:
-    """POST /v1/sign-in-links: a link that signs in once, with the token of this request."""
+    """Returns the Flask blueprint with the route that makes sign-in links."""
     routes = Blueprint("sign_in", __name__, url_prefix="/v1/sign-in-links")
 
     def link() -> Response:

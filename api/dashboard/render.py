@@ -48,7 +48,7 @@ _MARKDOWN.disable(["image"])
 def page(
     template: str, values: Mapping[str, object] | None = None, *, status: int = 200, **more: object
 ) -> Response:
-    """A page or a part of one."""
+    """Renders a template as an HTML response: a page or a part of one."""
     shown: dict[str, Any] = {**(values or {}), **more}
     response = Response(render_template(f"dashboard/{template}", **shown), status)
     response.headers["Content-Type"] = "text/html; charset=utf-8"
@@ -57,14 +57,14 @@ def page(
 
 
 def add_headers(response: Response) -> Response:
-    """The headers that limit what a page may do."""
+    """Adds security headers to a response, which limit what the page may load and run."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
 def install(routes: Blueprint) -> None:
-    """Add the filters of the templates."""
+    """Registers the filters that the templates use."""
     for function in (
         ago, clean, cost, count, duration, line, markdown, percent, reason, shown_time, tone,
     ):  # fmt: skip
@@ -72,7 +72,7 @@ def install(routes: Blueprint) -> None:
 
 
 def tone(word: str | None) -> str:
-    """The class of a status or verdict, which decides its colour.
+    """Returns the CSS class for the colour of a status or verdict.
 
     >>> tone("completed"), tone("no such word"), tone(None)
     ('good', 'rest', 'rest')
@@ -81,7 +81,7 @@ def tone(word: str | None) -> str:
 
 
 def clean(text: object) -> str:
-    r"""A text of many lines without terminal sequences; other hidden characters become visible.
+    r"""Removes terminal sequences from a text of several lines; shows other control characters.
 
     >>> clean("\x1b[31mred\x1b[0m\x07\n\u202eend")
     'red\ufffd\n\ufffdend'
@@ -90,12 +90,12 @@ def clean(text: object) -> str:
 
 
 def line(text: object, most: int = 160) -> str:
-    """One line, bounded, without control characters."""
+    """Shortens a text to one line without control characters."""
     return plain("" if text is None else text, most=most)
 
 
 def markdown(text: object) -> Markup:
-    """Markdown as HTML. HTML in the text is shown as text, and images are left out.
+    """Renders Markdown as HTML; HTML in the text is escaped, and images are left out.
 
     >>> str(markdown("**hi** <script>x</script> [l](javascript:alert(1))")).strip()
     '<p><strong>hi</strong> &lt;script&gt;x&lt;/script&gt; [l](javascript:alert(1))</p>'
@@ -106,7 +106,7 @@ def markdown(text: object) -> Markup:
 
 
 def reason(found: Reason | None) -> str:
-    """A reason with those beneath it, on one line.
+    """Formats a reason and its causes on one line.
 
     >>> reason(Reason(code="failed_step", text="do failed", beneath=Reason(code="lost")))
     'do failed: lost'
@@ -115,7 +115,7 @@ def reason(found: Reason | None) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """An amount of money.
+    """Formats an amount of money.
 
     >>> cost(0.0042), cost(12.5), cost(0.0) == cost(None)
     ('$0.0042', '$12.50', True)
@@ -126,7 +126,7 @@ def cost(usd: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """A number, shortened above a thousand.
+    """Formats a number, shortened above a thousand.
 
     >>> count(950), count(12_345), count(2_000_000), count(1.5)
     ('950', '12.3k', '2M', '1.5')
@@ -139,7 +139,7 @@ def count(number: float | None) -> str:
 
 
 def percent(used: float, limit: float) -> int:
-    """How much of a limit is used, at most 100.
+    """Returns the used share of a limit in percent, at most 100.
 
     >>> percent(1, 3), percent(9, 3), percent(1, 0)
     (33, 100, 100)
@@ -148,7 +148,7 @@ def percent(used: float, limit: float) -> int:
 
 
 def duration(seconds: float | None) -> str:
-    """A span of time in at most two units.
+    """Formats a span of time in at most two units.
 
     >>> duration(0.25), duration(8), duration(75), duration(7300)
     ('0.2 s', '8 s', '1 min 15 s', '2 h 1 min')
@@ -163,7 +163,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at: str | int | None) -> Markup:
-    """A time as its age; the browser shows the exact time in the reader's zone on hover."""
+    """Formats a time as its age; the browser shows the exact local time on hover."""
     then = _parse(at)
     if then is None:
         return Markup("")
@@ -176,13 +176,13 @@ def ago(at: str | int | None) -> Markup:
 
 
 def shown_time(at: str | int | None) -> Markup:
-    """A time of day; the browser shows it in the reader's zone."""
+    """Formats a time of day, which the browser converts to the reader's time zone."""
     then = _parse(at)
     return Markup("") if then is None else _time(then, f"{then:%Y-%m-%d %H:%M:%S} UTC", "clock")
 
 
 def elapsed_s(start: str | int | None, end: str | int | None) -> float | None:
-    """The seconds between two times; without an end, until now."""
+    """Returns the seconds between two times; without an end, until now."""
     first, last = _parse(start), _parse(end) or datetime.now(UTC)
     return None if first is None else max(0.0, (last - first).total_seconds())
 

@@ -22,7 +22,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_form(model: type[M]) -> M:
-    """The fields of the form as a body of the API; empty ones are left out. Raises Refused.
+    """Reads the form fields of a request without empty ones. Raises Refused.
 
     A name with a dot is a field of a group: `budget.steps`.
     """
@@ -46,20 +46,20 @@ def read_form(model: type[M]) -> M:
 
 
 def done(text: str, target: str) -> Response:
-    """A message of what happened; without a script, the page that shows it."""
+    """Returns the response to a successful action: a message, or without scripts a redirect."""
     if not request.headers.get("HX-Request"):
         return see(target if target.startswith("/") else f"/ui/sessions/{target}")
     return notice(page("notice.html", problem=None, text=text))
 
 
 def late(title: str, why: str) -> Response:
-    """Something else came first: a message that stays, and panels as they are now."""
+    """Returns the response to an action that another one preceded: a message with the reason."""
     problem = Problem(title=title, status=409, detail=why)
     return notice(page("notice.html", status=409, problem=problem, text=""))
 
 
 def notice(response: Response) -> Response:
-    """A response that is shown as a message, after which all panels are fetched."""
+    """Sets headers by which the browser shows a response as a message and updates the page."""
     response.headers["HX-Retarget"] = "#notices"
     response.headers["HX-Reswap"] = "beforeend"
     response.headers["HX-Trigger"] = CHANGED
@@ -67,7 +67,7 @@ def notice(response: Response) -> Response:
 
 
 def go_to(path: str) -> Response:
-    """Another page, for a browser with or without scripts."""
+    """Returns a redirect to another page, for browsers with or without scripts."""
     if not request.headers.get("HX-Request"):
         return see(path)
     response = Response(status=204)
@@ -76,12 +76,12 @@ def go_to(path: str) -> Response:
 
 
 def see(path: str) -> Response:
-    """A redirect that is followed by a GET."""
+    """Returns a redirect with status 303, which the browser follows with GET."""
     response = redirect(path, 303)
     assert isinstance(response, Response)
     return response
 
 
 def missing(field: str, hint: str) -> Refused:
-    """The refusal of a form without a field that it needs."""
+    """Returns the error for a form that lacks a required field."""
     return invalid((FieldProblem(field=field, message="it is missing", hint=hint),))

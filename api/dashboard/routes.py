@@ -37,7 +37,7 @@ _VENDORED_S = 365 * 24 * 3600
 
 
 def make_browsers(settings: Settings, engine: Engine) -> BrowserSessions:
-    """The browser sessions of an API."""
+    """Creates the object that manages the browser sessions of an API."""
     return BrowserSessions(
         engine.store.part(BrowserStore),
         engine.tokens,
@@ -50,7 +50,7 @@ def make_browsers(settings: Settings, engine: Engine) -> BrowserSessions:
 def blueprint(
     engine: Engine, browsers: BrowserSessions, hosts: Hosts, streams: StreamLimit
 ) -> Blueprint:
-    """The routes of the dashboard."""
+    """Returns the Flask blueprint with the routes of the dashboard."""
     routes = Blueprint(NAME, __name__, url_prefix="/ui", template_folder="templates")
     access = Access(browsers, hosts)
     render.install(routes)

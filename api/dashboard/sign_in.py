@@ -22,7 +22,7 @@ class SignIn:
         self._access = access
 
     def show(self) -> Response:
-        """GET /ui/sign-in: the form.
+        """GET /ui/sign-in: show the sign-in form.
 
         The secret of a link is behind the # of its address, which browsers do not send: the page
         posts it, so that no log has it.
@@ -55,7 +55,7 @@ class SignIn:
         return self._access.browsers.recognise_token(text)
 
     def add_to(self, routes: Blueprint) -> None:
-        """Register the routes."""
+        """Registers the routes of sign-in and sign-out."""
         routes.add_url_rule("/sign-in", "sign_in", self.show)
         routes.add_url_rule("/sign-in", "redeem", self.redeem, methods=["POST"])
         routes.add_url_rule("/sign-out", "sign_out", self.sign_out, methods=["POST"])

@@ -11,7 +11,7 @@ SEND_TIMEOUT_S = 20.0
 
 
 def connection_check() -> Callable[[], bool]:
-    """Returns a function that says whether this request's client has closed its connection.
+    """Returns a function that checks whether the client of this request has disconnected.
 
     A thread that only waits for changes would not notice it, and would go on.
     """

@@ -25,19 +25,19 @@ class StepActions:
         self._engine = engine
 
     def retry(self, session: str) -> Response:
-        """POST .../retry: run a step again, with what depends on it."""
+        """POST .../retry: run a step again, and all steps that depend on it."""
         asked = read_form(requests.Retry)
         self._engine.step_verbs.retry(session, asked.step)
         return done(f"{asked.step} of session {session} runs again.", session)
 
     def skip(self, session: str) -> Response:
-        """POST .../skip: skip a step; what depends on it goes on without it."""
+        """POST .../skip: skip a step; dependent steps run without its result."""
         asked = read_form(requests.Skip)
         self._engine.skips.skip(session, asked.step, reason=asked.reason)
         return done(f"{asked.step} of session {session} is skipped.", session)
 
     def fork(self, session: str) -> Response:
-        """POST .../fork: a new session that goes on from a point of this one."""
+        """POST .../fork: create a session that continues from a point of this one."""
         asked = read_form(bodies.Fork)
         free = may_bring_commands(self._engine)
         changes = Changes(
@@ -54,7 +54,7 @@ class StepActions:
         return go_to(f"/ui/sessions/{made.session}")
 
     def rerun(self, session: str) -> Response:
-        """POST .../rerun: a new session from the document of this one."""
+        """POST .../rerun: create a session from the document of this one."""
         asked = read_form(bodies.Rerun)
         free = may_bring_commands(self._engine)
         changes = Changes(
@@ -71,7 +71,7 @@ class StepActions:
         return go_to(f"/ui/sessions/{made.session}")
 
     def add_to(self, routes: Blueprint) -> None:
-        """Register the routes."""
+        """Registers the routes of actions on steps."""
         for view in (self.retry, self.skip, self.fork, self.rerun):
             name = view.__name__
             routes.add_url_rule(f"/sessions/<session>/{name}", name, view, methods=["POST"])

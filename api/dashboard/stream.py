@@ -36,7 +36,7 @@ class Streams:
         self._limit = limit
 
     def stream(self) -> Response:
-        """GET /ui/stream: events named `changed`, with what changed as their data.
+        """GET /ui/stream: send an event `changed` to the browser for each change.
 
         Each tab may show another session. One that is deleted does not end the stream.
         """
@@ -53,7 +53,7 @@ class Streams:
         return response
 
     def add_to(self, routes: Blueprint) -> None:
-        """Register the route."""
+        """Registers the route of the stream of changes."""
         routes.add_url_rule("/stream", "stream", self.stream)
 
 

@@ -24,7 +24,7 @@ class DrawingQuery(requests.Query):
 
 
 def drawing_response(text: str, media_type: str) -> Response:
-    """A drawing. Opened by itself it is a document of this origin: it may load and run nothing."""
+    """Returns an SVG drawing as a response whose headers forbid it to load or run anything."""
     response = Response(text)
     response.headers["Content-Type"] = media_type
     response.headers["Cache-Control"] = "no-store"
@@ -34,7 +34,7 @@ def drawing_response(text: str, media_type: str) -> Response:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The route of drawings."""
+    """Returns the Flask blueprint with the route of drawings."""
     routes = Blueprint("drawings", __name__, url_prefix="/v1/sessions")
 
     def one(session: str) -> Response:

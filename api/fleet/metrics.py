@@ -12,7 +12,7 @@ from leadhand.models.views import FleetView, Overdue, QueueView
 
 
 def families(fleet: FleetView, lately: RecentEnds) -> Iterator[Family]:
-    """Yields all metric families, in the order of docs/operations.md."""
+    """Yields all Prometheus metrics, in the order of docs/operations.md."""
     yield Family("leadhand_sessions", "Stored sessions, by status.", _by("status", fleet.sessions))
     yield Family(
         "leadhand_recent_ends",
@@ -130,7 +130,7 @@ class Family(NamedTuple):
 
 
 def render_metrics(families: Iterable[Family]) -> str:
-    r"""Renders all families in the text format of Prometheus.
+    r"""Renders all metrics in the text format of Prometheus.
 
     >>> print(render_metrics([Family("up", "Whether.", (Sample(1, {"to": "a \\"}),))]), end="")
     # HELP up Whether.

@@ -23,7 +23,7 @@ class FsckBody(requests.Body):
 
 
 def blueprints(engine: Engine) -> Iterator[Blueprint]:
-    """One blueprint per noun: endpoint names, which the scopes refer to, begin with it."""
+    """Yields the Flask blueprints of the fleet: workers, agents, tools, queues and metrics."""
     reads = engine.fleet
     yield _list("workers", lambda: Page[WorkerView](items=reads.workers()))
     yield _list("agents", lambda: Page[AgentView](items=reads.agents()))

@@ -26,7 +26,7 @@ class StatisticsQuery(requests.Query):
     last: date | None = None
 
     def period(self) -> tuple[date, date]:
-        """The first and the last day. Raises Refused."""
+        """Returns the first and the last day of the statistics. Raises Refused."""
         last = self.last or today()
         first = self.first or last - timedelta(days=DEFAULT_DAYS - 1)
         if first > last:
@@ -42,7 +42,7 @@ def _refuse(field: str, value: date, message: str) -> Exception:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The route of statistics."""
+    """Returns the Flask blueprint with the route of statistics."""
     routes = Blueprint("statistics", __name__)
 
     def statistics() -> Response:

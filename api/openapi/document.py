@@ -81,7 +81,7 @@ _PATH_SCHEMAS: Mapping[str, Schema] = {
 
 
 def build_document(flask: Flask) -> Schema:
-    """Generates the document. Raises LookupError for a route without an operation."""
+    """Generates the OpenAPI document. Raises LookupError for an undescribed route."""
     # The dashboard's routes are pages for a browser.
     described = (one for one in flask.url_map.iter_rules() if not one.rule.startswith("/ui"))
     rules = {(rule.endpoint, method): rule for rule in described
@@ -297,7 +297,7 @@ def _collect(model: object, tell: Callable[[type[BaseModel]], None], seen: set[i
 
 
 def status_phrase(status: str) -> str:
-    """Formats a status with its name.
+    """Formats an HTTP status with its name.
 
     >>> status_phrase("404")
     '404 Not Found'

@@ -42,5 +42,5 @@ class Operation(NamedTuple):
 def as_json(
     model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()
 ) -> ApiResponse:
-    """A JSON response."""
+    """Describes a JSON response of an operation in OpenAPI."""
     return ApiResponse(status, what, {JSON: model}, headers)

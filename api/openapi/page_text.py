@@ -29,7 +29,7 @@ _DEPTH = 4
 
 
 def render_markdown(text: str | None) -> str:
-    """Paragraphs, code and bold text as HTML; everything else is escaped.
+    """Renders paragraphs, code and bold text as HTML; everything else is escaped.
 
     >>> render_markdown("Needs `read` & **care**.")
     'Needs <code>read</code> &amp; <b>care</b>.'
@@ -39,7 +39,7 @@ def render_markdown(text: str | None) -> str:
 
 
 def groups_of(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
-    """The operations by noun (their tag), each with its method and path."""
+    """Groups the operations of the OpenAPI document by tag, each with its method and path."""
     found: dict[str, list[tuple[str, str, Schema]]] = {}
     for path, methods in paths.items():
         for method, one in methods.items():
@@ -48,7 +48,7 @@ def groups_of(paths: Schema) -> dict[str, list[tuple[str, str, Schema]]]:
 
 
 def example_body(schema: Schema, schemas: Schema) -> str:
-    """A body with the required fields of a schema, as JSON."""
+    """Generates an example body with the required fields of a schema, as JSON."""
     return json.dumps(_example(schema, schemas, _DEPTH), indent=2)
 
 

@@ -16,7 +16,7 @@ _FOUND_UNDER = "#/components/schemas/"
 
 
 def blueprint(flask: Flask) -> Blueprint:
-    """The routes of the OpenAPI document and of the page that shows it."""
+    """Returns the Flask blueprint with the routes of the OpenAPI document and its page."""
     routes = Blueprint("description", __name__)
 
     @cache
@@ -59,7 +59,7 @@ def blueprint(flask: Flask) -> Blueprint:
 
 
 def summarize_schema(schema: Schema) -> list[tuple[str, str | None]]:
-    """Summarizes a schema as words, each with the name of the schema that it links to.
+    """Summarizes a schema in words, each with the name of the schema that it links to.
 
     >>> summarize_schema({"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}]})
     [('string, at most 9 long', None), ('null', None)]

@@ -51,7 +51,7 @@ WORD_SETS = (ReasonCode, Scope)
 
 
 def with_comments(schema: Schema, model: type[BaseModel] | None) -> Schema:
-    """Adds the `#:` comment of each field as its description; handles stripped texts."""
+    """Adds the `#:` comment of each field to a schema as the field's description."""
     schema = {name: value for name, value in schema.items() if name != "title"}
     if model is None:
         return schema

@@ -93,13 +93,13 @@ class StackRoutes:
         return answer(change)
 
     def quality_attempt(self, stack: str, workflow: str) -> Response:
-        """POST .../workflows/ID/quality-attempt: count a quality attempt of a step."""
+        """POST .../workflows/ID/quality-attempt: add 1 to a step's quality attempts."""
         requests.query(NoQuery)
         step = requests.body(OneStep).step_id
         return answer(self._engine.stacks.record_quality_attempt(_call(stack, workflow), step))
 
     def advance(self, stack: str, workflow: str) -> Response:
-        """POST .../workflows/ID/advance: move to another step, forwards or back."""
+        """POST .../workflows/ID/advance: make a later or earlier step the current one."""
         requests.query(NoQuery)
         asked = requests.body(Advance)
         change = self._engine.stacks.advance(
@@ -155,7 +155,7 @@ def _named(stack: str, workflow: str) -> StackCall:
 
 
 def blueprint(engine: Engine) -> Blueprint:
-    """The routes of stacks."""
+    """Returns the Flask blueprint with the routes of stacks."""
     stacks = StackRoutes(engine)
     routes = Blueprint("stacks", __name__, url_prefix="/v1/stacks")
     routes.add_url_rule("", "listed", stacks.list_all)

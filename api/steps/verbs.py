@@ -27,11 +27,11 @@ class StepVerbs:
 
     @property
     def routes(self) -> tuple[Callable[[str], Response], ...]:
-        """The calls, each under its own name below the session."""
+        """Returns the handlers of retry, skip, fork and rerun."""
         return (self.retry, self.skip, self.fork, self.rerun)
 
     def retry(self, session: str) -> Response:
-        """POST .../retry: run a step again."""
+        """POST .../retry: run a step again, and all steps that depend on it."""
         asked = requests.body(requests.Retry)
         requests.query(NoQuery)
         view = self._engine.step_verbs.retry(
@@ -40,7 +40,7 @@ class StepVerbs:
         return session_answer(view, 202)
 
     def skip(self, session: str) -> Response:
-        """POST .../skip: skip a step."""
+        """POST .../skip: skip a step; dependent steps run without its result."""
         asked = requests.body(requests.Skip)
         requests.query(NoQuery)
         view = self._engine.skips.skip(
@@ -53,7 +53,7 @@ class StepVerbs:
         return session_answer(view, 202)
 
     def fork(self, session: str) -> Response:
-        """POST .../fork: create a session that goes on from a point of this one."""
+        """POST .../fork: create a session that continues from a point of this one."""
         asked = requests.body(bodies.Fork)
         requests.query(NoQuery)
         free = may_bring_commands(self._engine)

@@ -62,7 +62,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     tpool: ThreadPoolExecutor
 
     def init_process(self) -> None:
-        """Called by gunicorn: prepare the state of this worker process."""
+        """Prepare the state of this worker process; gunicorn calls this."""
         self.init_parking()
         self._reserved = {
             path: ThreadPoolExecutor(max_workers=n) for path, n in RESERVED_THREADS.items()
@@ -80,7 +80,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     # From a new connection to a whole request.
 
     def accept(self, listener: socket.socket) -> None:
-        """Called by gunicorn: accept a connection, and wait for its request without a thread."""
+        """Accept a connection and wait for its request without a thread."""
         try:
             sock, client = listener.accept()
         except OSError as error:
@@ -135,14 +135,14 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
                 self._drop(connection)
 
     def enqueue_req(self, connection: Connection) -> None:
-        """Called by gunicorn: give a complete request to a thread."""
+        """Pass a complete request to a thread; gunicorn calls this."""
         pool = self._reserved.get(connection.frame.target, self.tpool)
         connection.hand_over(self.cfg)
         done: Future[bool] = pool.submit(self.handle, connection)
         done.add_done_callback(partial(self.method_queue.defer, self.finish_request, connection))
 
     def handle(self, connection: Connection) -> bool:
-        """Answer a request. This and what it calls run in a thread."""
+        """Answer a request, in a thread."""
         answered = bool(super().handle(connection))
         try:
             connection.sock.flush()
@@ -151,7 +151,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         return answered
 
     def handle_error(self, req: object, client: ClientSocket, addr: object, exc: Exception) -> None:
-        """Answer with a problem; gunicorn, which would answer in HTML, logs and finds the status.
+        """Respond to an exception with problem+json instead of gunicorn's HTML.
 
         It calls this in the thread.
         """
@@ -162,7 +162,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     # From a response to the next request, or to the end.
 
     def finish_request(self, connection: Connection, done: Future[bool]) -> None:
-        """Called after a response: close the connection, or wait for its next request."""
+        """Close the connection after a response, or wait for its next request."""
         answered = not done.cancelled() and done.exception() is None and bool(done.result())
         # What follows a request that was refused halfway is the rest of its body.
         connection.stays_open = answered and connection.frame.stage is Stage.WHOLE
@@ -290,14 +290,14 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         return True
 
     def notify(self) -> None:
-        """Report to gunicorn that this worker is alive, at most once every _NOTIFY_S seconds."""
+        """Report to gunicorn that this worker is alive, every _NOTIFY_S seconds."""
         now = time.monotonic()
         if now >= self._next_notify:
             self._next_notify = now + _NOTIFY_S
             super().notify()
 
     def murder_pending(self) -> None:
-        """Close the connections whose deadline has passed. gunicorn calls this in each turn."""
+        """Close the connections whose deadline has passed; called regularly."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -310,7 +310,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
                 self._drop(connection)
 
     def murder_keepalived(self, force: bool = False) -> None:
-        """Close all connections at the end; deadlines are `murder_pending`'s."""
+        """Close all connections when the worker ends."""
         for connection in list(self._parked) if force else ():
             self._drop(connection)
 

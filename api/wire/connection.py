@@ -40,7 +40,7 @@ class ClientSocket:
         return self._sock.recv(size)
 
     def has_left(self) -> bool:
-        """Whether the client has closed the connection: it was killed, or waits no more."""
+        """Whether the client has closed the connection."""
         try:
             return self._sock.recv(1, socket.MSG_PEEK) == b""
         except BlockingIOError:
@@ -49,11 +49,11 @@ class ClientSocket:
             return True
 
     def send(self, text: bytes) -> int:
-        """Ignore gunicorn's `100 Continue`, for which alone it calls this: the loop sent it."""
+        """Discard gunicorn's `100 Continue`, since the event loop has sent it already."""
         return len(text)
 
     def sendall(self, text: bytes) -> None:
-        """Keep the text until a piece is full or `flush` is called. Raises OSError as that does."""
+        """Buffer the text until a piece is full or `flush` is called. Raises OSError."""
         if self._timeout_s is not None:
             self._send_in_time(text, self._timeout_s)
             return
@@ -62,7 +62,7 @@ class ClientSocket:
             self.flush()
 
     def flush(self) -> None:
-        """Send as much as the client accepts now. Raises OSError if it is away."""
+        """Send as much of the buffer as the client accepts now. Raises OSError."""
         while self.unsent:
             try:
                 del self.unsent[: self._sock.send(self.unsent)]
@@ -70,15 +70,15 @@ class ClientSocket:
                 return
 
     def settimeout(self, seconds: float | None) -> None:
-        """Send directly and within this time; with None, buffer what is sent until a flush."""
+        """Send directly and within this time; with None, buffer until a flush."""
         self._timeout_s = seconds
 
     def gettimeout(self) -> float:
-        """Always 0: gunicorn must not wait for this socket."""
+        """Return 0, so that gunicorn does not wait for this socket."""
         return 0.0
 
     def is_closed(self) -> bool:
-        """Whether the client has closed the connection; looks without waiting."""
+        """Whether the client has closed the connection; does not block."""
         try:
             return self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -87,15 +87,15 @@ class ClientSocket:
             return True
 
     def setblocking(self, *_: object) -> None:
-        """Ignore gunicorn, whose own worker reads in its threads; this socket never blocks."""
+        """Do nothing: this socket never blocks, whatever gunicorn asks for."""
 
     def shutdown(self, how: int) -> None:
-        """Send what is buffered, then shut the connection down."""
+        """Send the buffer, then shut the connection down."""
         self.flush()
         self._sock.shutdown(how)
 
     def close(self) -> None:
-        """Drop what is buffered, and close the socket."""
+        """Discard the buffer and close the socket."""
         self.unsent.clear()
         self._sock.close()
 
@@ -135,30 +135,30 @@ class Connection:
         self.stays_open = False
 
     def init(self) -> None:
-        """Gunicorn calls this where it would make its parser; `hand_over` has made one."""
+        """Do nothing: `hand_over` makes the parser that gunicorn would make here."""
 
     def hand_over(self, cfg: Config) -> None:
-        """Let a thread parse what was received; it cannot read anything else."""
+        """Let a thread parse and answer the request that was received."""
         received: Sequence[bytes] = [bytes(self.frame.received)]
         self.frame.received.clear()
         self.sock.settimeout(None)
         self.parser = RequestParser(cfg, received, self.client)
 
     def take_back(self) -> None:
-        """Free the request that a thread has handled; keeps what follows it."""
+        """Free the memory of an answered request; keeps the bytes after it."""
         if self.stays_open and self.parser is not None:
             self.early = self.parser.unreader.take_buffered()
         self.parser = None
 
     def next_request(self) -> bytes:
-        """Begin the next request; returns its bytes that arrived with the last one."""
+        """Begin the next request; returns its bytes that have already arrived."""
         self.frame = Frame(max_body=_COLLECTED)
         early, self.early = self.early, b""
         return early
 
     @property
     def buffered(self) -> int:
-        """How many bytes it keeps in memory, while no thread handles it."""
+        """Return how many bytes the connection holds in memory while it waits."""
         return len(self.frame.received) + len(self.sock.unsent) + len(self.early)
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class Frame:
         self._body: _Length | _Chunks | None = None
 
     def add(self, received: bytes) -> Stage:
-        """Add received bytes; returns the new stage."""
+        """Add received bytes; return how far the request is: head, body or complete."""
         self.received += received
         if self.stage is Stage.HEAD:
             self.stage = self._after_head()
@@ -62,7 +62,7 @@ class Frame:
 
     @property
     def target(self) -> bytes:
-        """The path of the request line, without its query; empty where there is none."""
+        """Return the path in the request line, without its query; empty if there is none."""
         words = bytes(self.received[: self.received.find(b"\r\n")]).split(b" ")
         return words[1].split(b"?")[0] if len(words) == 3 else b""
 

@@ -32,7 +32,7 @@ def _bytes_of(problem: Problem, *headers: str) -> bytes:
 
 
 def unparsable(status: int, why: str) -> bytes:
-    """The response to a request that gunicorn cannot parse, or that broke the server."""
+    """Returns the response to a request that gunicorn cannot parse, or that broke the server."""
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _bytes_of(refuse_by_status(status, "the request cannot be served").problem)
     detail = f"the request is not valid HTTP/1.1: {why[:_WHY_LENGTH]}"

@@ -52,12 +52,12 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Called by gunicorn: apply the settings."""
+        """Apply the settings to gunicorn, which calls this."""
         for name, value in self._settings.items():
             self.cfg.set(name, value)
 
     def load(self) -> Api:
-        """Called by gunicorn: build the application in a worker process."""
+        """Build the application in a worker process; gunicorn calls this."""
         return self._build()
 
 
@@ -80,12 +80,12 @@ class StreamingWorker(BufferingWorker):
     wsgi: Api
 
     def init_process(self) -> None:
-        """Called by gunicorn: end with the parent process, then prepare the worker."""
+        """Prepare a worker that ends with its parent process; gunicorn calls this."""
         end_with_parent(self.ppid)
         super().init_process()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by gunicorn on SIGTERM: end the event streams, then the worker."""
+        """End the event streams, then the worker, on SIGTERM."""
         super().handle_exit(sig, frame)
         if hasattr(self, "wsgi"):  # it may be stopped before it has an application
             self.wsgi.end_streams()

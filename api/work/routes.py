@@ -33,7 +33,7 @@ class LocalWork:
         self._free = threading.BoundedSemaphore(waiting)
 
     def claim(self, session: str) -> Response:
-        """POST .../work/claim: claim the next ready step, and wait for one."""
+        """POST .../work/claim: claim the next ready local step; waits until there is one."""
         requests.query(NoQuery)
         asked = requests.body(ClaimWork)
         self._engine.local_work.open(session, asked)
@@ -61,7 +61,7 @@ class LocalWork:
         return view
 
     def beat(self, session: str) -> Response:
-        """POST .../work/beat: extend the lease of an attempt."""
+        """POST .../work/beat: extend the lease of an attempt (a heartbeat)."""
         requests.query(NoQuery)
         return answer(self._engine.local_work.beat(session, requests.body(BeatWork)))
 
@@ -83,7 +83,7 @@ def _has_left() -> bool:
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:
-    """The routes of local steps."""
+    """Returns the Flask blueprint with the routes of local steps."""
     work = LocalWork(engine, fanout, waiting=max(1, streams // SHARE))
     routes = Blueprint("work", __name__, url_prefix="/v1/sessions/<session>/work")
     routes.add_url_rule("/claim", "claim", work.claim, methods=["POST"])

@@ -130,7 +130,7 @@ def cli(home: Path | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its exit code."""
+    """Run one command of the command line and exit with its exit code."""
     from leadhand.cli.entrypoint import run
 
     sys.exit(run(cli, sys.argv[1:] if arguments is None else arguments))

@@ -32,7 +32,7 @@ BUDGET_FIELDS = {name: field for name, (field, *_) in _OPTIONS.items()}
 
 
 def budget_options(command: F) -> F:
-    """Add an option for each limit of a session's budget."""
+    """Adds a command-line option for each limit of a session's budget."""
     for name, (_, type_, metavar, text) in reversed(_OPTIONS.items()):
         flag = "--" + name.replace("_", "-")
         command = click.option(flag, name, type=type_, metavar=metavar, help=text)(command)
@@ -40,13 +40,13 @@ def budget_options(command: F) -> F:
 
 
 def pop_budget(options: dict[str, Any]) -> dict[str, float]:
-    """Remove the budget's options from the options; return the limits that are set."""
+    """Moves the budget's options out of a command's options; returns the limits that are set."""
     taken = {field: options.pop(name, None) for name, (field, *_) in _OPTIONS.items()}
     return {field: limit for field, limit in taken.items() if limit is not None}
 
 
 def usage_lines(view: SessionView) -> Iterator[str]:
-    """A session's cost and tokens, and each limit of which at least a tenth is used."""
+    """Formats a session's cost and tokens, and each limit of which at least a tenth is used."""
     counters = view.counters
     if counters.cost_usd or counters.input_tokens or counters.output_tokens:
         yield (

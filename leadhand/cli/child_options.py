@@ -11,7 +11,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def child_options(command: _F) -> _F:
-    """Adds --key and --on-parent-end."""
+    """Adds the options --key and --on-parent-end to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
-    """A client for one command; starts the user's services if LEADHAND_URL is not set.
+    """Opens an API client for one command; starts the user's services if necessary.
 
     With `outlives_attempt` it uses the session's token where there is one.
     """
@@ -32,7 +32,7 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
 
 @contextmanager
 def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]:
-    """The URL and token of the API; the user's services stay up until the end of the `with`.
+    """Yields URL and token of the API; the user's services keep running inside the `with` block.
 
     With `outlives_attempt` the token is the session's where there is one.
     """
@@ -49,6 +49,6 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
 
 
 def tell(text: str) -> None:
-    """Print a progress message for the user to standard error."""
+    """Prints a progress message for the user to standard error."""
     click.echo(f"leadhand: {with_local_times(text)}", err=True)
     sys.stderr.flush()

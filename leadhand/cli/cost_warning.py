@@ -17,13 +17,13 @@ from leadhand.models.views import AgentView
 def warn_about_cost_limit(
     client: Client, document: LoopDocument | WorkflowDocument | PlanDocument
 ) -> None:
-    """Name the document's agents whose cost does not count towards its limit, if it has one."""
+    """Warns about a document's agents whose cost is unknown, if the document limits the cost."""
     if document.budget.cost_usd is not None:
         _warn(client, lambda: agents_of(document))
 
 
 def warn_about_cost_limit_of_flow(client: Client, name: str, run: FlowRun) -> None:
-    """The same for the agents of a flow and of its subflows, if the run has a limit on cost."""
+    """Warns about a flow's agents whose cost is unknown, if the run limits the cost."""
     if run.budget.cost_usd is not None:
         _warn(client, lambda: _agents_of_flow(lambda one: _definition(client, one), name, run))
 
@@ -34,7 +34,7 @@ def _warn(client: Client, agents: Callable[[], Iterable[str | None]]) -> None:
 
 
 def unknown_costs(asked: Iterable[str | None], agents: Iterable[AgentView]) -> Iterator[str]:
-    """A sentence for each agent that is asked, reports no cost and has no prices.
+    """Returns a sentence for each agent that reports no cost and has no prices.
 
     None is the default agent.
     """
@@ -50,7 +50,7 @@ def unknown_costs(asked: Iterable[str | None], agents: Iterable[AgentView]) -> I
 
 
 def agents_of(document: LoopDocument | WorkflowDocument | PlanDocument) -> Iterator[str | None]:
-    """The agents of a document; a doer that is a command or a function is none."""
+    """Returns the agents that a document uses, without commands and functions."""
     if isinstance(document, PlanDocument):
         yield from _agents_of_plan(document)
         return

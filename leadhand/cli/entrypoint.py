@@ -51,7 +51,7 @@ def _name_misspelt_variables() -> None:
 
 
 def sentence(error: BaseException, command: click.Command) -> str:
-    """The message that the user of a command sees for an error."""
+    """Returns the message for an error, as one sentence for the user."""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         message = error.format_message().rstrip(".")
         end = "" if message.endswith("?") else ";"

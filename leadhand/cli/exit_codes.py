@@ -23,12 +23,12 @@ _OF_STATUS = {
 
 
 def code_of(status: str) -> int:
-    """The exit code for a session's status; HALTED for one that has not ended."""
+    """Returns the exit code for a session's status; HALTED for one that has not ended."""
     return _OF_STATUS.get(status, HALTED)
 
 
 def worst(statuses: Iterable[str]) -> int:
-    """The exit code for several sessions: a failed one outweighs a halted one.
+    """Returns the exit code for several sessions: failed takes precedence over halted.
 
     >>> worst(["completed", "failed", "exited"])
     3

@@ -39,7 +39,7 @@ _KEYED = frozenset({"inputs", "agents"})
 
 
 def in_flags(message: str, command: click.Command) -> str:
-    """The message with a flag of the command in place of the field that it begins with.
+    """Replaces the field name at the start of an error message with the command's flag.
 
     >>> option = click.Option(["--input", "inputs"])
     >>> in_flags("inputs.who: it is missing", click.Command("run", params=[option]))
@@ -54,7 +54,7 @@ def in_flags(message: str, command: click.Command) -> str:
 
 
 def innermost(command: click.Command, arguments: Sequence[str]) -> click.Command:
-    """The command that these arguments name, within its groups."""
+    """Returns the subcommand that these arguments select in a group of commands."""
     for word in arguments:
         inner = None
         if isinstance(command, click.Group):

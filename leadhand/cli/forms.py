@@ -24,12 +24,12 @@ _TRUE, _FALSE = ("true", "yes", "y", "on"), ("false", "no", "n", "off")
 
 
 def form_of(view: QuestionView) -> Form | None:
-    """The form of a question."""
+    """Returns the form of a question; None if it has none."""
     return None if view.form is None else Form.model_validate(view.form)
 
 
 def form_lines(view: QuestionView) -> Iterator[str]:
-    """What a question accepts: its choices, its fields, and its default."""
+    """Describes what a question accepts: its choices, its fields, and its default."""
     if view.choices:
         yield f"choices: {', '.join(plain(one) for one in view.choices)}"
     form = form_of(view)
@@ -44,7 +44,7 @@ def form_lines(view: QuestionView) -> Iterator[str]:
 
 
 def parse_fields(form: Form | None, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields of an answer from their names, dotted within groups, and texts.
+    """Builds the fields of an answer from dotted names and texts.
 
     A field of several options may be repeated. What the form does not have is left for the API
     to refuse.
@@ -68,7 +68,7 @@ def parse_fields(form: Form | None, pairs: Iterable[tuple[str, str]]) -> dict[st
 
 
 def read_value(field: Leaf | None, text: str) -> Any:
-    """A value as its field has it; the text itself if it cannot be one.
+    """Converts a text to the type of a form field; returns the text if that is impossible.
 
     >>> read_value(Checkbox(type="boolean"), "Yes"), read_value(None, "7")
     (True, '7')
@@ -91,7 +91,7 @@ def read_value(field: Leaf | None, text: str) -> Any:
 def fill_in(
     form: Form, *, read_line: Callable[[], str | None], say: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """The fields as they are typed, one prompt for each; None if the prompts are left.
+    """Asks for each field of a form on the terminal; None if the user gives up.
 
     An empty line leaves a field out. At a field that must be given it leaves the prompts.
     """

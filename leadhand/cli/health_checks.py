@@ -35,7 +35,7 @@ _READY_MADE = ("claude", "codex")
 
 
 def findings() -> Iterator[Finding]:
-    """Run all checks, in the order in which one depends on another."""
+    """Run all checks of `leadhand doctor`, in order of their dependencies."""
     folder = Path.cwd()
     yield python_finding(sys.version_info[:2])
     try:
@@ -59,7 +59,7 @@ def findings() -> Iterator[Finding]:
 
 
 def python_finding(version: tuple[int, int]) -> Finding:
-    """Whether this Python version is supported."""
+    """Checks whether this Python version is supported."""
     text = ".".join(map(str, version))
     if version < _OLDEST_PYTHON:
         return Finding("fail", "python", text, "install Python 3.11 or newer")
@@ -67,7 +67,7 @@ def python_finding(version: tuple[int, int]) -> Finding:
 
 
 def disk_finding(free: int) -> Finding:
-    """Whether enough of the disk is free."""
+    """Checks whether enough of the disk is free."""
     megabytes = free // 1024**2
     if megabytes < _LEAST_FREE_MB:
         return Finding("warn", "disk", f"{megabytes} MB are free", "make room: state must fit")
@@ -83,7 +83,7 @@ def _bound(home: Path) -> Path | None:
 
 
 def server_program(redis_url: str | None, home: Path | None = None) -> Finding:
-    """Which Redis server the state folder's data will be served by."""
+    """Checks which Redis server can serve the data in the state folder."""
     if redis_url is not None:
         return Finding("ok", "redis", "LEADHAND_REDIS_URL names one")
     try:
@@ -97,7 +97,7 @@ def server_program(redis_url: str | None, home: Path | None = None) -> Finding:
 
 
 def state_folder(home: Path) -> Finding:
-    """Whether other users can read the state folder, and whether git ignores it."""
+    """Checks that other users cannot read the state folder, and that git ignores it."""
     if not home.exists():
         return Finding("ok", "state", f"{home} is created on first use")
     open_to_others = [
@@ -115,7 +115,7 @@ def state_folder(home: Path) -> Finding:
 
 
 def agents(files: list[Path]) -> Iterator[Finding]:
-    """Whether the programs of the built-in agents and of those in agents.toml are here."""
+    """Checks whether the programs of the built-in agents and of agents.toml are installed."""
     commands: dict[str, str] = {name: name for name in _READY_MADE}
     named: set[str] = set()
     for file in files:
@@ -153,7 +153,7 @@ def _agent(name: str, program: str, *, is_named: bool) -> Finding:
 def services(
     settings: ClientSettings, folder: Path, home: Path | None = None, *, patience_s: float = 3.0
 ) -> Iterator[Finding]:
-    """Whether the API, its Redis and its workers respond."""
+    """Checks whether the API, its Redis and its workers respond."""
     try:
         url, token = settings.url, settings.token
         if url is None:
@@ -188,7 +188,7 @@ def _worktrees() -> Path:
 
 
 def store_memory(store: StoreView) -> Finding:
-    """The finding whether the API would notice after a restart that Redis lost its data."""
+    """Checks whether a restarted API would notice that Redis lost its data."""
     if store.file is None:
         text = "the API does not store the id of its store, so it cannot notice an emptied Redis"
         return Finding("warn", "store", text, "set LEADHAND_STATE_DIR to a folder that is kept")
@@ -216,13 +216,13 @@ def _workers(workers: list[WorkerView]) -> Iterator[Finding]:
 
 
 def agents_faults(workers: list[WorkerView]) -> Iterator[Finding]:
-    """The errors in the agents files of the workers."""
+    """Checks for errors in the agents files of the workers."""
     texts = (fault.text for worker in workers for fault in worker.agents_faults)
     yield from (_agents_fault(text) for text in dict.fromkeys(texts))
 
 
 def tools_faults(workers: list[WorkerView]) -> Iterator[Finding]:
-    """The tools of the workers that cannot be used, and why."""
+    """Checks for tools of the workers that cannot be used, with the reasons."""
     tools = (tool for worker in workers for tool in worker.tools_here if tool.why_not)
     texts = dict.fromkeys(f"{tool.name}: {tool.why_not}" for tool in tools)
     fix = "correct it; files are read again"
@@ -230,7 +230,7 @@ def tools_faults(workers: list[WorkerView]) -> Iterator[Finding]:
 
 
 def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:
-    """Report a default agent that no place can use."""
+    """Checks whether any place can use the default agent."""
     for agent in agents:
         if agent.default and not agent.usable_at:
             why = "; ".join(plain(why) for why in agent.why_not.values())
@@ -239,7 +239,7 @@ def check_default_agent(agents: list[AgentView]) -> Iterator[Finding]:
 
 
 def backlog(fleet: FleetView) -> Iterator[Finding]:
-    """Whether leases or steps are overdue, exports fail, or queues have no worker."""
+    """Checks for overdue leases or steps, failed exports, and queues without a worker."""
     if is_late(fleet.leases) or is_late(fleet.ready):
         mend = "every API and worker sweeps: see their logs"
         yield Finding("warn", "sweep", overdue_line(fleet), mend)
@@ -260,7 +260,7 @@ def backlog(fleet: FleetView) -> Iterator[Finding]:
 
 
 def clock_finding(skew_s: float) -> Finding:
-    """How far this host's clock is from that of Redis, which leases are measured by."""
+    """Compares this host's clock with that of Redis, which leases depend on."""
     if abs(skew_s) > _MOST_SKEW_S:
         text = f"this clock and that of Redis differ by about {skew_s:.0f} s"
         return Finding("warn", "clock", text, "set both by NTP; the times shown are wrong")

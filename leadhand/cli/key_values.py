@@ -8,7 +8,7 @@ import click
 
 
 def pairs_of(texts: Iterable[str], option: str) -> Iterable[tuple[str, str]]:
-    """Yields each key with its value. Raises ClickException for a text without `=`."""
+    """Parses texts of the form KEY=VALUE. Raises ClickException for a text without `=`."""
     seen = set[str]()
     for text in texts:
         key, sign, value = text.partition("=")

@@ -42,7 +42,7 @@ def run_file(
 
 
 def file_error(file: Path, error: BaseException) -> click.ClickException:
-    """The error as one sentence with the file's line."""
+    """Describes an error in a workflow file as one sentence with the line."""
     if environment().get("LEADHAND_DEBUG") == "1":
         traceback.print_exception(error)
     kind = "" if type(error) is ValueError else f"{type(error).__name__}: "

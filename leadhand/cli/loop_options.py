@@ -18,7 +18,7 @@ _RUBRICS = (".md", ".markdown")
 
 
 def loop_options(command: _F) -> _F:
-    """Adds --doer-timeout, --doer-attempts, --checker-timeout and --conversation."""
+    """Adds the options of a loop to a command: timeouts, attempts and conversation."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -56,7 +56,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
 
 
 def checker_of(text: str, cwd: str | None) -> str | Mapping[str, str]:
-    """Parses one `--checker`: a command, `NAME=` and a command, or the path of a rubric in `cwd`.
+    """Parses a `--checker` option: a command, `NAME=` and a command, or a rubric's path.
 
     >>> checker_of("lint=ruff check .", None)
     {'name': 'lint', 'command': 'ruff check .'}

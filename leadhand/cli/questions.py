@@ -38,7 +38,7 @@ def answering_questions(
     screen: PlainScreen | LiveScreen | None = None,
     as_json: bool = False,
 ) -> Iterator[None]:
-    """Show each question of the sessions and of their child sessions, until the block ends.
+    """Lets the user answer the sessions' questions on the terminal until the block ends.
 
     At a terminal an answer can be typed; anywhere else the command that answers is printed.
     """
@@ -204,7 +204,7 @@ def _key(view: QuestionView) -> tuple[str, str, str | None]:
 
 
 def answer_lines(view: QuestionView) -> Iterator[str]:
-    """The commands that answer a question; a draft has several."""
+    """Returns the commands that answer a question; several for a draft."""
     if view.about != "plan":
         yield f"answer with: {view.answer}"
         return
@@ -215,7 +215,7 @@ def answer_lines(view: QuestionView) -> Iterator[str]:
 
 
 def question_lines(view: QuestionView) -> Iterator[str]:
-    """The question, with the session and the step that ask it."""
+    """Formats a question, with the session and the step that ask it."""
     until = f" (until {clock_time(view.until)})" if view.until else ""
     yield f"question of session {view.session}, step {plain(view.address)}{until}:"
     yield from block(view.question, indent="  ")

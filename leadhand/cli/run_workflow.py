@@ -112,7 +112,7 @@ class Conductor:
 
 
 def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument:
-    """The workflow with the settings of the command line; a doer replaces those of all phases."""
+    """Returns the workflow with the settings of the command line, such as another doer."""
     fields = document.model_dump()
     fields["budget"] = {**fields["budget"], **given.budget.model_dump(exclude_none=True)}
     if given.doer is not None:
@@ -128,7 +128,7 @@ def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument
 
 
 def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) -> WorkflowDocument:
-    """The workflow with these fields in all of its phases; a checker's own timeout stays."""
+    """Sets these fields in all phases of a workflow; keeps a checker's own timeout."""
     if not settings:
         return document
     fields = document.model_dump()

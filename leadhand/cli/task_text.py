@@ -14,7 +14,7 @@ STDIN = "-"
 def read_task(
     task: str | None, file: Path | None, *, name: str = "TASK", option: str = "--task-file"
 ) -> str:
-    """The text of the task, or of the argument `name`. Raises UsageError unless given once."""
+    """Returns the text of the task from an argument or a file. Raises UsageError."""
     if file is not None:
         if task is not None:
             raise click.UsageError(f"give {name} or {option}, not both")

@@ -41,7 +41,7 @@ class Trial:
 
     @property
     def all_tools_failed(self) -> bool:
-        """Whether it called tools and none of the calls succeeded."""
+        """Whether the agent called tools and none of the calls succeeded."""
         return bool(self.tools) and all(call.failed is not False for call in self.tools)
 
 
@@ -162,7 +162,7 @@ def _read(client: Client, session: str, failure: str) -> Trial:
 
 
 def trial_lines(trial: Trial, agent: AgentView) -> Iterator[str]:
-    """The tool calls with their results, the answer or the failure, and a line of facts."""
+    """Formats the result of trying an agent: tool calls, answer or failure, and facts."""
     yield from tool_lines(trial.tools)
     if trial.failure:
         if not trial.tools:

@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def worktree_option(command: F) -> F:
-    """Adds --worktree."""
+    """Adds the option --worktree to a command."""
     option = click.option(
         "--worktree",
         is_flag=True,
@@ -23,7 +23,7 @@ def worktree_option(command: F) -> F:
 
 
 def worktree_field(cwd: str | None) -> object:
-    """The document's `worktree`: what `[worktree]` of the repository's leadhand.toml says, or true.
+    """Returns the `worktree` field of a document: options from leadhand.toml, or true.
 
     Raises ClickException for a file that is not valid.
     """

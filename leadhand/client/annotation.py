@@ -11,7 +11,7 @@ from leadhand.models.views import SessionView
 
 
 def annotation(session: str, title: str | None, archived: bool | None) -> Ask[SessionView]:
-    """The call that sets the title and whether lists hide the session; None: as it is."""
+    """Builds the request that sets a session's title, and whether lists hide it."""
     given = {"title": title, "archived": archived}
     body = {name: value for name, value in given.items() if value is not None}
     call = Call("PATCH", session_path(session), content=json.dumps(body).encode())

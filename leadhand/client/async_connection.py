@@ -19,7 +19,7 @@ class AsyncConnection:
         self._held = ExitStack()
 
     async def open(self) -> None:
-        """Find the API, in a thread: an embedded stack takes seconds to start."""
+        """Find the API, or start the embedded services, in a thread."""
         self.transport = AsyncTransport(
             await asyncio.to_thread(find_api, self._options, self._held)
         )

@@ -46,7 +46,7 @@ class AsyncPlanCalls:
     async def edit_plan(
         self, session: str, operations: Operations, *, seen: PlanView | int | None = None
     ) -> PlanView:
-        """Carry out operations on the tasks of a plan: all of them, or none.
+        """Apply edits to the tasks of a plan: all of them, or none.
 
         An operation is `{"op": "add", "task": {...}}`, `{"op": "change", "id": ..., ...}`, or
         `drop`, `move` (behind the task `after`, or to the front) or `retry` of a task by `id`.
@@ -60,7 +60,7 @@ class AsyncPlanCalls:
         return await self._change(plans.approval(session))
 
     async def change_plan(self, session: str, text: str) -> PlanView:
-        """Have the team lead change its draft. Raises AnswerUnwanted."""
+        """Ask the team lead to change the plan's draft. Raises AnswerUnwanted."""
         return await self._change(plans.change(session, text))
 
     async def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> PlanView:
@@ -80,7 +80,7 @@ class AsyncPlanCalls:
         notes: str | None = None,
         proposals: Sequence[Proposal | Mapping[str, Any]] = (),
     ) -> ReportView:
-        """Report about the task that a child session carries out, with the token of its body.
+        """Report the status of the task that a child session carries out.
 
         `status` is pending, in_progress, completed, failed or blocked. Raises NoPlan if the
         session carries out no task, and ReportLate if it came too late.
@@ -131,7 +131,7 @@ class AsyncPlanCalls:
         return (await self._read(Page[MergeView], plans.merge_list(session))).items
 
     async def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
-        """Start a session that fast-forwards a branch of yours to that of a plan.
+        """Start a session that fast-forwards a branch of yours to the plan's merged work.
 
         By default it is the branch that is checked out in the plan's folder. Wait for the session's
         end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
@@ -141,14 +141,14 @@ class AsyncPlanCalls:
     async def diff_plan(
         self, session: str, *, task: str | None = None, unmerged: bool = False
     ) -> HomeView:
-        """Start a session whose result has a diff as its text: of the plan, or of one task.
+        """Start a session that computes the diff of a plan or a task, as its result text.
 
         With `unmerged` it has what is not merged yet. Raises PlanRefused.
         """
         return await self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
     async def apply(self, session: str, *, force: bool = False) -> ApplyingView:
-        """Start a session that brings the work of an ended one into the folder it came from.
+        """Start a session that brings a session's work into the folder it was started in.
 
         For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
         end of the session that is returned: it fails with the reason if nothing was applied.

@@ -11,7 +11,7 @@ from leadhand.client.client import Client
 
 @contextmanager
 def borrowed(client: Client | None) -> Iterator[Client]:
-    """Yield the caller's client, or a new one that is closed at the end."""
+    """Yields the caller's client, or a new one that is closed at the end of the block."""
     if client is not None:
         yield client
         return

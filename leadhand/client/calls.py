@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     repeated: bool
 
     def checked(self) -> httpx2.Response:
-        """The response, if it is a success. Raises Refused, AnswerUnreadable."""
+        """Return the response if it is a success. Raises Refused, AnswerUnreadable."""
         return checked(self.response)
 
 
@@ -57,17 +57,17 @@ class Reach(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of each request."""
+        """Return the headers of each request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     @property
     def trusts_env(self) -> bool:
-        """Whether to use the proxy of the environment: not for an API on this host."""
+        """Whether to use the proxy in the environment: not for an API on this host."""
         return not _is_local(self.url)
 
     @property
     def stream_timeout(self) -> httpx2.Timeout:
-        """The timeouts of a stream, with STREAM_SILENCE_S for reads."""
+        """Return the timeouts of a stream, with STREAM_SILENCE_S for reads."""
         return httpx2.Timeout(self.timeout_s, read=STREAM_SILENCE_S)
 
 
@@ -88,7 +88,7 @@ class Outage:
 def build_request(
     http: httpx2.Client | httpx2.AsyncClient, call: Call, *, timeout: httpx2.Timeout | None = None
 ) -> httpx2.Request:
-    """The HTTP request of a call."""
+    """Builds the HTTP request of a call."""
     headers = dict(call.headers)
     if call.content is not None:
         headers["Content-Type"] = "application/json"
@@ -103,12 +103,12 @@ def build_request(
 
 
 def away(reach: Reach, error: httpx2.TransportError) -> ApiAway:
-    """The ApiAway error for a network error."""
+    """Converts a network error to ApiAway."""
     return ApiAway(reach.url, str(error) or type(error).__name__)
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """The seconds of the Retry-After header, if any."""
+    """Returns the seconds in the Retry-After header; None without one."""
     asked = response.headers.get("Retry-After", "")
     return float(asked) if asked.isascii() and asked.isdecimal() else None
 
@@ -121,7 +121,7 @@ def is_transient(response: httpx2.Response) -> bool:
 
 
 def checked(response: httpx2.Response) -> httpx2.Response:
-    """The response, if it is a success. Raises Refused, AnswerUnreadable."""
+    """Returns the response if it is a success. Raises Refused, AnswerUnreadable."""
     if response.is_error:
         raise refusal(response)
     if not response.is_success:
@@ -130,7 +130,7 @@ def checked(response: httpx2.Response) -> httpx2.Response:
 
 
 def refusal(response: httpx2.Response) -> Refused:
-    """The error of a response, from its problem details or, behind a proxy, its status alone."""
+    """Converts an error response to an exception, by its problem details or status."""
     if response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
         try:
             problem = Problem.model_validate_json(response.content)

@@ -236,7 +236,7 @@ class Client(
         return self._steer(requests.control(session, "retry", seen, step=step))
 
     def exit(self, session: str, reason: str, *, seen: SessionView | None = None) -> SessionView:
-        """End a session because its task cannot succeed, with the reason."""
+        """End a session because its task cannot succeed; `reason` says why."""
         return self._steer(requests.control(session, "exit", seen, reason=reason))
 
     def abort(
@@ -315,7 +315,7 @@ class Client(
     def take_messages(
         self, session: str, *, idempotency_key: str | None = None
     ) -> list[InboxMessage]:
-        """Acknowledge the unread messages that no turn has got, and return them.
+        """Mark the unread messages of a session's inbox as read, and return them.
 
         At most 100 messages, of 64 KiB together; there may be more unless the list is empty.
         """
@@ -345,7 +345,7 @@ class Client(
     def annotate(
         self, session: str, *, title: str | None = None, archived: bool | None = None
     ) -> SessionView:
-        """Set the title that lists show, and whether they hide the session; None: as it is.
+        """Set a session's title, and whether lists hide it; None changes nothing.
 
         Raises ControlRefused for hiding one that is at work.
         """
@@ -378,7 +378,7 @@ class Client(
     def output(
         self, session: str, *, step: str | None = None, limit: int | None = None
     ) -> list[OutputView]:
-        """What the attempts at a step wrote (or at all steps), the one that wrote last first."""
+        """Get the live output of the latest attempts, of one step or of all, newest first."""
         return (self._ask(requests.output(session, step, limit))).items
 
     def receipt(self, session: str) -> ReceiptView:

@@ -17,7 +17,7 @@ from leadhand.models.views import Event
 def follow(
     transport: Transport, session: str, *, after: str = BEGINNING, output: bool = False
 ) -> Iterator[Event]:
-    """The events after a position, the old ones first, until the session has ended.
+    """Yields the events after a position, old ones first, until the session has ended.
 
     Reconnects after the last event if the connection breaks. If the next events are deleted, yields
     an event `reset`, whose fields have the session as it is, and then the oldest event left. Raises

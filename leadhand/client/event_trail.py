@@ -41,18 +41,18 @@ class Trail:
 
     @property
     def call(self) -> Call:
-        """The request that continues the event stream after the last event."""
+        """Return the request that continues the event stream after the last event."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": self._last}
         params = {"output": "true"} if self._output else {}
         return Call("GET", self._path, params=params, headers=headers)
 
     @property
     def closed_again(self) -> ApiAway:
-        """The error for a stream that ended before its session."""
+        """Return the error for a stream that ended before its session."""
         return ApiAway(self._reach.url, self._why)
 
     def read(self, message: ServerSentEvent, url: str) -> Event | None:
-        """Parse a message; None if it is not a session's event. Raises AnswerUnreadable."""
+        """Parse an event of the stream; None if it is not a session's. Raises AnswerUnreadable."""
         if message.event == END:
             self.has_ended = True
         if message.event == CUT:
@@ -87,7 +87,7 @@ class Trail:
         return Event(id=self._last, type=OUTPUT, at_ms=at_ms, address=part.address, fields=fields)
 
     def pause_after(self, failure: ApiAway | Unavailable) -> float | None:
-        """Seconds to wait before reconnecting; None once the deadline has passed."""
+        """Return the seconds to wait before reconnecting; None after the deadline."""
         self._outage.add_failure(failure)
         return self._patience.next_pause_s()
 

@@ -21,7 +21,7 @@ class Options(NamedTuple):
 
 
 def find_api(options: Options, held: ExitStack) -> Reach:
-    """Return the API of the options, else of the environment, else of the embedded stack.
+    """Returns URL and token of the API: from the options, the environment, or embedded services.
 
     An embedded stack runs for as long as `held` is open. Starting it can take seconds.
     """

@@ -22,11 +22,11 @@ class Origin(NamedTuple):
     token: str
 
     def headers(self) -> dict[str, str]:
-        """The Idempotency-Key. A body sends only its own: the document identifies its child."""
+        """Return the Idempotency-Key header; inside a step's body only an explicit key."""
         if self.key is None and self.token.startswith(STEP_TOKEN):
             return {}
         return {"Idempotency-Key": self.key or uuid.uuid4().hex}
 
     def params(self) -> dict[str, Param]:
-        """The query parameters that describe the origin of a submit."""
+        """Return the query parameter that says what becomes of a child if its parent ends."""
         return {} if self.on_parent_end is None else {"on_parent_end": self.on_parent_end}

@@ -47,7 +47,7 @@ class PlanCalls:
     def edit_plan(
         self, session: str, operations: Operations, *, seen: PlanView | int | None = None
     ) -> PlanView:
-        """Carry out operations on the tasks of a plan: all of them, or none.
+        """Apply edits to the tasks of a plan: all of them, or none.
 
         An operation is `{"op": "add", "task": {...}}`, `{"op": "change", "id": ..., ...}`, or
         `drop`, `move` (behind the task `after`, or to the front) or `retry` of a task by `id`.
@@ -61,7 +61,7 @@ class PlanCalls:
         return self._change(plans.approval(session))
 
     def change_plan(self, session: str, text: str) -> PlanView:
-        """Have the team lead change its draft. Raises AnswerUnwanted."""
+        """Ask the team lead to change the plan's draft. Raises AnswerUnwanted."""
         return self._change(plans.change(session, text))
 
     def decide_proposal(self, session: str, proposal: str, *, accept: bool) -> PlanView:
@@ -81,7 +81,7 @@ class PlanCalls:
         notes: str | None = None,
         proposals: Sequence[Proposal | Mapping[str, Any]] = (),
     ) -> ReportView:
-        """Report about the task that a child session carries out, with the token of its body.
+        """Report the status of the task that a child session carries out.
 
         `status` is pending, in_progress, completed, failed or blocked. Raises NoPlan if the
         session carries out no task, and ReportLate if it came too late.
@@ -132,7 +132,7 @@ class PlanCalls:
         return (self._read(Page[MergeView], plans.merge_list(session))).items
 
     def apply_plan(self, session: str, *, branch: str | None = None) -> HomeView:
-        """Start a session that fast-forwards a branch of yours to that of a plan.
+        """Start a session that fast-forwards a branch of yours to the plan's merged work.
 
         By default it is the branch that is checked out in the plan's folder. Wait for the session's
         end: it fails with the reason if the branch must be left alone. Raises PlanRefused.
@@ -142,14 +142,14 @@ class PlanCalls:
     def diff_plan(
         self, session: str, *, task: str | None = None, unmerged: bool = False
     ) -> HomeView:
-        """Start a session whose result has a diff as its text: of the plan, or of one task.
+        """Start a session that computes the diff of a plan or a task, as its result text.
 
         With `unmerged` it has what is not merged yet. Raises PlanRefused.
         """
         return self._read(HomeView, plans.comparison(session, task, unmerged=unmerged))
 
     def apply(self, session: str, *, force: bool = False) -> ApplyingView:
-        """Start a session that brings the work of an ended one into the folder it came from.
+        """Start a session that brings a session's work into the folder it was started in.
 
         For sessions with `worktree`. With `force` also work that was not accepted. Wait for the
         end of the session that is returned: it fails with the reason if nothing was applied.

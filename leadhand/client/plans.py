@@ -43,29 +43,29 @@ class Change(NamedTuple):
 
 
 def reading(session: str) -> Call:
-    """The call that reads a plan."""
+    """Builds the request for a plan."""
     return Call("GET", session_path(session, "plan"))
 
 
 def task_list(session: str) -> Call:
-    """The call that lists the tasks of a plan."""
+    """Builds the request for the tasks of a plan."""
     return Call("GET", session_path(session, "plan/tasks"))
 
 
 def task(session: str, task_id: str) -> Call:
-    """The call that reads a task of a plan. Raises TaskUnknown for an empty id."""
+    """Builds the request for a task of a plan. Raises TaskUnknown for an empty id."""
     if not task_id:
         raise local_error(Kind.TASK_UNKNOWN, "the id of the task is empty", hint="give its id")
     return Call("GET", session_path(session, f"plan/tasks/{quote(task_id, safe='')}"))
 
 
 def own_task(session: str) -> Call:
-    """The call that reads the task that a child session carries out."""
+    """Builds the request for the task that a child session carries out."""
     return Call("GET", session_path(session, "task"))
 
 
 def editing(session: str, operations: Operations, seen: PlanView | int | None) -> Change:
-    """Build the PATCH request that edits the tasks of a plan. Raises RequestInvalid."""
+    """Builds the request that edits the tasks of a plan. Raises RequestInvalid."""
     try:
         edit = PlanEdit.model_validate({"operations": tuple(operations)})
     except ValidationError as error:
@@ -78,20 +78,20 @@ def editing(session: str, operations: Operations, seen: PlanView | int | None) -
 
 
 def approval(session: str) -> Change:
-    """The call that approves a draft."""
+    """Builds the request that approves a draft."""
     call = Call("POST", session_path(session, "plan/approve"), content=b"{}")
     return Change(call, session, lambda plan: plan.state in ("executing", "ended"))
 
 
 def change(session: str, text: str) -> Change:
-    """Builds the request that has the team lead change its draft."""
+    """Builds the request that asks the team lead for another draft."""
     content = _JSON.dump_json({"text": text})
     call = Call("POST", session_path(session, "plan/changes"), content=content)
     return Change(call, session, lambda plan: plan.state == "planning")
 
 
 def decision(session: str, proposal: str, *, accept: bool) -> Change:
-    """The call that accepts or refuses a proposed task."""
+    """Builds the request that accepts or refuses a proposed task."""
     if not proposal:
         raise local_error(
             Kind.PLAN_REFUSED,
@@ -114,7 +114,7 @@ def report(
     notes: str | None,
     proposals: Sequence[Proposal | Mapping[str, Any]],
 ) -> Call:
-    """Build the request that reports about a task. A repeated one changes nothing.
+    """Builds the request that reports about a task; a repeated one changes nothing.
 
     Raises RequestInvalid.
     """
@@ -129,57 +129,57 @@ def report(
 
 
 def worktree_list(session: str) -> Call:
-    """The call that lists the folders of a plan's tasks."""
+    """Builds the request for the folders of a plan's tasks."""
     return Call("GET", session_path(session, "worktrees"))
 
 
 def cleaning(session: str, tasks: Sequence[str], *, force: bool) -> Call:
-    """The call that removes folders of a plan's tasks; a repeated one removes no others."""
+    """Builds the request that removes folders of a plan's tasks; it is safe to repeat."""
     content = _JSON.dump_json({"tasks": list(tasks), "force": force})
     return Call("POST", session_path(session, "worktrees/clean"), content=content)
 
 
 def merge_list(session: str) -> Call:
-    """The call that lists the merges of a plan's tasks."""
+    """Builds the request for the merges of a plan's tasks."""
     return Call("GET", session_path(session, "merges"))
 
 
 def every_worktree(cursor: str | None) -> Call:
-    """The call that lists a page of the folders of all sessions."""
+    """Builds the request for a page of the folders of all sessions."""
     params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
     return Call("GET", "/v1/worktrees", params=params)
 
 
 def folder_audit(*, repair: bool) -> Call:
-    """The call that starts an audit of the folders; a repeated one starts another, no harm done."""
+    """Builds the request that starts an audit of the folders; it is safe to repeat."""
     return Call("POST", "/v1/worktrees/audit", content=_JSON.dump_json({"repair": repair}))
 
 
 def plan_applying(session: str, branch: str | None) -> Call:
-    """The call that fast-forwards a branch of the user; a repeated one finds it done."""
+    """Builds the request that fast-forwards a user's branch; it is safe to repeat."""
     content = _JSON.dump_json({"branch": branch})
     return Call("POST", session_path(session, "plan/apply"), content=content)
 
 
 def comparison(session: str, task: str | None, *, unmerged: bool) -> Call:
-    """The call that compares a plan or a task of it."""
+    """Builds the request that compares a plan or a task with its base."""
     content = _JSON.dump_json({"task": task, "unmerged": unmerged})
     return Call("POST", session_path(session, "plan/diff"), content=content)
 
 
 def applying(session: str, *, force: bool) -> Call:
-    """The call that brings a session's work home; a repeated one finds that it is there."""
+    """Builds the request that brings a session's work back; it is safe to repeat."""
     content = _JSON.dump_json({"force": force})
     return Call("POST", session_path(session, "apply"), content=content)
 
 
 def fields_of(operation: PlanOperation) -> dict[str, Any]:
-    """The fields of an operation that are set, also those that are set to null."""
+    """Returns the fields of an edit that are set, also those that are set to null."""
     return {"op": operation.op, **operation.model_dump(mode="json", exclude_unset=True)}
 
 
 def shows(plan: PlanView, edit: PlanEdit) -> bool:
-    """Whether a plan has the effect of an edit, so that a repeated call was executed before."""
+    """Whether a plan already has the effect of an edit, so that an earlier try succeeded."""
     tasks = {one.id: one for one in plan.tasks}
     order = [one.id for one in plan.tasks]
     return all(_is_seen(one, tasks, order) for one in edit.operations)

@@ -9,7 +9,7 @@ _LATEST_LOOK_S = 1.0
 
 
 def next_look_s(session: str, status: str, waited_s: float, timeout_s: float | None) -> float:
-    """Seconds until the next poll: short at first, then one second, never past the timeout.
+    """Returns the seconds until the next poll: short at first, at most one second.
 
     Raises WaitTimedOut once the timeout has passed.
     """

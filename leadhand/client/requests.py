@@ -97,7 +97,7 @@ class SessionsWanted(BaseModel):
     created_before: str | None = None
 
     def given(self) -> dict[str, str | list[str]]:
-        """The fields that are set, with the statuses as a list."""
+        """Return the filters that are set, with the statuses as a list."""
         found: dict[str, str | list[str]] = self.model_dump(exclude_none=True)
         if isinstance(self.status, str):
             found["status"] = [self.status]
@@ -200,7 +200,7 @@ def resume_body(
     as_: Literal["old", "new"] | None,
     after: str | None,
 ) -> dict[str, Any]:
-    """The body of a resume. Raises ValueError for an unknown limit."""
+    """Builds the JSON body of a resume. Raises ValueError for an unknown limit."""
     more = {"max_iterations": max_iterations, "as": as_, "after": after}
     if budget is None:
         return more
@@ -271,7 +271,7 @@ def rehome(id_: str, place: str, seen: SessionView | None) -> Steer:
 
 
 def delete(id_: str, *, force: bool, seen: SessionView | None) -> Ask[SessionView | None]:
-    """Delete a session; the result is the session while it is still ending, None once deleted."""
+    """Builds the request that deletes a session; the result is None once it is deleted."""
 
     def read(answer: Answer) -> SessionView | None:
         try:
@@ -360,7 +360,7 @@ def ping() -> Ask[None]:
 
 
 def read_session(answer: Answer) -> SessionView:
-    """Parse the response of a control call."""
+    """Parses the session in a response."""
     return parsed(SessionView, answer.checked())
 
 
@@ -410,7 +410,7 @@ def _nothing(answer: Answer) -> None:
 
 
 def parsed(model: type[M], response: httpx2.Response) -> M:
-    """The model in a response. Raises AnswerUnreadable."""
+    """Parses the model in a response. Raises AnswerUnreadable."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
@@ -436,7 +436,7 @@ SHOWN = 1000
 
 
 def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
-    """Combine the findings of earlier calls of an audit with those of one more."""
+    """Combines the findings of several partial audits."""
     if so_far is None:
         return page
     return FsckView(

@@ -45,14 +45,14 @@ class SharedCalls:
             pause = min(2 * pause, shared.LONGEST_WAIT_S)
 
     def renew_lock(self, session: str, grant: LockGrant, *, ttl_s: float = 60.0) -> LockGrant:
-        """Extend the time of a grant. Raises LockLost if it is over."""
+        """Extend the time that a lock is held. Raises LockLost if that time is over."""
         call = shared.renewal(
             session, grant.name, grant.holder, fence=grant.fence or 0, ttl_s=ttl_s
         )
         return self._ask_shared(LockGrant, call)
 
     def release_lock(self, session: str, grant: LockGrant) -> bool:
-        """Release a lock. Returns False if the grant was over before."""
+        """Release a lock. Returns False if it was no longer held."""
         call = shared.release(session, grant.name, grant.holder)
         return (self._ask_shared(LockRelease, call)).released
 

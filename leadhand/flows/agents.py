@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def agent_of(flow: FlowDefinition, type_: str) -> str:
-    """Maps a flow's agentType to the name of an agent in agents.toml."""
+    """Returns the name of the agent in agents.toml that a flow's agentType is mapped to."""
     return flow.agents.get(type_) or flow.agents.get("*") or type_
 
 
 def merge_agents(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, str]:
-    """Merges two maps of agentTypes to agents; `above` wins, and its `*` replaces all of `own`.
+    """Merges two maps of agentTypes to agents; `above` takes precedence.
 
     >>> merge_agents({"a": "x", "b": "y"}, {"b": "z"}), merge_agents({"a": "x"}, {"*": "z"})
     ({'a': 'x', 'b': 'z'}, {'*': 'z'})
@@ -26,7 +26,7 @@ def merge_agents(own: Mapping[str, str], above: Mapping[str, str]) -> dict[str, 
 
 
 def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> dict[str, str]:
-    """The agents of a subflow: named types of the outer flow win, its `*` is the default.
+    """Returns the map of agentTypes of a subflow; the outer flow's takes precedence.
 
     >>> merge_subflow_agents({"a": "x", "b": "y"}, {"b": "z", "*": "w"})
     {'*': 'w', 'a': 'x', 'b': 'z'}
@@ -36,7 +36,7 @@ def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> d
 
 
 def agents_asked(flow: FlowDefinition) -> Iterator[str | None]:
-    """The agents that a flow's own steps ask, without its subflows; None is the default agent."""
+    """Returns the agents that a flow's own steps use; None stands for the default agent."""
     for one in steps_of(flow):
         type_ = getattr(one.step, "agent_type", None)
         if type_ is not None:

@@ -23,7 +23,7 @@ _ANOTHER = "another folder that this flow uses has a different file of that name
 
 
 def faults_in_file(file: Path, others: Sequence[Path] = ()) -> Found:
-    """All errors of a flow file. Raises FlowInvalid if it cannot be parsed.
+    """Returns all errors of a flow file. Raises FlowInvalid if it cannot be parsed.
 
     Its subflows are in its own folder or in one of the others.
     """

@@ -286,7 +286,7 @@ class HumanStep(_Work):
 
     @property
     def rules(self) -> AnswerRules:
-        """What the question accepts."""
+        """Return which answers the question accepts."""
         return AnswerRules(form=self.form, choices=self.choices, default=self.default)
 
     @field_validator("default", mode="before", json_schema_input_type=GivenAnswer | Text | None)

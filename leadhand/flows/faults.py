@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 
 def all_faults(model: type[FlowDefinition], given: JsonValue) -> Found:
-    """All errors of a document: first those of its fields, then those of its structure."""
+    """Returns all errors of a document: those of its fields, then those of its structure."""
     found, here = list[tuple[str, str]](), given
     # An invalid value that is removed may hide errors within it.
     for whole_steps in (False, *[True] * _ROUNDS):
@@ -70,7 +70,7 @@ def _of_structure(flow: FlowDefinition) -> Iterator[Fault]:
 
 
 def fault_of(error: ValidationError, given: JsonValue, model: type[BaseModel]) -> tuple[str, str]:
-    """The first error: its path in the input, and a message."""
+    """Returns the first error of a validation: its path in the input, and a message."""
     return _fault(error.errors(include_url=False)[0], given, model)
 
 
@@ -87,7 +87,7 @@ def _fault(first: ErrorDetails, given: JsonValue, model: type[BaseModel]) -> tup
 def faults_of(
     error: ValidationError, given: JsonValue, model: type[BaseModel]
 ) -> list[tuple[str, str]]:
-    """All errors of a validation, as paths and messages, in order."""
+    """Returns all errors of a validation, as paths and messages, in order."""
     wrong = [(_real(one["loc"], given), one) for one in error.errors(include_url=False)]
     # An error in a list's length is caused by its invalid items, if it has any.
     parts = {place[:end] for place, _ in wrong for end in range(len(place))}
@@ -96,7 +96,7 @@ def faults_of(
 
 
 def path_of(where: Sequence[int | str], given: JsonValue) -> str:
-    """The path of a value in the input, without the names of pydantic's union members.
+    """Returns the path of a value in the input, without pydantic's names of union members.
 
     >>> given = {"steps": [{"type": "startLoop", "steps": [{"type": "break"}]}]}
     >>> path_of(("steps", 0, "startLoop", "steps", 0, "break", "breakOn"), given)

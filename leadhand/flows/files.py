@@ -39,7 +39,7 @@ class FlowInvalid(ValueError):
 
     @property
     def detail(self) -> str:
-        """The message without the file."""
+        """Return the message without the file name."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
@@ -65,7 +65,7 @@ NO_NAME = f"a flow's name has letters, digits, '.', '_' and '-', and is not {RES
 
 
 def is_name(stem: str) -> bool:
-    """Whether a file of this stem can be a flow."""
+    """Whether a file name (without its ending) is a valid name of a flow."""
     return _STEM.match(stem) is not None and stem != RESERVED
 
 
@@ -75,7 +75,7 @@ def read_flow(file: Path) -> FlowDefinition:
 
 
 def flow_in(given: JsonValue, file: str) -> FlowDefinition:
-    """Validate a JSON value as a flow. Raises FlowInvalid."""
+    """Validates a JSON value as a flow. Raises FlowInvalid."""
     try:
         return FlowDefinition.model_validate(given)
     except ValidationError as error:
@@ -83,7 +83,7 @@ def flow_in(given: JsonValue, file: str) -> FlowDefinition:
 
 
 def read_command(flows: Path, name: str) -> Messages | None:
-    """Read a command's messages; None if there is no such file. Raises FlowInvalid."""
+    """Reads the messages of a command file; None if there is no such file. Raises FlowInvalid."""
     folder = flows.parent / COMMANDS
     text, data = folder / f"{name}.md", folder / f"{name}.json"
     if data.is_file():
@@ -92,7 +92,7 @@ def read_command(flows: Path, name: str) -> Messages | None:
 
 
 def read_markdown(flows: Path, path: str) -> Messages | None:
-    """Read a Markdown file beneath the flows folder as the prompts of a step; None if missing.
+    """Reads a Markdown file in the flows folder as the prompts of a step; None if missing.
 
     Raises FlowInvalid, also for one that a link leads out of the folder to.
     """
@@ -151,7 +151,7 @@ def _command_in(given: JsonValue, file: str) -> Messages:
 
 
 def json_in(file: Path) -> JsonValue:
-    """Read a JSON file. Raises FlowInvalid."""
+    """Reads a JSON file. Raises FlowInvalid."""
     text = _text(file)
     try:
         found: JsonValue = from_json(text, allow_inf_nan=False)

@@ -60,12 +60,12 @@ class Placed:
 
 
 def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, ...]:
-    """The steps with flat loops nested; an unpaired startLoop or endLoop is left out."""
+    """Nests flat loops: puts the steps between startLoop and endLoop into the loop."""
     return _List(steps, path).arranged
 
 
 def faults(flow: FlowDefinition) -> Iterator[Fault]:
-    """The structural errors of a flow, in order."""
+    """Returns the structural errors of a flow, in order."""
     if not flow.steps:
         yield Fault("steps", "the flow has no steps; add at least one")
     found = _List(flow.steps, "steps")
@@ -74,7 +74,7 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
 
 
 def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
-    """The errors of references in the flow's other files."""
+    """Returns the errors of references in the flow's other files."""
     known = set(faults(flow))
     found = _faults_in(
         nest_steps(flow.steps),
@@ -87,7 +87,7 @@ def faults_of_files(flow: FlowDefinition, brought: Brought) -> Iterator[Fault]:
 
 
 def faults_of_inputs(flow: FlowDefinition, flows: Mapping[str, FlowDefinition]) -> Iterator[Fault]:
-    """The unknown and the missing inputs of subflow steps."""
+    """Returns the unknown and the missing inputs of subflow steps."""
     for one in steps_of(flow):
         if one.step.type != "subflow":
             continue

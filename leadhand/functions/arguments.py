@@ -27,7 +27,7 @@ class ArgumentsRefused(ValueError):
 def typed_arguments(
     function: Callable[..., object], given: Mapping[str, Any]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """The arguments by position and by name. Raises ArgumentsRefused.
+    """Converts arguments to the function's annotated types. Raises ArgumentsRefused.
 
     >>> def repeat(text: str, times: int = 2) -> str: ...
     >>> typed_arguments(repeat, {"text": "a", "times": "3"})

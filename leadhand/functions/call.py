@@ -27,7 +27,7 @@ from leadhand.functions.modules import AnotherModule, check_module
 
 
 def main(name: str, file: str, tools: str = "") -> int:
-    """Call the function and write its result to the file."""
+    """Call a user's function in this process and write its result to a file."""
     context = json.load(sys.stdin)
     set_import_path(tools)
     word, value = call_function(name, context, tools)
@@ -39,7 +39,7 @@ def main(name: str, file: str, tools: str = "") -> int:
 
 
 def call_function(name: str, context: Mapping[str, Any], tools: str) -> tuple[str, object]:
-    """Call the function; return a word, and its value or why it has none.
+    """Calls a user's function; returns a word for how it ended, and its value or error.
 
     A tool gets the context as its arguments; another function gets what its parameters name.
     """
@@ -119,7 +119,7 @@ async def _awaited(value: Any) -> object:
 
 
 def set_import_path(tools: str = "") -> None:
-    """Put the tool folders, or else the working folder, first on sys.path; remove Leadhand's.
+    """Puts the tool folders, or else the working folder, first on sys.path.
 
     Tools belong to the operator, so modules of a working folder must not replace theirs.
     """
@@ -130,7 +130,7 @@ def set_import_path(tools: str = "") -> None:
 
 
 def as_json(word: str, value: object) -> str:
-    """The pair as JSON; a value that JSON cannot represent counts as raised."""
+    """Serializes a function's result; a value that JSON cannot hold counts as an error."""
     try:
         return json.dumps([word, value])
     except (TypeError, ValueError, RecursionError) as error:

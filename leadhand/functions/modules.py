@@ -35,7 +35,7 @@ class AnotherModule(ImportError):
 
 
 def check_module(module: str, tools: str) -> None:
-    """Raise AnotherModule unless the import gives the file of the first folder that has it."""
+    """Raises AnotherModule if an import would load another file than that of the first folder."""
     found = imported_from(module)
     meant = (os.path.join(folder, f"{module}.py") for folder in tools.split(os.pathsep))  # noqa: PTH118
     file = next(filter(os.path.lexists, meant), None)
@@ -44,7 +44,7 @@ def check_module(module: str, tools: str) -> None:
 
 
 def imported_from(module: str) -> str | None:
-    """The file that the module is or would be imported from; None if there is no such module."""
+    """Returns the file that an import of the module loads; None if there is no such module."""
     try:
         spec = importlib.util.find_spec(module)
     except ValueError:  # a module without a spec, such as `__main__`

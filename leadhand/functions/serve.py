@@ -32,7 +32,7 @@ PRINTED = 64 * 1024
 
 
 def main(number: int, tools: str = "") -> int:
-    """Serve requests until the socket closes, a file changes or a call leaves a thread behind."""
+    """Serve calls of functions as a warm process until the socket closes or a file changes."""
     set_import_path(tools)
     here = str(Path.cwd())
     watched = tuple(

@@ -60,7 +60,7 @@ class Condition(NamedTuple):
 
 
 def condition_of(when: str) -> Condition | None:
-    """Parses a `when`; None if it is not one reference. Raises ReferenceFault.
+    """Parses the condition `when` of a step; None if it is not one reference.
 
     >>> condition_of("not ${a.found}").is_negated
     True
@@ -71,7 +71,7 @@ def condition_of(when: str) -> Condition | None:
 
 
 def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
-    """The steps that a step waits for, in the order in which it names them."""
+    """Returns the steps that a step depends on, in the order in which it names them."""
     held: list[JsonValue] = [step.when, step.for_each, step.arguments]
     targets = (target_of(reference, names) for reference in references_in(held))
     referred = (target.name for target in targets if target.kind == "step")
@@ -79,7 +79,7 @@ def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
 
 
 def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
-    """Yields all errors of the steps of a graph; cycles only if there is no other."""
+    """Yields all errors of the steps of a graph; cycles only if there is no other error."""
     names = [step.name for step in steps]
     known = dict.fromkeys(names)
     found = list(_same_names(names))

@@ -29,7 +29,7 @@ _DEEPEST = 20
 
 
 def declare_inputs(given: Any) -> Any:
-    """Adds the inputs that the schema declares to a document, each with its default or null."""
+    """Adds the inputs of a JSON Schema to a document, each with its default or null."""
     if not isinstance(given, dict):
         return given
     inputs, schema = given.get("inputs", {}), given.get("input_schema")
@@ -40,19 +40,19 @@ def declare_inputs(given: Any) -> Any:
 
 
 def schema_of(schema: JsonValue, name: str) -> _Schema:
-    """The schema of one input; the empty one if there is none."""
+    """Returns the JSON Schema of one input; an empty one if it has none."""
     found = _properties(schema).get(name) if isinstance(schema, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def accepts_null(schema: JsonValue, name: str) -> bool:
-    """Whether null is a value of the input, and not a sign that each run must give one."""
+    """Whether null is a valid value of the input, and does not mean that it is required."""
     found = schema_of(schema, name)
     return bool(found) and not list(_errors(found, None))
 
 
 def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
-    """Yields the errors of a schema; if it has none, those of the inputs that have a value."""
+    """Yields the errors of an input schema, or else those of the inputs' values."""
     if schema is None:
         return
     found = list(_schema_faults(schema, "input_schema", 0))
@@ -74,7 +74,7 @@ def input_faults(schema: _Schema | None, inputs: Mapping[str, JsonValue]) -> Ite
 
 
 def typed_value(text: str, schema: _Schema) -> JsonValue:
-    """The value that a text has by its schema: text if it may be one, otherwise JSON.
+    """Converts a text to the type that the schema of an input requires.
 
     >>> typed_value("7", {"type": "integer"}), typed_value("7", {"type": "string"})
     (7, '7')

@@ -104,14 +104,14 @@ def parse(text: str) -> list[str | Reference]:
 
 
 def whole(text: str) -> Reference | None:
-    """The reference that is the entire text, or None. Raises ReferenceFault."""
+    """Returns the reference that is the entire text, or None. Raises ReferenceFault."""
     parts = parse(text)
     first = parts[0]
     return first if len(parts) == 1 and isinstance(first, Reference) else None
 
 
 def escape(text: str) -> str:
-    """Escapes a text so that it holds no references.
+    """Escapes a text so that it contains no references.
 
     >>> parse(escape("${HOME} and $${x}"))
     ['${HOME} and $${x}']
@@ -131,7 +131,7 @@ def escape_value(value: JsonValue) -> JsonValue:
 
 
 def step_reference(name: str, *keys: str | int) -> str:
-    """Writes a reference to a step's result, or to a part of it.
+    """Formats a reference to a step's result, or to a part of it.
 
     >>> step_reference("search", "papers", 0), step_reference("fetch papers")
     ('${steps.search.papers[0]}', '${steps["fetch papers"]}')
@@ -172,7 +172,7 @@ def texts_in(value: JsonValue, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def target_of(reference: Reference, names: Collection[str]) -> Target:
-    """What a reference is about; the longest known name of a step wins. Raises ReferenceFault.
+    """Returns what a reference refers to: a step, an input or an item. Raises ReferenceFault.
 
     >>> target_of(parse("${a.b.c}")[0], {"a", "a.b"})
     Target(kind='step', name='a.b', keys=('c',))
@@ -234,7 +234,7 @@ class Held(NamedTuple):
 
 
 def value_at(reference: Reference, target: Target, held: Held) -> JsonValue:
-    """The value of a reference. Raises ReferenceFault if there is none, and no default.
+    """Returns the value of a reference, or its default. Raises ReferenceFault without either.
 
     The default replaces a missing value, null, and the value of a step that failed.
 
@@ -264,7 +264,7 @@ def _why_missing(held: Held, why: str) -> str:
 
 
 def fill(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> JsonValue:
-    """Replaces all references in a JSON value. Raises ReferenceFault if that is too much.
+    """Replaces all references in a JSON value. Raises ReferenceFault if the result is too large.
 
     A text that is one reference becomes its value; within a text a value becomes text, anything
     but a text as JSON.
@@ -308,12 +308,12 @@ class _Filling:
 
 
 def as_text(value: JsonValue) -> str:
-    """A value within a text: a text as it is, anything else as JSON."""
+    """Converts a value to text: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def is_true(value: JsonValue) -> bool:
-    """Whether a value meets a condition: not null, false, 0, a text that says so, nor empty.
+    """Whether a value meets a condition: not empty, null, 0, false, or the texts for false.
 
     >>> [is_true(value) for value in ("x", [0], "", "no", 0, None)]
     [True, True, False, False, False, False]
@@ -322,7 +322,7 @@ def is_true(value: JsonValue) -> bool:
 
 
 def look_up(value: JsonValue, keys: tuple[str, ...]) -> JsonValue:
-    """Follows keys and list positions (from 0) into a value. Raises KeyError that says why not.
+    """Returns the value at these keys and list positions (from 0). Raises KeyError.
 
     >>> look_up({"papers": [{"title": "A"}]}, ("papers", "0", "title"))
     'A'

@@ -14,17 +14,17 @@ _NAMED = re.compile(
 
 
 def exit_error(code: int) -> str:
-    """The name of the error of a command that exited with this code."""
+    """Returns the error name of a command that exited with this code, such as `exit 75`."""
     return f"exit {code}"
 
 
 def http_error(status: int) -> str:
-    """The name of the error of a request with this status."""
+    """Returns the error name of an HTTP request with this status."""
     return f"http {status}"
 
 
 def check_error_name(name: str) -> str:
-    """Returns the name of an error. Raises ValueError for one that no step can have.
+    """Validates the name of an error that a step may be retried on. Raises ValueError.
 
     >>> [check_error_name(name) for name in ("ConnectionError", "http 5xx", "exit 75")]
     ['ConnectionError', 'http 5xx', 'exit 75']

@@ -26,7 +26,7 @@ class LocalApi:
         return self._get("/readyz")[0] == http.client.OK
 
     def refuses_store(self) -> bool:
-        """Whether the API is up and reports that Redis holds an unknown store."""
+        """Whether the API reports that Redis holds an unexpected store."""
         status, body = self._get("/readyz")
         return status == http.client.SERVICE_UNAVAILABLE and Kind.STORE_UNKNOWN.uri.encode() in body
 
@@ -36,7 +36,7 @@ class LocalApi:
         return any(found == name or found.startswith(f"{name}@") for found in names)
 
     def has_live_session(self) -> bool:
-        """Whether any session is active or about to change its status.
+        """Whether any session is active or changing its status.
 
         Guards do not count: they wait for an agent whose next stop starts the services again.
         """

@@ -51,7 +51,7 @@ class Binding(BaseModel):
 
 
 def require_bound(home: Path, env: Mapping[str, str], *, importing: bool = False) -> Binding:
-    """The binding of a state folder; a folder that does not exist is created and bound.
+    """Returns the binding of a state folder to this user; creates a missing folder.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit.
     """
@@ -64,7 +64,7 @@ def require_bound(home: Path, env: Mapping[str, str], *, importing: bool = False
 
 
 def find_binding(home: Path, env: Mapping[str, str]) -> Binding | None:
-    """The binding of a folder if this user created it here, else None. Raises as require_bound."""
+    """Returns the binding of a state folder that this user created here, else None."""
     _require_presentable(home, env)
     return _find(home, user_state.bindings_folder(env))
 
@@ -90,7 +90,7 @@ def begin_import(home: Path, env: Mapping[str, str]) -> Binding:
 
 
 def finish_import(home: Path, env: Mapping[str, str]) -> None:
-    """Allow workers in an imported folder, and delete its old secrets."""
+    """Allows workers to run in an imported folder, and deletes its old secrets."""
     records = user_state.bindings_folder(env)
     with _locked(records):
         binding = _find(home, records)

@@ -67,7 +67,7 @@ def ensure(
     patience_s: float = _PATIENCE_S,
     importing: bool = False,
 ) -> Connection:
-    """Join the stack of a state folder or start it, and wait until it is up.
+    """Connects to the services of a state folder; starts them if they do not run.
 
     By default the folder is that of the environment. A started stack reads the definitions of
     agents, flows and tools in `cwd`, by default the current folder. A state folder with an
@@ -97,7 +97,7 @@ def ensure(
 
 
 def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
-    """Join the stack of a state folder if it runs; if not, return None, and start nothing.
+    """Connects to the services of a state folder if they run, else returns None.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackElsewhere.
     """

@@ -13,7 +13,7 @@ from leadhand.local.ports import free_port
 
 
 def require_answer(home: Path, redis_url: str) -> None:
-    """Raise StackNotStarted at once if the Redis is unreachable or refuses the login.
+    """Raises StackNotStarted if Redis is unreachable or refuses the login.
 
     Unix sockets are not checked, and of a TLS server only the connection.
     """
@@ -36,7 +36,7 @@ def require_answer(home: Path, redis_url: str) -> None:
 
 
 def own_port(home: Path) -> int:
-    """The API port of the last run if it is free, so that an open dashboard reconnects."""
+    """Returns the API port of the last run if it is free, so that an open page reconnects."""
     path = home / "api.json"
     port = free_port(int(home_folder.read_fields(path).get("port", 0)))
     with home_folder.fit(home):
@@ -45,5 +45,5 @@ def own_port(home: Path) -> int:
 
 
 def agents_files(cwd: Path) -> tuple[Path, ...]:
-    """The paths of the user's agents.toml and the folder's, which takes precedence."""
+    """Returns the paths of the user's agents.toml and the folder's, which takes precedence."""
     return (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")

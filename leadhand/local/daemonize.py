@@ -10,7 +10,7 @@ import sys
 
 
 def main(command: list[str]) -> None:
-    """Fork, let the parent exit, and execute the command in the child."""
+    """Run a command in the background: fork, let the parent exit, and execute it."""
     if os.fork():
         os._exit(0)
     try:

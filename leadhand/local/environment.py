@@ -49,17 +49,17 @@ class Stack(NamedTuple):
 
     @property
     def api_url(self) -> str:
-        """The URL of the embedded API."""
+        """Return the URL of the embedded API."""
         return f"http://127.0.0.1:{self.api_port}"
 
     @property
     def worker_name(self) -> str:
-        """The worker's name; it differs per start, so that a dead worker is not mistaken for it."""
+        """Return the worker's name, which differs per start."""
         return f"embedded-{self.supervisor_pid}"
 
 
 def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment with this stack's settings, without those of other stacks."""
+    """Returns the environment of the embedded services: the caller's with their settings."""
     kept = {
         name: value
         for name, value in only_ours(base).items()
@@ -90,7 +90,7 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
 
 
 def broker_of(redis_url: str) -> str:
-    """The URL of the broker's database on the embedded server.
+    """Returns the URL of the broker's database on the embedded server.
 
     >>> broker_of("redis://:secret@127.0.0.1:7000/0")
     'redis://:secret@127.0.0.1:7000/1'

@@ -140,7 +140,7 @@ class StackElsewhere(EmbeddedError):
 
 
 def with_tail(text: str, tail: str) -> str:
-    """The text, followed by the last lines of a log if there are any."""
+    """Appends the last lines of a log to a message, if there are any."""
     if not tail:
         return text
     return text + "\n" + "\n".join(f"  | {line}" for line in tail.splitlines())

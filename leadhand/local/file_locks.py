@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def open_lock(path: Path) -> int:
-    """Open a file to lock; a process that inherits the descriptor shares the lock."""
+    """Opens a file to lock it; a process that inherits the descriptor shares the lock."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -22,27 +22,27 @@ def require_support(folder: Path) -> None:
 
 
 def take(lock: int) -> bool:
-    """Take the exclusive lock; return False at once if another process holds it."""
+    """Takes the exclusive file lock; returns False at once if another process holds it."""
     return _try(lock, fcntl.LOCK_EX)
 
 
 def wait(lock: int) -> None:
-    """Take the exclusive lock; wait while another process holds it."""
+    """Takes the exclusive file lock; waits while another process holds it."""
     fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def share(lock: int) -> bool:
-    """Take the shared lock; return False at once if a process holds the exclusive lock."""
+    """Takes the shared file lock; returns False at once if a process holds the exclusive one."""
     return _try(lock, fcntl.LOCK_SH)
 
 
 def free(lock: int) -> None:
-    """Release the file lock of an open descriptor; the descriptor stays open."""
+    """Releases the file lock of an open descriptor; the descriptor stays open."""
     fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def is_that_file(lock: int, path: Path) -> bool:
-    """Whether the path still is the locked file: it was not removed or replaced."""
+    """Whether the path still refers to the locked file: it was not removed or replaced."""
     try:
         return os.path.samestat(os.fstat(lock), path.stat())
     except FileNotFoundError:

@@ -42,17 +42,17 @@ class GuardedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Return the exit code of the process; None while it runs."""
         return self._process.poll()
 
     def ask_to_end(self) -> None:
-        """Send SIGTERM once: a second one makes a worker abandon its running steps."""
+        """Send SIGTERM, only once: a second one makes a worker abandon its steps."""
         if not self._asked:
             self._asked = True
             self._process.send_signal(signal.SIGTERM)
 
     def end(self, *, within_s: float) -> None:
-        """Ask it to end, and kill its tree if it does not end in time."""
+        """Send SIGTERM to the process; kill its tree if it does not end in time."""
         self.ask_to_end()
         try:
             self._process.wait(within_s)
@@ -60,6 +60,6 @@ class GuardedProcess:
             self.cut()
 
     def cut(self) -> None:
-        """Kill it and all its descendants."""
+        """Kill the process and all its descendants."""
         self._process.send_signal(process_guard.CUT)
         self._process.wait(_VANISH_S)

@@ -28,7 +28,7 @@ class IdleShutdown:
         self._blind_since_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
-        """Whether to stop now; if so, new commands wait until the supervisor has ended."""
+        """Whether the supervisor is idle and stops now; new commands then wait for its end."""
         if not self._is_unattended() or self._is_wanted(now_s):
             self._idle_since_s = None
             return False

@@ -19,7 +19,7 @@ _PRIVATE = 0o700
 
 
 def machine_id(ours: Path, *, system: Path = SYSTEM) -> str:
-    """The machine's id, 32 hex digits; `ours` keeps one that had to be made. Raises OSError."""
+    """Returns the machine's id, 32 hex digits; creates one in `ours` if there is none."""
     return _read(system) or _read(ours / KEPT) or _make(ours)
 
 

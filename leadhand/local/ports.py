@@ -6,7 +6,7 @@ import socket
 
 
 def free_port(wanted: int = 0) -> int:
-    """The wanted port if it is free, otherwise one that the system chooses."""
+    """Returns the wanted port if it is free, otherwise one that the system chooses."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -16,18 +16,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def python_module(module: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The command that runs a module."""
+    """Returns the command line that runs a Python module."""
     ignore = () if _found_by_environment(env) else ("-E",)
     return (sys.executable, "-P", *ignore, "-m", module)
 
 
 def service_command(service: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the command that runs a service of `leadhand.serve`."""
+    """Returns the command line that runs a service of `leadhand.serve`."""
     return (*python_module("leadhand.serve", env), service)
 
 
 def only_ours(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment; its PYTHONPATH, if it has this package's folder, is that folder alone."""
+    """Returns the environment with only this package's folder in PYTHONPATH."""
     if not _found_by_environment(env):
         return dict(env)
     return {**env, "PYTHONPATH": str(ROOT)}

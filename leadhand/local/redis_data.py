@@ -23,13 +23,13 @@ class Writer(NamedTuple):
 
 
 def holds_data(home: Path) -> bool:
-    """Whether the state folder has data of a server."""
+    """Whether the state folder has data of a Redis server."""
     redis = home / "redis"
     return any((redis / name).exists() for name in (_FOLDER, _FILE, "dump.rdb"))
 
 
 def read_writer(home: Path) -> Writer | None:
-    """The server in the header of the newest snapshot; None if there is none."""
+    """Reads kind and version of the server from the newest snapshot; None if there is none."""
     redis = home / "redis"
     bases = [path for path in redis.glob(f"{_FOLDER}/*.base.rdb") if _BASE.search(path.name)]
     if bases:

@@ -62,12 +62,12 @@ class RedisServer:
 
     @property
     def log(self) -> Path:
-        """The path of the server's log file."""
+        """Return the path of the server's log file."""
         return self._home / "log" / "redis.log"
 
     @property
     def url(self) -> str:
-        """The URL of the server, which keeps its port across restarts if that is free."""
+        """Return the URL of the server; it keeps its port across restarts if that is free."""
         return f"redis://:{self._password()}@127.0.0.1:{self._port()}/0"
 
     def start(self) -> str:
@@ -95,7 +95,7 @@ class RedisServer:
             self._process.end(within_s=_STOP_S)
 
     def kill(self) -> None:
-        """Kill the server, as in a crash."""
+        """Kill the server at once, without saving its data."""
         if self._process:
             self._process.cut()
 

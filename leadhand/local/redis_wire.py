@@ -6,7 +6,7 @@ import socket
 
 
 def ask(port: int, *, password: str, command: str, timeout_s: float = 1.0) -> str:
-    """Send a command to a local server; return the first line of the reply, such as `+PONG`.
+    """Sends a command to a local Redis; returns the first line of the reply, such as `+PONG`.
 
     Raises OSError if the server is unreachable or closes the connection.
     """
@@ -20,7 +20,7 @@ def ask(port: int, *, password: str, command: str, timeout_s: float = 1.0) -> st
 
 
 def login(host: str, port: int, *, user: str, password: str, timeout_s: float = 5.0) -> str:
-    """Log in; return the first line of the reply: `+OK`, or `-WRONGPASS ...`.
+    """Logs in to a local Redis; returns the first line of the reply.
 
     Without a password, sends PING. Raises OSError if the server is unreachable or closes the
     connection.

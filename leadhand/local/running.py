@@ -30,7 +30,7 @@ class Running(NamedTuple):
 
 
 def find_running(home: Path) -> Running | None:
-    """The supervisor that holds the state folder; None if there is none. Raises FolderUnfit."""
+    """Returns the supervisor that runs in the state folder; None if none. Raises FolderUnfit."""
     path = home / "supervisor.lock"
     if not path.is_file():
         return None
@@ -48,7 +48,7 @@ def find_running(home: Path) -> Running | None:
 
 
 def read_run(home: Path) -> dict[str, str]:
-    """The fields of `run.json` as texts; they may be of services that were killed."""
+    """Reads the fields of `run.json` as texts; the services in it may have been killed."""
     return {name: str(value) for name, value in home_folder.read_fields(home / "run.json").items()}
 
 
@@ -67,7 +67,7 @@ def write_pid(lock: int) -> None:
 
 
 def end_services(home: Path, *, patience_s: float = PATIENCE_S) -> bool:
-    """End the services of a state folder in order; False if none run.
+    """Stops the services of a state folder in order; returns False if none run.
 
     Raises StackElsewhere if they have not ended in time, or cannot be ended from here.
     """

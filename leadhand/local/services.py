@@ -54,12 +54,12 @@ class Program:
         return self._process is None or self._process.exit_code is not None
 
     def ask_to_end(self) -> None:
-        """Send SIGTERM to the process, without waiting."""
+        """Send SIGTERM to the process without waiting."""
         if self._process:
             self._process.ask_to_end()
 
     def stop(self) -> None:
-        """End the process, by force after its stop time."""
+        """Stop the process; kill it if it does not end in time."""
         if self._process:
             self._process.end(within_s=self._stop_s)
 
@@ -75,7 +75,7 @@ class RestartedService:
         self._due_s: float | None = None
 
     def look(self, now_s: float) -> str | None:
-        """Check the service and restart it when due; return a message if something happened."""
+        """Check the service, and restart it after it has ended; return a message to log, if any."""
         if self._due_s is not None:
             return self._start(now_s) if now_s >= self._due_s else None
         if not self.service.has_ended():

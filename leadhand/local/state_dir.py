@@ -32,7 +32,7 @@ _WHY = {
 
 
 def prepare(home: Path) -> Path:
-    """Create the folder, private to this user and ignored by git. Raises FolderUnfit."""
+    """Creates the state folder, private to this user and ignored by git. Raises FolderUnfit."""
     require_own(home)
     with fit(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def require_own(home: Path) -> None:
 
 @contextmanager
 def fit(home: Path) -> Iterator[None]:
-    """Convert an OSError in the block to FolderUnfit."""
+    """Converts an OSError in the block to FolderUnfit."""
     try:
         yield
     except OSError as error:
@@ -81,12 +81,12 @@ def fit(home: Path) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """The error as text for users."""
+    """Describes an OSError as text for users."""
     return _WHY.get(error.errno or 0, error.strerror or str(error))
 
 
 def write_whole(path: Path, content: str) -> None:
-    """Write a file with mode 0600 atomically."""
+    """Writes a file with mode 0600 atomically."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -97,12 +97,12 @@ def write_whole(path: Path, content: str) -> None:
 
 
 def write_fields(path: Path, fields: Mapping[str, str | int | float]) -> None:
-    """Replace a file by these fields as JSON."""
+    """Replaces a file with these fields as JSON."""
     write_whole(path, json.dumps(dict(fields), indent=1) + "\n")
 
 
 def read_fields(path: Path) -> dict[str, str | int | float]:
-    """The fields in a JSON file; empty if the file is missing or invalid."""
+    """Reads the fields in a JSON file; empty if the file is missing or invalid."""
     try:
         fields = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -111,7 +111,7 @@ def read_fields(path: Path) -> dict[str, str | int | float]:
 
 
 def tail(log: Path, *, since: int = 0) -> str:
-    """The last lines of a log that were written after this offset."""
+    """Returns the last lines of a log that were written after this offset."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, size(log) - _TAIL_BYTES))
@@ -122,5 +122,5 @@ def tail(log: Path, *, since: int = 0) -> str:
 
 
 def size(log: Path) -> int:
-    """The size of a log in bytes; 0 if it does not exist."""
+    """Returns the size of a log in bytes; 0 if it does not exist."""
     return log.stat().st_size if log.exists() else 0

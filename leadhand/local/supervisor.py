@@ -98,7 +98,7 @@ class Supervisor:
         self._programs: list[Program] = []
 
     def run(self, cwd: Path) -> int:
-        """Start the services, run until idle or a signal, stop them; return the exit code."""
+        """Run the services until they are idle or a signal arrives; return the exit code."""
         try:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, _on_signal)
@@ -281,7 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def commands_from(given: str | None, env: Mapping[str, str]) -> Commands:
-    """The commands from a JSON option, by default those of Leadhand's API and worker."""
+    """Parses the commands of the services from a JSON option; by default Leadhand's own."""
     if given is None:
         return Commands(api=service_command("api", env), worker=service_command("worker", env))
     fields = json.loads(given)

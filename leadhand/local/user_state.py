@@ -25,7 +25,7 @@ _PRIVATE = 0o700
 
 
 def state_folder(env: Mapping[str, str]) -> Path:
-    """The state folder of the services that a command uses; it may not exist yet.
+    """Returns the state folder of the services that a command uses; it may not exist yet.
 
     LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL.
     Raises UserStateUnfit.
@@ -39,7 +39,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 
 def set_name(redis_url: str) -> str:
-    """The name of the state folder of a Redis: a hash of its URL without the password.
+    """Returns the name of the state folder for a Redis: a hash of its URL without password.
 
     >>> set_name(""), set_name("redis://:old@host:6379/0") == set_name("redis://:new@host:6379/0")
     ('default', True)
@@ -52,17 +52,17 @@ def set_name(redis_url: str) -> str:
 
 
 def bindings_folder(env: Mapping[str, str]) -> Path:
-    """The folder of the bindings, created with mode 0700. Raises UserStateUnfit."""
+    """Returns the folder of the bindings, created with mode 0700. Raises UserStateUnfit."""
     return _private_folder(env, "folders")
 
 
 def hooks_folder(env: Mapping[str, str]) -> Path:
-    """The folder of what hooks remember, created with mode 0700. Raises UserStateUnfit."""
+    """Returns the folder in which hooks store files, with mode 0700. Raises UserStateUnfit."""
     return _private_folder(env, "hooks")
 
 
 def worktrees_folder(env: Mapping[str, str]) -> Path:
-    """The folder of the worktrees and copies of tasks; it may not exist yet.
+    """Returns the folder of the worktrees and copies of tasks; it may not exist yet.
 
     Raises UserStateUnfit.
     """
@@ -71,7 +71,7 @@ def worktrees_folder(env: Mapping[str, str]) -> Path:
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Raise UserStateUnfit, which names the folder, for an OSError inside this `with`."""
+    """Converts an OSError in the block to UserStateUnfit, which names the folder."""
     try:
         yield
     except OSError as error:

@@ -93,7 +93,7 @@ class TaskUpdate(_Synonyms):
     )
 
     def edits(self) -> dict[str, object]:
-        """The fields that only an edit of the plan changes."""
+        """Return the fields that change the task in the plan, not its status."""
         names = {"title", "description", "dependencies", "priority"}
         return self.model_dump(include=names, exclude_none=True)
 
@@ -194,7 +194,7 @@ class AskHuman(Arguments):
 
     @property
     def rules(self) -> dict[str, object]:
-        """What the question accepts, as JSON."""
+        """Return which answers the question accepts, as JSON."""
         rules = AnswerRules(form=self.form, choices=self.choices, default=self.default)
         return rules.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 

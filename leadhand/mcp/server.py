@@ -41,7 +41,7 @@ _INSTRUCTIONS = (
 
 
 async def serve(client: AsyncClient, session: str | None) -> None:
-    """Serve until standard input ends.
+    """Serve MCP until standard input ends.
 
     Args:
         client: Calls the API; it is closed here.
@@ -57,7 +57,7 @@ async def serve(client: AsyncClient, session: str | None) -> None:
 
 
 def make_server(calls: Calls) -> Server[Any]:
-    """The server of these calls."""
+    """Builds the MCP server with the tools for these calls."""
 
     async def list_tools(
         context: ServerRequestContext[Any],  # noqa: ARG001 - the SDK's signature

@@ -31,7 +31,7 @@ class OfStack(Arguments):
 
     @property
     def scope(self) -> Scope:
-        """The stack that the call is about."""
+        """Return the stack that the call refers to."""
         return find_scope(Path(), self.stack)
 
 
@@ -166,7 +166,7 @@ async def get_active_session(calls: Calls, given: OfSession) -> Result:
 
 
 async def get_stack(calls: Calls, given: OfStack) -> Result:
-    """Get the lines of the stack."""
+    """List the workflow sessions on the stack, one line each."""
     view = await calls.client.stack(given.scope.stack)
     entries = [
         {"session_id": one.session_id, "workflow": one.workflow, "step": one.current_step_id}

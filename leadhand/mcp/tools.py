@@ -51,7 +51,7 @@ class Calls:
 
     @property
     def client(self) -> AsyncClient:
-        """The client of the API."""
+        """Return the client of the API."""
         return self._client
 
     async def report(self, given: arguments.Report) -> Result:

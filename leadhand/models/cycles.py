@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 
 def find_blocked(needs: Mapping[str, Collection[str]]) -> set[str]:
-    """The nodes of cycles, and all nodes that need them, in linear time (Kahn's algorithm).
+    """Returns the nodes of cycles and all nodes that depend on them (Kahn's algorithm).
 
     >>> sorted(find_blocked({"a": (), "b": ("c",), "c": ("b",), "d": ("a", "b")}))
     ['b', 'c', 'd']

@@ -37,7 +37,7 @@ CHECK_TIMEOUT_S = 300.0
 
 
 def without_zero(text: str) -> str:
-    """Reject a NUL, which process arguments and file names cannot contain."""
+    """Rejects a text with a NUL character, which process arguments cannot contain."""
     if "\0" in text:
         raise ValueError("it holds a zero character; leave that out")
     return text
@@ -220,7 +220,7 @@ class Budget(Document):
     stops: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
 
     def limits(self) -> dict[str, int]:
-        """The limits that are set, in the units of the counters: micro-dollars, milliseconds."""
+        """Return the limits that are set, in the units of the counters."""
         given = {
             "iterations": self.iterations,
             "steps": self.steps,
@@ -373,7 +373,7 @@ class PhaseDocument(_Loop):
 
     @property
     def retries(self) -> int:
-        """How many extra runs ``on_fail`` grants the phase."""
+        """Return how many extra runs ``on_fail`` grants the phase."""
         return int(self.on_fail[6:]) if self.on_fail.startswith("retry:") else 0
 
 
@@ -441,7 +441,7 @@ def _unknown_source(phase: str, source: str, earlier: Collection[str]) -> str:
 
 
 def absolute(value: str | None, *, name: str = "cwd") -> str | None:
-    """The folder, unchanged. Raises ValueError for a relative path."""
+    """Validates that a folder is an absolute path. Raises ValueError."""
     if value is not None and ("\0" in value or not PurePosixPath(value).is_absolute()):
         raise ValueError(f"{name} is {value!r}; give an absolute path")
     return value

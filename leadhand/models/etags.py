@@ -11,7 +11,7 @@ _LIMIT = re.compile(r'(?:W/)?"([0-9]{0,6})-([0-9.e-]{0,24})"')
 
 
 def etag(status: str, updated_at: str, shown: str = "") -> str:
-    """The weak tag of a session; a digest of its view may be added.
+    """Returns the weak ETag of a session; a digest of its view may be added.
 
     A view may change without the session, as when the session's place loses its last worker. Only
     the status and the time matter for a conditional change.
@@ -27,7 +27,7 @@ def etag(status: str, updated_at: str, shown: str = "") -> str:
 
 
 def parse_etag(tag: str) -> tuple[str, int] | None:
-    """Parse a session's tag into its status and time in ms; None if it is not one.
+    """Parses a session's ETag to its status and time in ms; None if it is not one.
 
     >>> parse_etag('W/"active-1795262400500-5f1d"')
     ('active', 1795262400500)
@@ -37,7 +37,7 @@ def parse_etag(tag: str) -> tuple[str, int] | None:
 
 
 def plan_etag(version: int) -> str:
-    """The strong tag of a version of a plan.
+    """Returns the strong ETag of a version of a plan.
 
     >>> plan_etag(7)
     '"plan-7"'
@@ -46,7 +46,7 @@ def plan_etag(version: int) -> str:
 
 
 def parse_plan_etag(tag: str) -> int | None:
-    """Parse a plan's tag into its version; None if it is not one, as a weak tag is not.
+    """Parses a plan's ETag to its version; None if it is not one.
 
     >>> parse_plan_etag('"plan-7"'), parse_plan_etag('W/"plan-7"')
     (7, None)
@@ -56,7 +56,7 @@ def parse_plan_etag(tag: str) -> int | None:
 
 
 def limit_etag(concurrency: int | None, per_minute: float | None) -> str:
-    """The ETag of a named limit.
+    """Returns the ETag of a named limit.
 
     >>> limit_etag(4, None), limit_etag(None, 30)
     ('"4-"', '"-30.0"')
@@ -67,7 +67,7 @@ def limit_etag(concurrency: int | None, per_minute: float | None) -> str:
 
 
 def parse_limit_etag(tag: str) -> tuple[int | None, float | None] | None:
-    """Parse a limit's tag; None if it is not one.
+    """Parses a limit's ETag; None if it is not one.
 
     >>> parse_limit_etag('"4-0.5"'), parse_limit_etag('"4"')
     ((4, 0.5), None)

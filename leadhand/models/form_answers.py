@@ -40,7 +40,7 @@ class Accepted(NamedTuple):
 
 
 def fit(rules: AnswerRules, given: GivenAnswer) -> Accepted | list[Unfit]:
-    """Checks an answer; returns it with the form's defaults, or all that does not fit.
+    """Validates an answer to a form; returns it with defaults, or all errors.
 
     >>> rules = AnswerRules(choices=("ship", "wait"))
     >>> fit(rules, GivenAnswer(text="ship"))

@@ -148,17 +148,17 @@ Leaf = TextField | NumberField | Checkbox | Multiselect
 
 
 def parse_rules(text: object) -> AnswerRules:
-    """Parses the rules of a stored question; without any, every text answers it."""
+    """Parses which answers a stored question accepts; by default any text."""
     return AnswerRules.model_validate_json(text) if isinstance(text, str) else FREE_TEXT
 
 
 def default_of(field: Leaf) -> JsonValue:
-    """The value of a field that is left out; None if it has none."""
+    """Returns the default value of a form field; None if it has none."""
     return list(field.default) if isinstance(field.default, tuple) else field.default
 
 
 def check_value(field: Leaf, value: JsonValue) -> tuple[JsonValue, str | None]:
-    """Returns a value as it is stored, and what is wrong with it."""
+    """Validates a value of a form field; returns it as it is stored, and what is wrong."""
     match field:
         case TextField():
             return value, _fault_of_text(field, value)
@@ -237,7 +237,7 @@ def _fault_of_list(field: Multiselect, value: JsonValue) -> str | None:
 
 
 def expected(field: FormField) -> str:
-    """What a field accepts, in a few words.
+    """Describes in a few words what a form field accepts.
 
     >>> expected(NumberField(type="integer", minimum=1, maximum=5))
     'a whole number from 1 to 5'
@@ -271,7 +271,7 @@ def _bounded(what: str, low: float | None, high: float | None, unit: str) -> str
 
 
 def leaves(group: Group, path: str = "") -> Iterator[tuple[str, bool, Leaf]]:
-    """Yields the fields of a form that are no groups: path, whether required, and field."""
+    """Yields the single fields of a form: path, whether required, and field."""
     for name, field in group.properties.items():
         if isinstance(field, Group):
             yield from leaves(field, f"{path}{name}.")
@@ -299,5 +299,5 @@ def _check_default(field: Leaf, path: str) -> None:
 
 
 def quoted(options: Sequence[str]) -> str:
-    """Options as a list for a text."""
+    """Formats options as a list for a text."""
     return ", ".join(repr(one) for one in options)

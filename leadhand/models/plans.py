@@ -200,7 +200,7 @@ def check_tasks(tasks: Iterable[PlannedTask]) -> None:
 
 
 def check_checkers(task: str, wanted: Iterable[str] | None, names: Iterable[str]) -> None:
-    """Raises ValueError if a task wants a checker that is not among the names."""
+    """Raises ValueError if a task names a checker that does not exist."""
     known = tuple(names)
     for name in wanted or ():
         if name not in known:
@@ -220,7 +220,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def find_cycle(needs: dict[str, tuple[str, ...]]) -> list[str]:
-    """A cycle of names, its first name repeated at the end; empty if there is none.
+    """Returns a cycle of names, its first name repeated at the end; empty if there is none.
 
     >>> find_cycle({"a": ("b",), "b": ("a",), "c": ()})
     ['a', 'b', 'a']

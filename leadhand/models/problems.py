@@ -203,7 +203,7 @@ class Kind(Enum):
 
     @property
     def uri(self) -> str:
-        """The problem's `type`.
+        """Return the URI in the problem's field `type`.
 
         >>> Kind.SESSION_UNKNOWN.uri
         'urn:leadhand:problem:session-unknown'
@@ -214,7 +214,7 @@ class Kind(Enum):
 
     @classmethod
     def of(cls, uri: str) -> Kind | None:
-        """The kind with this type URI; None for an unknown one."""
+        """Return the problem kind with this type URI; None for an unknown one."""
         return next((kind for kind in cls if kind.uri == uri), None)
 
 
@@ -232,7 +232,7 @@ ERROR_BY_STATUS = {
 
 
 def error_name(problem_type: str, status: int) -> str:
-    """The name of the class in leadhand.errors that a client raises.
+    """Returns the name of the class in leadhand.errors that a client raises for a problem.
 
     >>> error_name("about:blank", 413)
     'RequestInvalid'
@@ -280,7 +280,7 @@ class Problem(BaseModel):
     def of(
         cls, kind: Kind, detail: str, *, hint: str | None = None, field: str | None = None
     ) -> Problem:
-        """A problem of this kind, with the kind's status and title."""
+        """Build a problem of this kind, with the kind's status and title."""
         return cls(
             type=kind.uri,
             title=kind.title,

@@ -70,7 +70,7 @@ class WorkflowSession(BaseModel):
 
     @property
     def workflow(self) -> str:
-        """The job and the workflow in one word.
+        """Return the job and the workflow in one word.
 
         >>> WorkflowSession(session_id="0000000a", job_name="web", workflow_name="release", goal="",
         ...                 current_step_id="build", started_at="").workflow
@@ -79,16 +79,16 @@ class WorkflowSession(BaseModel):
         return f"{self.job_name}/{self.workflow_name}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The workflow session as JSON data."""
+        """Convert the workflow session to JSON data."""
         return self.model_dump(mode="json")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read JSON data. Raises pydantic's ValidationError."""
+        """Parse JSON data. Raises pydantic's ValidationError."""
         return cls.model_validate(data)
 
     def merge_outputs(self) -> Outputs:
-        """The outputs of all completed steps in one; of equal names that of the later step."""
+        """Merge the outputs of all completed steps; later steps override earlier ones."""
         merged: Outputs = {}
         for step in self.step_progress.values():
             if step.completed_at is not None:
@@ -121,7 +121,7 @@ class StackedWorkflow(View):
 
     @property
     def workflow(self) -> str:
-        """The job and the workflow in one word."""
+        """Return the job and the workflow in one word."""
         return f"{self.job_name}/{self.workflow_name}"
 
 
@@ -141,7 +141,7 @@ class StackView(View):
 
     @property
     def active(self) -> StackedWorkflow | None:
-        """The workflow session on top."""
+        """Return the workflow session on top of the stack."""
         return self.workflows[-1] if self.workflows else None
 
 
@@ -176,7 +176,7 @@ class OutputsView(View):
 
 
 def folder_stack(place: str, folder: str) -> str:
-    """The name of a folder's stack, by its real path.
+    """Returns the name of a folder's stack, by its real path.
 
     >>> folder_stack("here", "/work/project")
     'folder-7adebc2ddd7f9cee'
@@ -186,5 +186,5 @@ def folder_stack(place: str, folder: str) -> str:
 
 
 def entries_of(workflows: Iterable[WorkflowSession | StackedWorkflow]) -> list[StackEntry]:
-    """The lines of a stack, from the bottom to the top."""
+    """Returns the lines of a stack, from the bottom to the top."""
     return [StackEntry(workflow=one.workflow, step=one.current_step_id) for one in workflows]

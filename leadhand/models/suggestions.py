@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one; None if none is.
+    """Returns the known name that is most similar to this one; None if none is.
 
     >>> nearest("spown", ["spawn", "show"]), nearest("agenttype", ["agentType"]), nearest("x", [])
     ('spawn', 'agentType', None)
@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | None:
-    """The name of the field that an unknown name at this place of the input probably means.
+    """Returns the name of the field that an unknown field name probably means.
 
     `place` is the location of the error as pydantic reports it, with the names of union members.
 

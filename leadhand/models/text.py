@@ -32,7 +32,7 @@ _ANSI = re.compile(
 
 
 def without_ansi(text: str) -> str:
-    r"""The text without colours, cursor movements and other sequences for a terminal.
+    r"""Removes colours, cursor movements and other terminal sequences from a text.
 
     >>> without_ansi("\x1b[2J\x1b[1;5H\x1b[38;5;196m▓▓\x1b[0m \x1b]0;title\x07end")
     '▓▓ end'
@@ -41,7 +41,7 @@ def without_ansi(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""The text with control characters as `\uXXXX`; newlines and tabs stay.
+    r"""Escapes control characters as `\uXXXX`, except newlines and tabs.
 
     JSON writes them so in its strings: a text that is JSON stays the same JSON.
 
@@ -52,7 +52,7 @@ def escape_controls(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    r"""The text as one line: line ends are escaped, too.
+    r"""Escapes control characters and line ends, so that the text is one line.
 
     >>> escape_line("a\r\nb")
     'a\\u000d\\u000ab'
@@ -65,7 +65,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def plain(value: object, *, most: int = 160) -> str:
-    r"""One line, bounded, without control characters and colours.
+    r"""Formats a value as one bounded line, without control characters and colours.
 
     >>> plain("\x1b[31mred\x1b[0m\nand  more", most=10)
     'red and m…'
@@ -75,7 +75,7 @@ def plain(value: object, *, most: int = 160) -> str:
 
 
 def plain_ends(value: object, *, most: int = 160) -> str:
-    r"""One line, bounded, that keeps the beginning and more of the end, which has the error.
+    r"""Formats a value as one bounded line that keeps the beginning and the end.
 
     >>> plain_ends("exited with code 1: Traceback\n  File x\nValueError: no", most=33)
     'exited with… File x ValueError: no'
@@ -93,7 +93,7 @@ _CODES = {"user_stop": "stopped by a user"}
 
 
 def reason_text(reason: object) -> str:
-    """A reason on one line, from the top down to its root cause.
+    """Formats a reason and its causes on one line, the root cause last.
 
     >>> reason_text({"code": "failed_step", "text": "do failed", "beneath": {"code": "lost"}})
     'do failed: lost'
@@ -111,7 +111,7 @@ def reason_text(reason: object) -> str:
 
 
 def tool_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
-    """Two lines for each tool call of an agent: the call, and its result."""
+    """Formats two lines for each tool call of an agent: the call, and its result."""
     for call in calls:
         yield f"> {plain(call.name)}: {plain(call.input)}"
         if call.failed is None:
@@ -122,7 +122,7 @@ def tool_lines(calls: Iterable[ToolCallView]) -> Iterator[str]:
 
 
 def block(text: str, *, indent: str = "") -> Iterator[str]:
-    """The lines of a text, each without control characters."""
+    """Yields the lines of a text without control characters."""
     for line in text.splitlines():
         yield f"{indent}{_printable(line)}".rstrip()
 

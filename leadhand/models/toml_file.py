@@ -30,7 +30,7 @@ class TomlUnreadable(ValueError):
 
 
 def place_in(file: str, line: int | None) -> str:
-    """A file and a line of it, as error messages name them.
+    """Formats a file and a line of it, for error messages.
 
     >>> place_in("agents.toml", 3), place_in("agents.toml", None)
     ('agents.toml, line 3', 'agents.toml')
@@ -39,7 +39,7 @@ def place_in(file: str, line: int | None) -> str:
 
 
 def read_toml(file: Path) -> tuple[str, dict[str, object]]:
-    """The text of a file and its parsed content; both empty if the file does not exist.
+    """Reads a TOML file; returns its text and content, both empty if it does not exist.
 
     Raises TomlUnreadable.
     """
@@ -60,7 +60,7 @@ def read_toml(file: Path) -> tuple[str, dict[str, object]]:
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    r"""The line, from 1, of the deepest part of a key path that the text contains.
+    r"""Returns the line number (from 1) of the deepest part of a key path in a text.
 
     A text that ends within a statement is not TOML. So the shortest beginning of the text that
     is TOML and has the key ends with the statement that defines it.

@@ -33,7 +33,7 @@ _LOCAL = re.compile(r"^local:[^\x00-\x1f\x7f]+$")
 
 
 def is_local_tool(name: str) -> bool:
-    """Whether the submitter of a graph carries out the tool, as a worker over REST.
+    """Whether a tool of a graph runs in the submitter's own process.
 
     >>> is_local_tool("local:search papers"), is_local_tool("papers:search")
     (True, False)
@@ -42,12 +42,12 @@ def is_local_tool(name: str) -> bool:
 
 
 def check_graph_tool_name(value: str) -> str:
-    """Returns the name, unchanged. Raises ValueError if no tool of a graph can have it."""
+    """Validates the name of a tool in a graph and returns it. Raises ValueError."""
     return value if _LOCAL.match(value) else check_tool_name(value)
 
 
 def check_tool_name(value: str) -> str:
-    """Returns the name, unchanged. Raises ValueError if no tool can have it.
+    """Validates the name of a tool and returns it. Raises ValueError.
 
     >>> check_tool_name("papers:search"), check_tool_name("github.search_issues")
     ('papers:search', 'github.search_issues')
@@ -63,14 +63,14 @@ def check_tool_name(value: str) -> str:
 
 
 def check_flow_tool_name(value: str) -> str:
-    """As `check_tool_name`; flows run other flows by steps of their own."""
+    """Validates the name of a tool in a flow, which cannot be a flow. Raises ValueError."""
     if check_tool_name(value).startswith(FLOW):
         raise ValueError(f"it is {value!r}; a flow runs another one by a step of the type subflow")
     return value
 
 
 def shape_of(name: str) -> Shape:
-    """What a tool of this name is.
+    """Returns the kind of a tool, by the form of its name.
 
     >>> [shape_of(n) for n in ("echo", "a:b", "wc", "github.search", "agent:claude", "flow:x")]
     ['built-in', 'function', 'declared', 'mcp', 'agent', 'flow']
@@ -87,7 +87,7 @@ def shape_of(name: str) -> Shape:
 
 
 def owner_of(name: str) -> str:
-    """The file, entry or server that has the tool.
+    """Returns the file, entry or server that defines the tool.
 
     >>> owner_of("papers:search"), owner_of("github.search"), owner_of("wc")
     ('papers', 'github', 'wc')
@@ -96,7 +96,7 @@ def owner_of(name: str) -> str:
 
 
 def is_internal(name: str) -> bool:
-    """Whether the name is that of a tool of compiled flows and graphs.
+    """Whether the tool is an internal one, which only compiled flows and graphs use.
 
     >>> is_internal("flow.tally"), is_internal("flow:review")
     (True, False)
@@ -105,5 +105,5 @@ def is_internal(name: str) -> bool:
 
 
 def is_newer_kind(name: str) -> bool:
-    """Whether only workers of program schema 7 know tools with names of this form."""
+    """Whether only workers of program schema 7 or later know tools of this kind."""
     return shape_of(name) not in ("built-in", "function")

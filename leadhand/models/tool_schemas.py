@@ -15,7 +15,7 @@ _SHOWN = 80
 
 
 def parameters_of(schema: _Schema) -> list[ToolParameter]:
-    """The arguments that the schema of an object has, in its order.
+    """Returns the arguments that a JSON Schema of an object declares, in order.
 
     >>> [one] = parameters_of({"properties": {"n": {"type": "integer"}}, "required": ["n"]})
     >>> one.name, one.annotation, one.required
@@ -36,7 +36,7 @@ def parameters_of(schema: _Schema) -> list[ToolParameter]:
 
 
 def type_name(schema: _Schema) -> str | None:
-    """A short name of the type of a value; None for any value.
+    """Returns a short name of the type in a JSON Schema; None for any value.
 
     >>> type_name({"type": "array", "items": {"type": "string"}}), type_name({"enum": ["a", 1]})
     ('array of string', '"a" | 1')

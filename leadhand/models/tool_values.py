@@ -20,14 +20,14 @@ _TYPES: Mapping[str, Any] = {
 
 
 def argument_schema(schema: _Schema, name: str) -> _Schema:
-    """The schema of one argument; the empty one if there is none."""
+    """Returns the JSON Schema of one argument; an empty one if there is none."""
     properties = schema.get("properties")
     found = properties.get(name) if isinstance(properties, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def misfit(schema: _Schema, value: JsonValue) -> str | None:
-    """What is wrong with a value; None if the call would accept it.
+    """Returns what is wrong with an argument of a tool; None if it is valid.
 
     As in the call, a text that is a number may be a number.
 
@@ -50,7 +50,7 @@ def misfit(schema: _Schema, value: JsonValue) -> str | None:
 def convert(
     schema: _Schema, arguments: Mapping[str, JsonValue]
 ) -> tuple[dict[str, JsonValue], str | None]:
-    """The arguments as the schema has them, with its defaults; or the first error.
+    """Converts arguments as the schema requires, with its defaults; or returns the first error.
 
     >>> convert({"properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"n": "3"})
     ({'n': 3}, None)
@@ -89,7 +89,7 @@ def _shown(value: JsonValue) -> str:
 
 
 def accepts_text(schema: _Schema) -> bool:
-    """Whether a text is a value of the type itself, and not only a way to write a number.
+    """Whether the schema's type has texts as values, not only numbers that are written as text.
 
     >>> accepts_text({"type": "integer"}), accepts_text({}), accepts_text({"enum": ["a", 1]})
     (False, True, True)

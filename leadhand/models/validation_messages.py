@@ -26,7 +26,7 @@ _AFTER_VALIDATION = re.compile(r" after validation, not (more|\d+)$")
 def first_error(
     error: ValidationError, model: type[BaseModel] | None = None, *, also: Iterable[str] = ()
 ) -> str:
-    """The first error of a validation, as a sentence; messages of own validators are kept.
+    """Returns the first error of a validation as a sentence.
 
     The model, and other names that its caller accepts, suggest what a misspelt field means.
 
@@ -58,7 +58,7 @@ def first_error(
 
 
 def plain_message(message: str) -> str:
-    """A message of pydantic without the names of its types.
+    """Removes pydantic's type names from a message.
 
     >>> plain_message("Tuple should have at most 1000 items after validation, not 1001")
     'it should have at most 1000 items'

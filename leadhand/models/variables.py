@@ -31,7 +31,7 @@ _LIKENESS = 0.8
 
 
 def misspelt(names: Iterable[str]) -> Iterator[str]:
-    """A sentence for each variable that looks like a misspelt setting.
+    """Yields a sentence for each environment variable that looks like a misspelt setting.
 
     >>> list(misspelt(["LEADHAND_CONCURENCY", "LEADHAND_URL", "LEADHAND_DEPLOYED_BY", "PATH"]))
     ['LEADHAND_CONCURENCY is not a setting; did you mean LEADHAND_CONCURRENCY?']

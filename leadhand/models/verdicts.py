@@ -66,7 +66,7 @@ def verdict_word(text: object) -> VerdictWord | None:
 
 
 def parse_verdict(text: str) -> Verdict:
-    """Parses the last verdict of a text; a text without one is a retry.
+    """Parses the last verdict in a text; a text without one is a retry.
 
     A sentence that is a question or negates the word accepts nothing.
 

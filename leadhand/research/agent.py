@@ -73,7 +73,7 @@ class ResearchAgent:
     async def execute_workflow(
         self, workflow: Workflow, session_id: str | None = None
     ) -> WorkflowResult:
-        """Carry out a workflow; one whose state is stored under this id is continued.
+        """Run a workflow; if its state is stored under this id, continue it.
 
         Raises WorkflowExecutionError for any error but that of a step, chained to it; for an
         invalid workflow or a missing tool it is a WorkflowValidationError or ToolNotFoundError,
@@ -110,17 +110,17 @@ class ResearchAgent:
         return await self.execute_workflow(state.workflow, session_id)
 
     async def list_sessions(self) -> list[dict[str, Any]]:
-        """The workflows that have not completed, the one that was changed last first."""
+        """Return the workflows that have not completed, the last changed first."""
         return await self.state_manager.list_sessions()
 
     async def decompose(self, command: str) -> Workflow:
-        """Make a workflow of a command in words. Raises WorkflowValidationError."""
+        """Convert a command in words to a workflow. Raises WorkflowValidationError."""
         workflow = await self.decomposer.decompose(command, self.tools)
         workflow.validate()
         return workflow
 
     async def run(self, command: str, session_id: str | None = None) -> WorkflowResult:
-        """Carry out a command in words. Raises as `decompose` and `execute_workflow`."""
+        """Convert a command in words to a workflow and run it."""
         return await self.execute_workflow(await self.decompose(command), session_id)
 
     async def _state(self, workflow: Workflow, session_id: str) -> WorkflowState:

@@ -37,7 +37,7 @@ class ApprovalRecord:
 
 
 def given_estimate(step: WorkflowStep) -> float | None:
-    """The cost that the step itself names, and otherwise none."""
+    """Returns the cost estimate that the step itself has; 0 without one."""
     return 0.0 if step.estimated_cost is None else step.estimated_cost
 
 
@@ -60,7 +60,7 @@ class CostApproval:
     history: list[ApprovalRecord] = field(default_factory=list)
 
     def cost_of(self, step: WorkflowStep) -> float | None:
-        """The estimated cost; None if the estimate fails."""
+        """Return the estimated cost of a step; None if the estimate fails."""
         try:
             return self.estimate(step)
         except Exception as error:  # noqa: BLE001 - a cost that is not known is asked about
@@ -68,12 +68,12 @@ class CostApproval:
             return None
 
     def needs_answer(self, step: WorkflowStep) -> bool:
-        """Whether the step waits for an approval."""
+        """Whether a person must approve the step before it runs."""
         cost = self.cost_of(step)
         return cost is None or cost >= self.ask_from
 
     async def require(self, client: AsyncClient, step: WorkflowStep, grant: WorkGrant) -> None:
-        """Return once the step may run. Raises ApprovalDeniedError."""
+        """Wait for approval if the step's cost requires it. Raises ApprovalDeniedError."""
         cost = self.cost_of(step)
         if cost is not None and cost < self.ask_from:
             if cost >= self.note_from:

@@ -37,7 +37,7 @@ class CircuitBreaker:
 
     @property
     def state(self) -> Literal["closed", "open", "half-open"]:
-        """Whether calls are made: all (closed), none (open), or one (half-open)."""
+        """Return closed (calls are made), open (none are), or half-open (one is tried)."""
         if self._opened_at is None:
             return "closed"
         return "open" if self._clock() - self._opened_at < self.timeout else "half-open"
@@ -55,24 +55,24 @@ class CircuitBreaker:
         self._is_trying = state == "half-open"
 
     def record_success(self) -> None:
-        """Close the breaker."""
+        """Close the breaker after a successful call."""
         self.failures, self._opened_at, self._is_trying = 0, None, False
 
     def record_failure(self) -> None:
-        """Count a failure; the breaker opens at the threshold, and again when half-open."""
+        """Count a failure; the breaker opens at the threshold, or if half-open."""
         self.failures += 1
         self._is_trying = False
         if self.failures >= self.threshold:
             self._opened_at = self._clock()
 
     def record_cancellation(self) -> None:
-        """Forget a call that was neither a success nor a failure."""
+        """Ignore a cancelled call, which is neither a success nor a failure."""
         self._is_trying = False
 
     async def call(
         self, function: Callable[..., Awaitable[Any]], *args: Any, **arguments: Any
     ) -> Any:
-        """Call the function, and count how it ends. Raises CircuitOpenError, and its errors."""
+        """Call the function unless the breaker is open, and count how the call ends."""
         self.before_call()
         try:
             value = await function(*args, **arguments)

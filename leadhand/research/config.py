@@ -36,7 +36,7 @@ class AgentConfig:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any], base: AgentConfig | None = None) -> AgentConfig:
-        """A configuration with the valid values of a mapping; others are ignored with a warning.
+        """Build a configuration from a mapping; invalid values are ignored with a warning.
 
         >>> AgentConfig.from_mapping({"max_retries": "5"}).max_retries
         5
@@ -57,7 +57,7 @@ class AgentConfig:
     def from_env(
         cls, environment: Mapping[str, str], base: AgentConfig | None = None
     ) -> AgentConfig:
-        """A configuration with the LEADHAND_RESEARCH_ variables of an environment."""
+        """Build a configuration from the LEADHAND_RESEARCH_ environment variables."""
         given = {
             name.removeprefix(PREFIX).lower(): value
             for name, value in environment.items()
@@ -67,7 +67,7 @@ class AgentConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> AgentConfig:
-        """A configuration from a JSON file; one that cannot be read is ignored with a warning."""
+        """Read a configuration from a JSON file; an unreadable one is ignored with a warning."""
         try:
             given = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

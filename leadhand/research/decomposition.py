@@ -36,7 +36,7 @@ class Decomposer(Protocol):
     """Makes a workflow of a command."""
 
     async def decompose(self, command: str, tools: Tools) -> Workflow:
-        """The workflow that carries out a command with these tools.
+        """Convert a command in words to a workflow that uses these tools.
 
         Raises WorkflowValidationError if it finds none.
         """
@@ -53,7 +53,7 @@ class KeywordDecomposer:
     name: str = "command"
 
     async def decompose(self, command: str, tools: Tools) -> Workflow:
-        """The workflow of a command. Raises WorkflowValidationError for a part without a tool."""
+        """Convert a command in words to a workflow. Raises WorkflowValidationError."""
         steps: list[WorkflowStep] = []
         problems: list[str] = []
         for part in filter(None, map(_clean, _split(command))):

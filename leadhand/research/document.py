@@ -30,7 +30,7 @@ _LONGEST_S = 30 * 24 * 3600.0
 
 
 def check_workflow(workflow: Workflow, *, strict: bool) -> None:
-    """Raise WorkflowValidationError, which names all errors, unless the workflow can run."""
+    """Raises WorkflowValidationError, with all errors, unless the workflow can run."""
     problems = [*_problems(workflow)]
     if not problems:
         problems += _reference_problems(workflow, strict=strict)
@@ -39,14 +39,14 @@ def check_workflow(workflow: Workflow, *, strict: bool) -> None:
 
 
 def check_tools(workflow: Workflow, tools: Collection[str]) -> None:
-    """Raise ToolNotFoundError for the first step whose tool is not there."""
+    """Raises ToolNotFoundError for the first step whose tool does not exist."""
     for step in workflow.steps:
         if step.tool not in tools:
             raise ToolNotFoundError(f"Tool '{step.tool}' not found")
 
 
 def graph_document(workflow: Workflow, config: AgentConfig) -> dict[str, Any]:
-    """The graph of a workflow that was checked; all of its tools are local."""
+    """Converts a valid workflow to a graph whose tools run in this process."""
     names = [step.name for step in workflow.steps]
     return {
         "kind": "graph",
@@ -58,7 +58,7 @@ def graph_document(workflow: Workflow, config: AgentConfig) -> dict[str, Any]:
 
 
 def definition_of(workflow: Workflow) -> dict[str, Any]:
-    """The workflow as JSON; a step that names no retries has none in it."""
+    """Converts a workflow to JSON."""
     steps = []
     for step in workflow.steps:
         fields = asdict(step)
@@ -74,7 +74,7 @@ def definition_of(workflow: Workflow) -> dict[str, Any]:
 
 
 def workflow_of(definition: Mapping[str, Any]) -> Workflow:
-    """The workflow of a definition. Raises TypeError, KeyError for one that is damaged."""
+    """Converts JSON to a workflow. Raises TypeError, KeyError for damaged JSON."""
     steps = [WorkflowStep(**step) for step in definition["steps"]]
     return Workflow(
         name=definition["name"],
@@ -85,7 +85,7 @@ def workflow_of(definition: Mapping[str, Any]) -> Workflow:
 
 
 def hash_of(workflow: Workflow) -> str:
-    """16 hex digits that two workflows have in common if they have the same steps."""
+    """Returns a hash of a workflow's steps: 16 hex digits."""
     text = json.dumps(definition_of(workflow)["steps"], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

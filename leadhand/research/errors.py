@@ -46,7 +46,7 @@ class MissingToolError(WorkflowExecutionError, ToolNotFoundError):
 
 
 def execution_error(error: Exception) -> WorkflowExecutionError:
-    """The error that `execute_workflow` raises for another one.
+    """Converts any error to the one that `execute_workflow` raises.
 
     >>> str(execution_error(OSError("no disk")))
     'Workflow execution failed: no disk'

@@ -81,7 +81,7 @@ class WorkflowExecutor:
         self._url, self._token = url, token
 
     async def execute(self, workflow: Workflow, state: WorkflowState) -> WorkflowResult:
-        """Carry out the steps that have not ended; `state` is updated.
+        """Run the steps that have not ended; `state` is updated.
 
         Raises WorkflowValidationError and ToolNotFoundError before anything runs.
         """
@@ -92,7 +92,7 @@ class WorkflowExecutor:
             return await run.to_end(client)
 
     async def report(self, progress: StepProgress) -> None:
-        """Report the end of a step. An error of the receiver is logged."""
+        """Pass the end of a step to the user's callback; its errors are logged."""
         if self._on_progress is None:
             return
         try:

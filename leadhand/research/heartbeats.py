@@ -47,14 +47,14 @@ class Heartbeats:
         self._thread.join(timeout=_LONGEST_S)
 
     def keep(self, grant: WorkGrant) -> None:
-        """Send heartbeats for an attempt."""
+        """Send heartbeats for an attempt until `drop`."""
         beat = BeatWork(address=grant.address, fence=grant.fence, nonce=grant.nonce)
         with self._changed:
             self._attempts[grant.nonce] = beat
             self._pause_s = min(_LONGEST_S, grant.lease_s / _PER_LEASE)
 
     def drop(self, nonce: str) -> None:
-        """Send no more heartbeats for an attempt."""
+        """Stop sending heartbeats for an attempt."""
         with self._changed:
             self._attempts.pop(nonce, None)
 

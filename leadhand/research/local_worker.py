@@ -75,7 +75,7 @@ class LocalWorker:
         self._unreported: list[WorkGrant] = []
 
     async def run(self, *, takes_over: bool) -> str:
-        """Carry out steps until the session is not active; returns its status.
+        """Run local steps of a session until it is not active; returns its status.
 
         With `takes_over` the attempts of earlier workers are lost at once: they have ended.
         """
@@ -203,7 +203,7 @@ class LocalWorker:
 
 
 def worker_name() -> str:
-    """The name of this process as a worker: its host, its id, and a random word."""
+    """Returns a name for this process as a worker: its host, its pid, and a random word."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()).lstrip("_.-")[:60] or "local"
     return f"{host}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 

@@ -50,7 +50,7 @@ class WorkflowStep:
     estimated_cost: float | None = None
 
     def retries(self, default: int) -> int:
-        """The repetitions of a failed call."""
+        """Return how often a failed call is repeated."""
         return default if isinstance(self.retry_count, _Unset) else self.retry_count
 
 
@@ -64,7 +64,7 @@ class Workflow:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def validate(self) -> None:
-        """Raise WorkflowValidationError, which names all errors, unless the workflow can run."""
+        """Raise WorkflowValidationError, with all errors, unless the workflow can run."""
         from leadhand.research.document import check_workflow
 
         check_workflow(self, strict=False)
@@ -92,7 +92,7 @@ class WorkflowState:
 
     @property
     def ended_steps(self) -> set[str]:
-        """The steps that do not run again: completed, or failed without being critical."""
+        """Return the steps that do not run again: completed, or failed but not critical."""
         return {*self.completed_steps, *self.failed_steps}
 
     def advance(self) -> None:

@@ -21,7 +21,7 @@ class RetryConfig:
     jitter: bool = True
 
     def delay(self, failed: int, *, chance: Callable[[], float] = random.random) -> float:
-        """The seconds to wait after so many failed calls.
+        """Return the seconds to wait after this number of failed calls.
 
         >>> [RetryConfig(jitter=False).delay(number) for number in (1, 2, 3, 10)]
         [1.0, 2.0, 4.0, 60.0]

@@ -33,13 +33,13 @@ class StateManager:
         self.state_dir.mkdir(parents=True, exist_ok=True)
 
     async def save_state(self, state: WorkflowState) -> None:
-        """Write the state's file, all or nothing."""
+        """Write the state of a workflow to its file, atomically."""
         path = self._path(state.session_id)
         text = json.dumps(_fields(state), indent=2, ensure_ascii=False)
         await in_thread(_write, path, text)
 
     async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
-        """The state of a workflow; None if it has no file, or one that cannot be read.
+        """Read the state of a workflow; None if it has no readable file.
 
         With `strict` a file that cannot be read raises StateLoadError.
         """
@@ -56,7 +56,7 @@ class StateManager:
         await self.delete(session_id)
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a state; False if there is none."""
+        """Delete a state; returns False if there is none."""
         path = self._path(session_id)
         try:
             await in_thread(path.unlink)
@@ -65,7 +65,7 @@ class StateManager:
         return True
 
     async def list_sessions(self) -> list[dict[str, Any]]:
-        """The states with a file, the one that was changed last first; damaged ones are skipped."""
+        """Return the stored states, the last changed first; damaged ones are skipped."""
         found = await in_thread(self._listed)
         return sorted(found, key=lambda one: str(one["updated_at"]), reverse=True)
 
@@ -75,7 +75,7 @@ class StateManager:
         return state is not None and state.workflow is not None and state.status != "completed"
 
     async def cleanup_old_states(self, days: float = 7) -> int:
-        """Delete completed and failed states that were not changed for so long; returns how many.
+        """Delete old states of completed and failed workflows; returns how many.
 
         Others are kept: they can be resumed.
         """
@@ -188,7 +188,7 @@ def _workflow(definition: Any) -> Workflow | None:
 
 
 def local_now() -> datetime:
-    """The local time without a zone, as in the files of the seed."""
+    """Returns the local time without a time zone, as state files have it."""
     return datetime.now()  # noqa: DTZ005
 
 

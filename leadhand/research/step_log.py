@@ -33,7 +33,7 @@ class StepLog:
         error: str | None = None,
         attempt: int = 1,
     ) -> None:
-        """Append one call, with its result or its error."""
+        """Append one tool call to the log, with its result or its error."""
         line = {
             "time": datetime.now().astimezone().isoformat(),
             "step": step,
@@ -52,7 +52,7 @@ class StepLog:
 
 
 def redacted(value: Any) -> Any:
-    """A value without secrets, and with shortened texts.
+    """Redacts secrets in a value and shortens its texts.
 
     >>> redacted({"api_key": "k", "query": "agents"})
     {'api_key': '[redacted]', 'query': 'agents'}

@@ -14,7 +14,7 @@ def suggestions_for(
     step: str | None,
     why: str | None,
 ) -> list[str]:
-    """What to do about a workflow that did not complete."""
+    """Returns hints on what to do about a workflow that did not complete."""
     resume = f"await agent.resume_workflow({state.session_id!r})"
     done = len(state.completed_steps)
     kept = f"the results of {done} completed step{'' if done == 1 else 's'} are kept"

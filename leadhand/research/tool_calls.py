@@ -50,7 +50,7 @@ class ToolCalls:
         self.breakers: dict[str, CircuitBreaker] = {}
 
     async def call(self, grant: WorkGrant, *, timeout_s: float) -> Called:
-        """Call the tool of an attempt. An asynchronous tool runs here, another one in a thread."""
+        """Call a step's tool; asynchronous tools run in the event loop, others in a thread."""
         begun = time.monotonic()
         breaker = self._breaker(grant.tool)
         try:

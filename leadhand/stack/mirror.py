@@ -29,11 +29,11 @@ class Mirror:
         self.folder = folder
 
     def path(self, session: str) -> Path:
-        """The file of a workflow session."""
+        """Return the path of the file of a workflow session."""
         return self.folder / f"session_{session}.json"
 
     def write(self, sessions: Iterable[WorkflowSession]) -> None:
-        """Write those whose file is missing, corrupt or older."""
+        """Write the files of these workflow sessions that are missing, corrupt or older."""
         try:
             with self._locked():
                 for session in sessions:
@@ -42,14 +42,14 @@ class Mirror:
             log.warning("files of workflow sessions are not written: %s", error)
 
     def remove(self, session: str) -> None:
-        """Remove the file of a workflow session."""
+        """Delete the file of a workflow session."""
         try:
             self.path(session).unlink(missing_ok=True)
         except OSError as error:
             log.warning("the file of workflow session %s stays: %s", session, error)
 
     def read(self, session: str) -> WorkflowSession | None:
-        """The workflow session in its file; None without a file, or if it cannot be read."""
+        """Read a workflow session from its file; None if it cannot be read."""
         try:
             found = WorkflowSession.from_dict(json.loads(self.path(session).read_bytes()))
         except (OSError, ValueError, RecursionError, ValidationError):
@@ -57,7 +57,7 @@ class Mirror:
         return found if found.session_id == session else None
 
     def read_all(self) -> list[WorkflowSession]:
-        """All workflow sessions that have a readable file."""
+        """Read all workflow sessions that have a valid file."""
         names = sorted(path.stem for path in self.folder.glob("session_*.json"))
         found = (self.read(name.removeprefix("session_")) for name in names)
         return [session for session in found if session is not None]
@@ -85,7 +85,7 @@ class Mirror:
 
 
 def update_files(scope: Scope, change: StackChange, removed: str = "") -> None:
-    """Update the files of a folder's stack, if the folder has some, after a change."""
+    """Updates the JSON files of a folder's stack after a change, if the folder has any."""
     files = None if scope.folder is None else Path(scope.folder, FILES)
     if files is None or not files.is_dir():
         return

@@ -21,7 +21,7 @@ class Scope(NamedTuple):
 
 
 def find_scope(folder: Path, name: str | None = None) -> Scope:
-    """The stack of a folder, or the one with this name. Raises ValueError for a wrong name."""
+    """Returns the stack of a folder, or the one with this name. Raises ValueError."""
     if name is not None:
         if not re.fullmatch(NAME, name):
             raise ValueError(f"{name[:80]!r} cannot name a stack; give {form_of(NAME)}")

@@ -93,7 +93,7 @@ class StateManager:
         first_step_id: str,
         instance_id: str | None = None,
     ) -> WorkflowSession:
-        """Start a workflow session on top of the stack; it is the active one."""
+        """Start a workflow session on top of the stack, which makes it the active one."""
         change = await self._change(
             lambda client: client.start_workflow(
                 self._scope.stack,
@@ -109,7 +109,7 @@ class StateManager:
         return self._of(change)
 
     async def load_session(self, session_id: str) -> WorkflowSession:
-        """Load a workflow session: it replaces the top of the stack.
+        """Make a workflow session the active one, in place of the one on top of the stack.
 
         One that the API does not know is imported from its JSON file. Raises StateError if there
         is neither.
@@ -124,7 +124,7 @@ class StateManager:
         return self._of(await self._change(load))
 
     async def complete_workflow(self, session_id: str | None = None) -> WorkflowSession | None:
-        """End a workflow session as completed; returns the new active one, or None."""
+        """Mark a workflow session as completed; returns the new active one, or None."""
         stack, named = self._scope.stack, _named(session_id)
         change = await self._change(lambda client: client.complete_workflow(stack, workflow=named))
         return change.active
@@ -132,7 +132,7 @@ class StateManager:
     async def abort_workflow(
         self, explanation: str, session_id: str | None = None
     ) -> tuple[WorkflowSession, WorkflowSession | None]:
-        """End a workflow session as aborted; returns it, and the new active one or None."""
+        """Mark a workflow session as aborted; returns it, and the new active one or None."""
         stack, named = self._scope.stack, _named(session_id)
         change = await self._change(
             lambda client: client.abort_workflow(stack, explanation, workflow=named)
@@ -158,7 +158,7 @@ class StateManager:
             ]
 
     async def list_sessions(self) -> list[WorkflowSession]:
-        """All workflow sessions of the stack, ended ones too, the one that started last first.
+        """Return all workflow sessions of the stack, also ended ones, newest first.
 
         Those of JSON files that the API does not know are included; corrupt files are skipped.
         """
@@ -168,7 +168,7 @@ class StateManager:
     async def find_active_sessions_for_workflow(
         self, job_name: str, workflow_name: str
     ) -> list[WorkflowSession]:
-        """The active workflow sessions of a workflow."""
+        """Return the active workflow sessions of a workflow."""
         wanted = (job_name, workflow_name, "active")
         found = await self.list_sessions()
         return [one for one in found if (one.job_name, one.workflow_name, one.status) == wanted]
@@ -194,7 +194,7 @@ class StateManager:
         )
 
     async def record_quality_attempt(self, step_id: str, session_id: str | None = None) -> int:
-        """Count a quality attempt of a step; returns how many there are."""
+        """Add 1 to the quality attempts of a step; returns their number."""
         stack, named = self._scope.stack, _named(session_id)
         change = await self._change(
             lambda client: client.record_quality_attempt(stack, step_id, workflow=named)
@@ -204,7 +204,7 @@ class StateManager:
     async def advance_to_step(
         self, step_id: str, entry_index: int, session_id: str | None = None
     ) -> None:
-        """Move to another step: forwards or back."""
+        """Make another step the current one: a later or an earlier one."""
         stack, named = self._scope.stack, _named(session_id)
         await self._change(
             lambda client: client.advance_to_step(stack, step_id, entry_index, workflow=named)
@@ -213,29 +213,29 @@ class StateManager:
     # The stack
 
     def get_active_session(self) -> WorkflowSession | None:
-        """The workflow session on top of the stack, or None."""
+        """Return the workflow session on top of the stack, or None."""
         self._refresh()
         return self._top()
 
     def require_active_session(self) -> WorkflowSession:
-        """The workflow session on top of the stack. Raises StateError if there is none."""
+        """Return the workflow session on top of the stack. Raises StateError."""
         active = self.get_active_session()
         if active is None:
             raise StateError(_NONE_ACTIVE)
         return active
 
     def get_stack(self) -> list[StackEntry]:
-        """The lines of the stack, from the bottom to the top."""
+        """Return the lines of the stack, from the bottom to the top."""
         self._refresh()
         return entries_of(self._session_stack)
 
     def get_stack_depth(self) -> int:
-        """The number of workflow sessions on the stack."""
+        """Return the number of workflow sessions on the stack."""
         self._refresh()
         return len(self._session_stack)
 
     def get_all_outputs(self, session_id: str | None = None) -> dict[str, Any]:
-        """The outputs of all completed steps in one; of equal names the later step's counts."""
+        """Merge the outputs of all completed steps; later steps override earlier ones."""
         return self._resolve_session(session_id).merge_outputs()
 
     def _resolve_session(self, session_id: str | None = None) -> WorkflowSession:

@@ -17,7 +17,7 @@ INPUTS = 100
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the route."""
+    """Registers the page with the forms for a fork or a rerun of a session."""
 
     def again(session: str) -> Response:
         """GET /ui/sessions/ID/again: the forms of a fork and of a rerun."""
@@ -37,7 +37,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
 
 
 def inputs_of(engine: Engine, session: str) -> dict[str, str]:
-    """The inputs of a session's flow or graph with their values as text, without credentials."""
+    """Returns the inputs of a session's flow or graph as text, without credentials."""
     text = engine.store.copies().request(engine.queries.ref(session))
     document = json.loads(text) if text is not None else {}
     given = document.get("inputs") if isinstance(document, dict) else None

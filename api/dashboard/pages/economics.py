@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def bars(view: StatisticsView) -> Iterator[Part]:
-    """Yields the parts of the bars of all days of a period, the first day at the left."""
+    """Yields the bars of a chart with one bar per day, the first day on the left."""
     first, last = date.fromisoformat(view.first), date.fromisoformat(view.last)
     by_day = {one.day: one for one in view.days}
     days = [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
@@ -65,7 +65,7 @@ def _parts(day: DayCount) -> Iterator[tuple[str, int, str]]:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page with costs and counts per day."""
 
     def economics() -> Response:
         days = request.args.get("days", PERIODS[0], type=int)

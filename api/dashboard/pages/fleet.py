@@ -11,7 +11,7 @@ from app.engine import Engine
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page of workers, queues, agents and tools."""
 
     def values() -> dict[str, object]:
         found = engine.fleet.overview()

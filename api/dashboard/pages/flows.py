@@ -22,7 +22,7 @@ INPUT = "input."
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page of the flow catalog."""
 
     def flows() -> Response:
         return page("flows.html", flows=engine.catalog.flows())

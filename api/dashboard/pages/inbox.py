@@ -11,7 +11,7 @@ LIMIT = 30
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page of sessions that need a person."""
 
     def listed() -> dict[str, object]:
         cursor = request.args.get("cursor") or None

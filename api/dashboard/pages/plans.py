@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
-    """The tasks by column, in the order of the plan."""
+    """Groups the tasks of a plan into the columns of a board, in the order of the plan."""
     return [
         (title, [task for task in plan.tasks if task.status in statuses])
         for title, statuses in COLUMNS
@@ -29,7 +29,7 @@ def board(plan: PlanView) -> list[tuple[str, list[TaskView]]]:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the pages of plans."""
 
     def plans() -> Response:
         cursor = request.args.get("cursor") or None

@@ -44,17 +44,17 @@ class SessionPage:
         }
 
     def show(self, session: str) -> Response:
-        """GET /ui/sessions/ID."""
+        """GET /ui/sessions/ID: show the page of one session."""
         return page("session.html", self._values(session))
 
     def panel(self, session: str, name: str) -> Response:
-        """GET .../panels/NAME: the header or the tab that is open."""
+        """GET .../panels/NAME: return the header of the page or its open tab."""
         template = "session_head.html" if name == "head" else f"tabs/{self._tab()}.html"
         values = self._values(session, with_tab=name != "head")
         return page(template, values)
 
     def iteration(self, session: str, number: int) -> Response:
-        """GET .../iterations/N: the verdicts, the feedback and the output of one iteration."""
+        """GET .../iterations/N: show verdicts, feedback and output of one iteration."""
         entries = self._engine.queries.ledger(session, limit=number + 1).items
         if number >= len(entries):
             raise SessionUnknown(session)
@@ -67,7 +67,7 @@ class SessionPage:
         )  # fmt: skip
 
     def diff_file(self, session: str, number: int, file: int) -> Response:
-        """GET .../diffs/N/files/M: a page of the lines of one file."""
+        """GET .../diffs/N/files/M: show some lines of one file of a diff."""
         start = max(0, request.args.get("start", 0, type=int))
         diffs = self._diffs(session)
         files = files_of(diffs[number].patch) if number < len(diffs) else []
@@ -81,11 +81,11 @@ class SessionPage:
         )
 
     def receipt(self, session: str) -> Response:
-        """GET .../receipt: the attempts that the last stop, exit or abort ended."""
+        """GET .../receipt: show the attempts that the last stop, exit or abort ended."""
         return page("receipt.html", receipt=self._engine.receipts.receipt(session))
 
     def drawing(self, session: str) -> Response:
-        """GET .../drawing.svg: the program of the session with its states."""
+        """GET .../drawing.svg: draw the program of the session with its states."""
         return drawing_response(self._engine.drawings.svg(session), SVG)
 
     def _values(self, session: str, *, with_tab: bool = True) -> Values:
@@ -155,7 +155,7 @@ class SessionPage:
         return self._engine.queries.diffs(session, limit=200).items
 
     def add_to(self, routes: Blueprint) -> None:
-        """Register the routes."""
+        """Registers the routes of this page."""
         base = "/sessions/<session>"
         routes.add_url_rule(base, "session", self.show)
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
@@ -194,5 +194,5 @@ def _controls(view: SessionView) -> list[tuple[str, str, str, str]]:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page of one session and its parts."""
     SessionPage(engine).add_to(routes)

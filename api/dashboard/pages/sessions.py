@@ -34,7 +34,7 @@ class Listed:
 
     @property
     def next_url(self) -> str:
-        """The address of the next page."""
+        """Returns the URL of the next page of the list."""
         pairs = [("status", one) for one in self.statuses]
         pairs += [("kind", self.kind), ("q", self.query), ("cursor", self.found.next or "")]
         return urlencode([(name, value) for name, value in pairs if value])
@@ -65,7 +65,7 @@ class Listed:
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Register the routes."""
+    """Registers the page that lists sessions."""
 
     def listed() -> dict[str, object]:
         found = Listed(engine, request.args, request.args.getlist("status"))

@@ -18,7 +18,7 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def given_answer(question: QuestionView | None, sent: Fields) -> GivenAnswer:
-    """The answer that a browser sent for a question."""
+    """Reads the answer to a question from the form fields that a browser sent."""
     choice, text = _one(sent, "choice"), _one(sent, "text")
     form = question.form if question is not None else None
     fields = _group(form, FIELD, sent, _DEPTH) if form is not None else None
@@ -57,7 +57,7 @@ def _value(field: Mapping[str, JsonValue], name: str, sent: Fields, depth: int) 
 
 
 def parse_number(text: str | None) -> JsonValue:
-    """The number; a text that is none is checked, and named, with the form.
+    """Parses a number; returns any other text unchanged, for a later error message.
 
     >>> parse_number("3"), parse_number("0.5"), parse_number("many"), parse_number(None)
     (3, 0.5, 'many', None)

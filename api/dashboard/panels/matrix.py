@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
+        """Returns how long the iteration took, in seconds."""
         first, last = self.entry.started_ms, self.entry.ended_ms
         return None if first is None or last is None else (last - first) / 1000
 
@@ -44,7 +44,7 @@ class Matrix(NamedTuple):
 
 
 def matrices(entries: Sequence[LedgerEntry], *, first: int = 0) -> list[Matrix]:
-    """A table per loop, in the order in which the loops began; `first` numbers the first entry."""
+    """Builds a table of iterations and checkers for each loop; `first` numbers the first entry."""
     found: dict[str, list[tuple[int, LedgerEntry]]] = {}
     for number, entry in enumerate(entries, first):
         found.setdefault(entry.loop, []).append((number, entry))
@@ -62,7 +62,7 @@ def _matrix(loop: str, entries: list[tuple[int, LedgerEntry]]) -> Matrix:
 
 
 def cells_of(entry: LedgerEntry) -> list[Cell]:
-    """The judgements of one iteration."""
+    """Returns the verdicts of one iteration, one table cell per checker."""
     return [
         Cell(
             name=str(check.get("name") or f"check {number + 1}"),

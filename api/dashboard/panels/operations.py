@@ -27,7 +27,7 @@ class Operation(NamedTuple):
 
 
 def proposed(proposal: ProposalView) -> list[Operation]:
-    """All that the plan is changed by if a person accepts the proposal."""
+    """Describes in words how a proposal would change the plan if a person accepts it."""
     if proposal.task is None:
         return described(proposal.operations)
     task = proposal.task.model_dump(mode="json", include=_PLANNED, exclude_defaults=True)
@@ -35,7 +35,7 @@ def proposed(proposal: ProposalView) -> list[Operation]:
 
 
 def described(operations: Sequence[Mapping[str, JsonValue]]) -> list[Operation]:
-    """Operations in words, in their order.
+    """Describes edits of a plan in words, in their order.
 
     >>> described([{"op": "change", "id": "a", "agent": None, "dependencies": ["b", "c"]}])
     [Operation(text='Change task a', fields=[('agent', 'that of the plan'), ('after', 'b, c')])]

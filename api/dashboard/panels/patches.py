@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def files_of(patch: str) -> list[FilePatch]:
-    r"""The files of a git diff.
+    r"""Splits a git diff into its files.
 
     >>> patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"
     >>> [(one.name, one.added, one.removed) for one in files_of(patch)]
@@ -52,7 +52,7 @@ def files_of(patch: str) -> list[FilePatch]:
 
 
 def numbered(file: FilePatch, *, start: int = 0, limit: int = LINES) -> Iterator[Line]:
-    """Some lines of a file's diff, from line `start` on."""
+    """Yields lines of a file's diff with their line numbers, from position `start` on."""
     before = after = 0
     in_hunk = False
     for number, text in enumerate(file.lines):

@@ -30,7 +30,7 @@ class Button(NamedTuple):
 
 
 def step_buttons(view: SessionView, step: StepView) -> Iterator[Button]:
-    """What a person with the scope `control` can do with a step now."""
+    """Returns the buttons that a person with the scope `control` gets for a step."""
     rests = view.status in RESTS
     ended = step.state in ("failed", "cancelled")
     if rests and (ended or step.state == "succeeded"):
@@ -43,7 +43,7 @@ def step_buttons(view: SessionView, step: StepView) -> Iterator[Button]:
 
 
 def can_fork(view: SessionView) -> bool:
-    """Whether a fork of the session can go on from one of its steps."""
+    """Whether a new session can continue from a step of this one."""
     return view.status not in _AT_WORK and view.kind not in ("plan", "guard")
 
 
@@ -53,7 +53,7 @@ def can_rerun(view: SessionView) -> bool:
 
 
 def suggested(action: SuggestedAction, *, control: bool, submit: bool) -> Button | None:
-    """The button of a suggestion; None if the reader's token lacks its scope."""
+    """Returns the button for a suggested action; None if the reader's token lacks its scope."""
     if not (submit if action.verb in _MAY_SUBMIT else control):
         return None
     fields = dict(_flat(action.arguments))

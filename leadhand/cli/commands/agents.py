@@ -36,7 +36,7 @@ def agents_command(context: click.Context, *, as_json: bool) -> int:
 
 
 def agent_lines(agents: list[AgentView]) -> list[str]:
-    """The table of agents; below each, the places where it cannot be used and why."""
+    """Formats the table of agents; below each, where it cannot be used and why."""
     if not agents:
         return ["no worker is running; start one with `leadhand worker`"]
     head = ["AGENT", "KIND", "USABLE AT", "COMMAND"]
@@ -53,7 +53,7 @@ def agent_lines(agents: list[AgentView]) -> list[str]:
 
 
 def fault_lines(workers: list[WorkerView]) -> list[str]:
-    """The errors of whole agents files; those of one agent are shown below it."""
+    """Formats the errors that concern a whole agents file."""
     faults = (
         f"at {plain(worker.place)}: {plain(fault.text, most=400)}"
         for worker in workers

@@ -36,7 +36,7 @@ def explain_command(*, session: str, as_json: bool) -> int:
 
 
 def explanation(view: ExplainView) -> Iterator[str]:
-    """The status, the chain of causes down to the root, the waits, and commands to run next."""
+    """Formats why a session waits or ended: status, causes, waits, and commands to run next."""
     yield f"session {view.session} is {view.status}: {_shown(view.text)}"
     if view.causes:
         yield ""

@@ -72,7 +72,7 @@ def _lines(event: Event, picture: Picture, written: OutputLines) -> Iterable[str
 
 
 def all_events(client: Client, session: str) -> Iterator[Event]:
-    """All events so far, page by page."""
+    """Fetches all events of a session so far, page by page."""
     page = client.event_page(session)
     while page.items:
         yield from page.items

@@ -158,13 +158,13 @@ def _show_diffs(session: str, iteration: int | None, *, as_json: bool) -> int:
 
 
 def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -> list[DiffView]:
-    """The diffs in the order in which their iterations began; those under way are last."""
+    """Sorts diffs by when their iterations began; those of running iterations come last."""
     began = {entry.doer: entry.started_ms or 0 for entry in ledger if entry.doer}
     return sorted(diffs, key=lambda diff: (diff.address not in began, began.get(diff.address, 0)))
 
 
 def why_no_diffs(none: NoDiffs | None, ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
-    """Why there are no diffs of the iteration, or of any."""
+    """Returns why an iteration, or the whole session, has no diffs."""
     ended = {entry.iteration for entry in ledger}
     if none is None:  # an older API, which does not give the reason
         return "no changes are stored"
@@ -191,7 +191,7 @@ def _all_diffs(
 
 
 def all_steps(client: Client, session: str) -> Iterator[StepView]:
-    """All steps of a session, page by page."""
+    """Fetches all steps of a session, page by page."""
     page = client.steps(session, limit=_STEPS)
     yield from page.items
     while page.next is not None:
@@ -200,7 +200,7 @@ def all_steps(client: Client, session: str) -> Iterator[StepView]:
 
 
 def whole_ledger(client: Client, session: str) -> Iterator[LedgerEntry]:
-    """All iterations of a session, page by page."""
+    """Fetches all iterations of a session, page by page."""
     page = client.ledger(session)
     yield from page.items
     while page.next is not None:

@@ -94,7 +94,7 @@ def tools_call_command(
 
 
 def tool_lines(tools: list[ToolView]) -> list[str]:
-    """The table of tools; below each, the places where it cannot be used and why."""
+    """Formats the table of tools; below each, where it cannot be used and why."""
     if not tools:
         return ["no worker is running; start one with `leadhand worker`"]
     head = ["TOOL", "KIND", "ARGUMENTS", "USABLE AT", "ABOUT"]

@@ -40,7 +40,7 @@ def transcript_command(*, session: str, follow: bool, markdown: bool, as_json: b
 def transcript_entries(
     client: Client, session: str, *, follow: bool = False
 ) -> Iterator[TranscriptEntry]:
-    """The entries in order; with `follow`, also new ones until the session has ended."""
+    """Yields the transcript in order; with `follow`, also new entries until the end."""
     reading = _Reading(client, session)
     yield from reading.read_new()
     if not follow:

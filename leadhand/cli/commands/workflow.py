@@ -106,7 +106,7 @@ def _overrides(
 
 
 def compile_first(file: Path) -> None:
-    """Raise ClickException for a file that is not valid Python, before any service is started."""
+    """Raises ClickException for a file that is not valid Python, before services are started."""
     from leadhand.cli.load_file import file_error
 
     try:

@@ -24,7 +24,7 @@ class GraphFile(NamedTuple):
 
 
 def read_graph(file: Path, fields: Mapping[str, JsonValue], inputs: Mapping[str, str]) -> GraphFile:
-    """Reads a graph; `fields` replace those of the file, `inputs` are texts for its inputs."""
+    """Reads a graph from a file; `fields` override its fields, `inputs` give input values."""
     try:
         given = json_in(file)
     except FlowInvalid as error:

@@ -71,13 +71,13 @@ class GuardConfig(Document):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The enabled gates, in order."""
+        """Return the names of the enabled gates, in order."""
         own = tuple(name for name in self.gates if name not in (*BEFORE, *AFTER))
         names = self.order or (*BEFORE, *own, *AFTER)
         return tuple(name for name in names if self.gate(name).enabled)
 
     def gate(self, name: str) -> GateConfig:
-        """A gate with its defaults."""
+        """Return the configuration of a gate with defaults filled in."""
         gate = self.gates.get(name, GateConfig())
         default = {"docs": GIT_TIMEOUT_S, "pr": PR_TIMEOUT_S, "review": PR_TIMEOUT_S}
         limit = gate.limit or self.stage_max or _LIMITS.get(name, 5)
@@ -91,7 +91,7 @@ class GuardConfig(Document):
         )
 
     def with_limit(self, limit: int) -> GuardConfig:
-        """The same gates, each with this limit."""
+        """Return the configuration with this retry limit for each gate."""
         gates = {name: self.gate(name) for name in (*self.names, *self.gates)}
         limited = {
             name: gate.model_copy(update={"limit": limit}) if gate.limit is not None else gate
@@ -101,7 +101,7 @@ class GuardConfig(Document):
 
     @property
     def total_s(self) -> float:
-        """How long all gates may take together."""
+        """Return how long all gates may take together, in seconds."""
         gates = {name: self.gate(name) for name in self.names}
         return sum(
             gate.timeout_s or 0.0
@@ -110,7 +110,7 @@ class GuardConfig(Document):
         )
 
     def limits(self, settings: ClientSettings, env: Mapping[str, str]) -> GuardLimits:
-        """The limits over all gates: variables win over the file."""
+        """Return the limits over all gates; environment variables override the file."""
         most = blocks_below_cap(env.get(CLAUDE_CAP))
         given = {
             "stops": settings.guard_global_max or self.global_max,
@@ -135,7 +135,7 @@ class Loaded(NamedTuple):
 
 
 def blocks_below_cap(cap: str | None) -> int:
-    """The blocks in a row that stay below the agent's own limit.
+    """Returns how often a guard may block in a row, so that it stays below the agent's cap.
 
     >>> blocks_below_cap(None), blocks_below_cap("12"), blocks_below_cap("1"), blocks_below_cap("x")
     (7, 11, 1, 7)
@@ -145,7 +145,7 @@ def blocks_below_cap(cap: str | None) -> int:
 
 
 def load_config(folder: Path, env: Mapping[str, str]) -> Loaded:
-    """The configuration of the project, else the user's own, else the defaults.
+    """Loads the guard's configuration: of the project, else the user's, else the defaults.
 
     The project's is that of the nearest file with `[guard]`, up to the repository's root. Raises
     ConfigUnfit.
@@ -193,7 +193,7 @@ def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
 
 
 def own_file(env: Mapping[str, str]) -> Path:
-    """The user's own configuration file."""
+    """Returns the path of the user's own configuration file."""
     named = Path(env.get("XDG_CONFIG_HOME") or "")
     folder = named if named.is_absolute() else Path(env.get("HOME") or Path.home()) / ".config"
     return folder / "leadhand" / FILE

@@ -107,7 +107,7 @@ def trust_command(*, yes: bool) -> int:
 
 
 def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]) -> Path:
-    """The settings file of an agent that has its hooks."""
+    """Returns the path of an agent's settings file, which has its hooks."""
     home = Path(env.get("HOME") or Path.home())
     if agent == "codex":
         base = (
@@ -200,6 +200,6 @@ def _read(env: Mapping[str, str]) -> HookEvent:
 
 
 def add_to(group: click.Group) -> None:
-    """Add the commands to `leadhand hook`."""
+    """Adds the guard's commands to `leadhand hook`."""
     for command in (stop_command, event_command, install_command, trust_command):
         group.add_command(command)

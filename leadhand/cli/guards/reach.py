@@ -21,7 +21,7 @@ class Services(NamedTuple):
 def reach_services(
     folder: Path, env: Mapping[str, str], *, starts: bool, patience_s: float
 ) -> Iterator[Services | None]:
-    """The API of LEADHAND_URL, or that of the user's services; None if they do not run.
+    """Yields URL and token of the API; None if the user's services do not run.
 
     With `starts` they are started, for which they have `patience_s`. They stay up until the end of
     the `with`.

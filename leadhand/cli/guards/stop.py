@@ -38,7 +38,7 @@ _MISSED_LINES = 50
 
 
 def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | None) -> int:
-    """Answer a stop on standard output. Returns the exit code: 1 if Leadhand is away."""
+    """Runs the Stop hook: prints the decision; returns exit code 1 if the API is unreachable."""
     began = time.monotonic()
     try:
         view = _Stop(event, env).decide(began, timeout_s)
@@ -52,7 +52,7 @@ def answer_stop(event: HookEvent, env: Mapping[str, str], timeout_s: float | Non
 
 
 def note_event(event: HookEvent, what: AgentEvent, env: Mapping[str, str]) -> None:
-    """Record an event of an agent; without services that run there is no guard that needs it."""
+    """Reports an agent's event to the API; does nothing if no services run."""
     from leadhand.client.client import Client
 
     folder = _load(event, env)[0].folder
@@ -64,7 +64,7 @@ def note_event(event: HookEvent, what: AgentEvent, env: Mapping[str, str]) -> No
 
 
 def print_answer(view: StopView) -> int:
-    """Print a decision in the form that Claude Code and Codex read."""
+    """Prints a decision in the JSON form that Claude Code and Codex read."""
     decision = view.decision
     if decision is None:
         click.echo(f"leadhand: {view.why}; this stop is not checked again", err=True)
@@ -164,7 +164,7 @@ class _Stop:
 
 
 def hook_timeout_s(gates_s: float) -> float:
-    """The timeout of a hook in an agent's settings: above the sum of its gates' timeouts."""
+    """Returns the timeout of the Stop hook in seconds: above the sum of its gates' timeouts."""
     return gates_s + 30.0
 
 
@@ -180,7 +180,7 @@ def _load(event: HookEvent, env: Mapping[str, str]) -> tuple[Loaded, str | None]
 
 
 def call_times(left_s: float) -> tuple[float, float]:
-    """The timeout of a call, and how long it is repeated, in the time that is left.
+    """Divides the seconds that are left into the timeout of a call and the time for retries.
 
     >>> call_times(60), call_times(3)
     ((10.0, 2.0), (2.5, 0.5))

@@ -12,20 +12,20 @@ _FILE = "trusted.json"
 
 
 def is_trusted(loaded: Loaded, env: Mapping[str, str]) -> bool:
-    """Whether the gates may run: the file is the user's own, or it is as the user approved it."""
+    """Whether the user has approved the file with the gates, which may then run."""
     if loaded.is_own or loaded.file is None:
         return True
     return _read(env).get(_key(loaded.file)) == loaded.digest
 
 
 def lost_guard(loaded: Loaded, env: Mapping[str, str]) -> Path | None:
-    """The project's file whose guard the user has approved, and which has none any more."""
+    """Returns the approved file of the project that no longer has a guard; else None."""
     known = _read(env)
     return next((file for file in loaded.without if _key(file) in known), None)
 
 
 def why_unchecked(loaded: Loaded, env: Mapping[str, str]) -> str | None:
-    """Why the gates may not decide about a stop; None if they may."""
+    """Returns why the gates may not run before a stop; None if they may."""
     lost = lost_guard(loaded, env)
     if lost is not None:
         hint = "put it back, or run `leadhand hook trust` if agents may stop without it"
@@ -37,13 +37,13 @@ def why_unchecked(loaded: Loaded, env: Mapping[str, str]) -> str | None:
 
 
 def trust(loaded: Loaded, env: Mapping[str, str]) -> None:
-    """Record that the user approves the file as it is. Raises UserStateUnfit."""
+    """Records that the user approves the file with its present content. Raises UserStateUnfit."""
     if loaded.file is not None:
         _write(env, _read(env) | {_key(loaded.file): loaded.digest})
 
 
 def forget(file: Path, env: Mapping[str, str]) -> None:
-    """Forget the approval of a file whose guard was removed. Raises UserStateUnfit."""
+    """Deletes the approval of a file whose guard was removed. Raises UserStateUnfit."""
     _write(env, {name: digest for name, digest in _read(env).items() if name != _key(file)})
 
 
@@ -63,5 +63,5 @@ def _read(env: Mapping[str, str]) -> dict[str, str | int | float]:
 
 
 def missed_file(agent_session: str, env: Mapping[str, str]) -> Path:
-    """The file of what happened at an agent's stops while the API was away."""
+    """Returns the path of the file that records an agent's stops while the API was unreachable."""
     return user_state.hooks_folder(env) / f"missed-{agent_session.replace(':', '_')}.txt"

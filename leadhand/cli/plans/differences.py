@@ -26,7 +26,7 @@ _DEFINITION = (*FIELDS, "rule")
 def operations_between(
     before: Sequence[TaskView], wanted: Sequence[EditedTask]
 ) -> list[PlanOperation]:
-    """The operations that make the wanted tasks of those before, in an order that is accepted.
+    """Computes the edits that turn one list of tasks into another, in a valid order.
 
     Raises TasksInvalid for a change that no operation can carry out.
     """
@@ -47,7 +47,7 @@ def operations_between(
 
 
 def touched(operations: Sequence[PlanOperation]) -> set[str]:
-    """The tasks that the operations name, also as dependencies."""
+    """Returns the ids of all tasks that these edits name, also as dependencies."""
     found = set[str]()
     for one in operations:
         match one:
@@ -63,7 +63,7 @@ def touched(operations: Sequence[PlanOperation]) -> set[str]:
 
 
 def edits_between(before: PlanView, now: PlanView) -> dict[str, str]:
-    """What people changed between two versions of a plan: a sentence for each task, by its id.
+    """Describes what people changed between two versions of a plan: a sentence per task.
 
     Statuses and other results of child sessions are no edits, but the start of a task is: it
     freezes the task.

@@ -35,7 +35,7 @@ class Edited(NamedTuple):
 
 
 def edit_in_editor(client: Client, session: str, *, edit_again: Callable[[str], bool]) -> Edited:
-    """Open the tasks of a plan in the user's editor, and carry out the changes.
+    """Opens a plan's tasks in the user's editor and sends the changes to the API.
 
     `edit_again` is called with what is wrong with an edit, and returns whether to open it again.
     Raises ClickException if the edit cannot be sent; the edited file is kept then, and named.
@@ -57,7 +57,7 @@ def edit_in_editor(client: Client, session: str, *, edit_again: Callable[[str], 
 
 
 def edit_by_file(client: Client, session: str, file: Path) -> Edited:
-    """Carry out the changes of an edited file, which must be of the plan's present version.
+    """Sends the changes in an edited file to the API; it must be of the current version.
 
     Raises ClickException for a file that cannot be used, PlanRefused and PlanChanged.
     """
@@ -73,7 +73,7 @@ def edit_by_file(client: Client, session: str, file: Path) -> Edited:
 def send(
     client: Client, plan: PlanView, operations: Sequence[PlanOperation]
 ) -> tuple[PlanView, Sequence[str]]:
-    """Carry out operations on the plan that was read, and say what others changed meanwhile.
+    """Sends edits of a plan; returns the new plan, and what other people changed meanwhile.
 
     Changes of other tasks are no conflict: the operations are sent again with the new version.
     Raises PlanChanged for a change of a task that the operations touch, and PlanRefused.
@@ -92,19 +92,19 @@ def send(
 
 
 def conflict_lines(plan: PlanView, error: PlanChanged) -> list[str]:
-    """What others changed since the plan was read, in sentences."""
+    """Describes, in sentences, what others changed since the plan was read."""
     return [] if error.plan is None else [*edits_between(plan, error.plan).values()]
 
 
 def done_line(edited: Edited) -> str:
-    """One line about the effect of an edit."""
+    """Formats one line about the effect of an edit."""
     if not edited.operations:
         return f"nothing changed; the plan is at version {edited.plan.version}"
     return changed_line(edited.plan, f"{plural(edited.operations, 'change')} made")
 
 
 def message_of(error: Exception) -> str:
-    """The message of an error of a command or of the API."""
+    """Returns the message of an error of a command or of the API."""
     return error.format_message() if isinstance(error, click.ClickException) else str(error)
 
 

@@ -43,7 +43,7 @@ def plan_apply_command(*, session: str, branch: str | None, as_json: bool) -> in
 def show_plan_diff(
     client: Client, session: str, task: str | None, *, unmerged: bool, as_json: bool
 ) -> int:
-    """Show what a plan changed, or a task of it, or what of it is not merged yet."""
+    """Prints what a plan or one of its tasks changed, or what is not merged yet."""
     result = _end_of(client, client.diff_plan(session, task=task, unmerged=unmerged).session)
     why = _why_not(result)
     if as_json:

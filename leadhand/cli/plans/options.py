@@ -106,7 +106,7 @@ _FIELDS = {
 
 
 def plan_options(command: F) -> F:
-    """Adds the options of a plan."""
+    """Adds the options of a plan to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -121,7 +121,7 @@ def plan_document(
     agent: str | None,
     **given: Any,
 ) -> PlanDocument:
-    """The document of a plan. Raises ClickException for options that make none."""
+    """Builds a plan document from options. Raises ClickException if they do not fit together."""
     from leadhand.callables import as_doer
     from leadhand.cli.plans.tasks_file import TasksInvalid, planned_tasks
     from leadhand.models.toml_file import TomlUnreadable

@@ -34,7 +34,7 @@ class Refinement:
         self._plan: PlanView | None = None
 
     def run(self) -> None:
-        """Show the draft, and carry out commands until it is decided or left open."""
+        """Show a plan's draft and let a person edit it until it is approved or left open."""
         self._show()
         while True:
             click.echo(PROMPT, file=self._terminal, nl=False)

@@ -112,7 +112,7 @@ def worktree_clean_command(
 def clean_folders(
     client: Client, session: str, tasks: tuple[str, ...], *, force: bool
 ) -> CleaningView:
-    """Start the removal, wait for it, and return what became of each folder."""
+    """Starts the removal of folders, waits for it, and returns what happened to each."""
     started = client.clean_worktrees(session, tasks, force=force)
     if started.session is None:
         return started
@@ -131,7 +131,7 @@ def clean_folders(
 
 
 def worktree_lines(found: list[WorktreeView], nothing: str = _NO_FOLDERS) -> Iterator[str]:
-    """A table of folders, or that there is nothing."""
+    """Formats a table of folders; one line if there are none."""
     if not found:
         yield nothing
         return
@@ -144,7 +144,7 @@ def worktree_lines(found: list[WorktreeView], nothing: str = _NO_FOLDERS) -> Ite
 
 
 def cleaned_lines(done: CleaningView) -> Iterator[str]:
-    """What was removed, and what was not and why."""
+    """Formats which folders were removed, and which were kept and why."""
     for one in done.cleaning:
         yield f"removed {one.folder}"
     for one in done.failed:

@@ -26,7 +26,7 @@ class Column(NamedTuple):
 def fitted_table(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int | None
 ) -> list[str]:
-    """Align the rows in columns; no line is wider than `width`, unless that is None.
+    """Aligns rows in columns; lines have at most `width` characters, unless that is None.
 
     >>> rows = [["1a2b", "a name that is long", "why"]]
     >>> fitted_table([Column("ID"), Column("NAME", least=6), Column("WHY", drop=0)], rows, 16)
@@ -88,7 +88,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def display_width(text: str) -> int:
-    """The columns that a text takes on a terminal.
+    """Returns how many columns a text takes on a terminal.
 
     >>> display_width("abc"), display_width("日本")
     (3, 4)

@@ -14,7 +14,7 @@ LATE_S = 10.0
 
 
 def queue_lines(queues: Sequence[QueueView]) -> list[str]:
-    """The table of queues; a queue with ready steps and no worker says so."""
+    """Formats the table of queues, with a note on queues without a worker."""
     if not queues:
         return ["no queues; start a worker with `leadhand worker`"]
     head = ["QUEUE", "DEPTH", "READY", "OLDEST", "RUNNING", "SLOTS", "WORKERS"]
@@ -34,7 +34,7 @@ def queue_lines(queues: Sequence[QueueView]) -> list[str]:
 
 
 def worker_lines(workers: Sequence[WorkerView], now: datetime) -> list[str]:
-    """The table of workers; below each, its running steps with their duration."""
+    """Formats the table of workers; below each, its running steps with their duration."""
     if not workers:
         return ["no workers; start one with `leadhand worker`"]
     head = ["WORKER", "PLACE", "HOST", "LOAD", "SEEN", "AGENTS"]
@@ -54,14 +54,14 @@ def worker_lines(workers: Sequence[WorkerView], now: datetime) -> list[str]:
 
 
 def fleet_lines(fleet: FleetView) -> list[str]:
-    """The whole fleet: sessions, overdue work, queues and workers."""
+    """Formats the state of the fleet: sessions, overdue work, queues and workers."""
     lines = [session_line(fleet.sessions), overdue_line(fleet), ""]
     lines += [*queue_lines(fleet.queues), ""]
     return lines + worker_lines(fleet.workers, datetime.fromisoformat(fleet.at))
 
 
 def session_line(sessions: dict[str, int]) -> str:
-    """The number of sessions per status.
+    """Formats the number of sessions per status.
 
     >>> session_line({"active": 2, "stopped": 0, "failed": 1})
     'sessions: 2 active, 1 failed'
@@ -71,7 +71,7 @@ def session_line(sessions: dict[str, int]) -> str:
 
 
 def overdue_line(fleet: FleetView) -> str:
-    """The leases and ready steps that a sweep should have handled by now."""
+    """Formats the number of leases and ready steps that a sweep should have handled."""
     parts = [
         f"{plural(overdue.count, noun)} for {age(overdue.oldest_s)}"
         for overdue, noun in ((fleet.leases, "lease"), (fleet.ready, "ready step"))
@@ -81,12 +81,12 @@ def overdue_line(fleet: FleetView) -> str:
 
 
 def is_late(overdue: Overdue) -> bool:
-    """Whether the oldest entry is past LATE_S."""
+    """Whether the oldest entry is overdue for longer than LATE_S."""
     return overdue.oldest_s is not None and overdue.oldest_s > LATE_S
 
 
 def age(seconds: float | None) -> str:
-    """A duration in at most two units.
+    """Formats a duration in at most two units.
 
     >>> age(None), age(0.4), age(75), age(7300), age(200_000)
     ('-', '0s', '1m15s', '2h01m', '2d07h')

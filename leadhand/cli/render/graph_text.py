@@ -11,7 +11,7 @@ from leadhand.models.views import ResultView
 
 
 def graph_summary(result: ResultView) -> Iterator[str]:
-    """How a graph ended, what its steps returned, and commands to run next."""
+    """Formats how a graph ended, what its steps returned, and commands to run next."""
     lines = list(flow_summary(result))
     yield lines[0]
     if result.results:
@@ -23,7 +23,7 @@ def graph_summary(result: ResultView) -> Iterator[str]:
 
 
 def call_summary(result: ResultView) -> Iterator[str]:
-    """What the only step of a session returned, or how it failed."""
+    """Formats what the only step of a session returned, or how it failed."""
     if result.status != "completed":
         yield from flow_summary(result)
         return

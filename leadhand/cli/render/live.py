@@ -50,7 +50,7 @@ class PlainScreen:
             self._write(line)
 
     def update(self, session: SessionView) -> None:
-        """Do nothing: each line has the cost of its step."""
+        """Do nothing: each printed line has the cost of its step."""
 
     def close(self) -> None:
         """Do nothing: no view is open."""
@@ -84,7 +84,7 @@ class LiveScreen:
         self._is_open = self._is_paused = False
 
     def start(self, session: SessionView) -> None:
-        """Begin to draw the session's progress."""
+        """Start to draw the session's progress."""
         self._picture = first_picture(session)
         with self._lock:
             self._is_open = True
@@ -92,13 +92,13 @@ class LiveScreen:
                 self._live.start()
 
     def pause(self) -> None:
-        """Stop drawing until `resume`; another thread uses the terminal."""
+        """Stop drawing until `resume`, so that another thread can use the terminal."""
         with self._lock:
             self._is_paused = True
             self._live.stop()
 
     def resume(self) -> None:
-        """Draw again, unless the screen was closed."""
+        """Continue drawing, unless the screen was closed."""
         with self._lock:
             self._is_paused = False
             if self._is_open:
@@ -113,7 +113,7 @@ class LiveScreen:
         self._seen_at = self._clock()
 
     def update(self, session: SessionView) -> None:
-        """Show the cost so far: agents report it while they run, and no event has it then."""
+        """Update the drawing with the present cost, which no event reports while agents run."""
         self._cost_usd = session.counters.cost_usd
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class LiveScreen:
 
 
 def screen_for(stream: TextIO) -> PlainScreen | LiveScreen:
-    """A live screen for a terminal, a plain one for any other stream."""
+    """Returns a live screen for a terminal, a plain one for any other stream."""
     if not stream.isatty():
         return PlainScreen(lambda line: click.echo(escape_controls(line), file=stream))
     from rich.console import Console
@@ -152,12 +152,12 @@ def screen_for(stream: TextIO) -> PlainScreen | LiveScreen:
 
 
 def screen_beside_json() -> PlainScreen | LiveScreen | None:
-    """A screen on standard error for a command that prints JSON; None if that is no terminal."""
+    """Returns a screen on standard error, for a command that prints JSON; None without terminal."""
     return screen_for(sys.stderr) if sys.stderr.isatty() else None
 
 
 def first_picture(session: SessionView) -> Picture:
-    """The picture of a session before its first event."""
+    """Returns the state of the progress display before a session's first event."""
     labels = {node.node: node.label for node in session.progress.nodes if node.label}
     return Picture(
         session=session.id,

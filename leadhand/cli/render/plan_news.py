@@ -13,7 +13,7 @@ _TASKS = 8
 
 
 def plan_news(event: Event) -> str | None:
-    """What an event changed in the plan; None if that is not worth a line."""
+    """Describes what an event changed in the plan; None if it is not shown."""
     given = event.fields.get("tasks")
     tasks = [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
     match event.fields.get("what"):

@@ -22,7 +22,7 @@ _STATUSES = ("completed", "in_progress", "pending", "blocked", "failed")
 
 
 def status_text(task: TaskView) -> str:
-    """A task's status; for a completed one whether that is verified or only reported.
+    """Returns a task's status, for a completed one with whether it is verified.
 
     >>> status_text(TaskView(id="a", title="A", status="completed", verified=True))
     'completed, verified'
@@ -35,7 +35,7 @@ def status_text(task: TaskView) -> str:
 
 
 def plan_lines(plan: PlanView) -> Iterator[str]:
-    """The plan as text: its state, and each task with its status and result."""
+    """Formats a plan: its state, and each task with its status and result."""
     yield f"plan of session {plan.session}: {plan.state}, version {plan.version}"
     yield f"request: {plain(plan.request)}"
     if not plan.tasks:
@@ -59,7 +59,7 @@ def plan_lines(plan: PlanView) -> Iterator[str]:
 
 
 def draft_lines(plan: PlanView) -> Iterator[str]:
-    """The draft as a person refines it: its tasks by number."""
+    """Formats a plan's draft for a person: its numbered tasks."""
     yield f"draft of session {plan.session}, version {plan.version}: {plain(plan.request)}"
     for number, task in enumerate(plan.tasks, start=1):
         yield f"{number:>3}. {task.id}: {plain(task.title)}"
@@ -74,7 +74,7 @@ def draft_lines(plan: PlanView) -> Iterator[str]:
 
 
 def plan_summary(result: ResultView, plan: PlanView) -> Iterator[str]:
-    """The result of a plan: its tasks, and commands to run next."""
+    """Formats the result of a plan: its tasks, and commands to run next."""
     why = plain(result.exit_reason)
     if not why and result.status != "completed" and result.reason is not None:
         why = reason_text(result.reason.model_dump())
@@ -87,7 +87,7 @@ def plan_summary(result: ResultView, plan: PlanView) -> Iterator[str]:
 
 
 def proposal_lines(plan: PlanView, *, every: bool) -> Iterator[str]:
-    """The proposals of child sessions: the open ones, or all."""
+    """Formats the proposals of child sessions: the open ones, or all."""
     found = [one for one in plan.proposals if every or one.status == "open"]
     for one in found:
         yield from _proposal(plan.session, one)
@@ -185,12 +185,12 @@ def _hints(plan: PlanView) -> Iterator[str]:
 
 
 def changed_line(plan: PlanView, what: str) -> str:
-    """One line about a change of a plan, and its state."""
+    """Formats one line about a change of a plan, with its state and version."""
     return f"{what}; the plan of session {plan.session} is {plan.state}, version {plan.version}"
 
 
 def numbered_task(plan: PlanView, given: str) -> str | None:
-    """The id of the task that a person names by id or by number, from 1; None if there is none."""
+    """Returns the task that a person names by id or by number, from 1; None if unknown."""
     ids: Sequence[str] = [task.id for task in plan.tasks]
     if given in ids:
         return given

@@ -94,12 +94,12 @@ class Picture:
     steps: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def step(self, loop: str, step: str) -> str:
-        """The text under which the progress display shows a step of a loop, by their ids."""
+        """Return the label under which the progress display shows a step of a loop."""
         return self.steps.get(step_path(loop, step)) or step_name(step)
 
 
 def apply_event(picture: Picture, event: Event) -> Picture:
-    """Update the state of the live view by one event; returns the new state."""
+    """Updates the state of the progress display by one event; returns the new state."""
     picture = replace(
         picture,
         started_ms=event.at_ms if picture.started_ms is None else picture.started_ms,
@@ -116,7 +116,7 @@ def apply_event(picture: Picture, event: Event) -> Picture:
 
 
 def spot_of(address: str, *, is_loop: bool = False) -> Spot:
-    """Parse an address.
+    """Parses the address of a step or loop to loop, iteration and step.
 
     >>> spot_of("green~1[2]/check.lint")
     Spot(loop='green~1', iteration=2, step='check.lint')
@@ -131,7 +131,7 @@ def spot_of(address: str, *, is_loop: bool = False) -> Spot:
 
 
 def loop_name(loop: str, labels: Mapping[str, str]) -> str:
-    """The displayed name of a loop.
+    """Returns the displayed name of a loop.
 
     >>> loop_name("outer~1[1]/inner~2", {"outer": "The outer one"})
     'The outer one 1 > inner (run 2)'
@@ -147,7 +147,7 @@ def loop_name(loop: str, labels: Mapping[str, str]) -> str:
 
 
 def step_name(step: str) -> str:
-    """The displayed name of a step without a label.
+    """Returns the displayed name of a step without a label.
 
     >>> step_name("do"), step_name("check.lint"), step_name("fetch~1#17")
     ('doer', 'lint', 'fetch 17')
@@ -208,7 +208,7 @@ def _with_step_name(picture: Picture, spot: Spot, event: Event) -> Picture:
 
 
 def step_path(loop: str, step: str) -> str:
-    """The node path of a step in a loop: both addresses without run numbers.
+    """Returns the node path of a step in a loop: its address without run numbers.
 
     >>> step_path("outer~1[1]/inner~2", "ask"), step_path("", "ask~2")
     ('outer/inner/ask', 'ask')
@@ -253,13 +253,13 @@ def _step_line(before: StepLine | None, event: Event) -> StepLine:
 
 
 def cost_of(event: Event) -> float:
-    """The cost in US dollars that an event reports; 0 if it has none."""
+    """Returns the cost in US dollars that an event reports; 0 if it has none."""
     cost = event.fields.get("cost_usd")
     return float(cost) if isinstance(cost, int | float) else 0.0
 
 
 def waits_for(event: Event) -> str:
-    """What a parked or blocked step waits for, as text."""
+    """Describes what a parked or blocked step waits for."""
     fields = event.fields
     if event.type == "step.blocked":
         held = fields.get("holder")

@@ -50,12 +50,12 @@ class Line(NamedTuple):
 
     @property
     def style(self) -> str:
-        """The colour of the line's state."""
+        """Return the colour of the line, by its state."""
         return STYLES.get(self.word, "")
 
 
 def elapsed(ms: int) -> str:
-    """Format milliseconds as `h:mm:ss`, or as `m:ss` below an hour.
+    """Formats milliseconds as `h:mm:ss`, or as `m:ss` below an hour.
 
     >>> elapsed(3_000), elapsed(62_500), elapsed(3_661_000)
     ('0:03', '1:02', '1:01:01')
@@ -66,7 +66,7 @@ def elapsed(ms: int) -> str:
 
 
 def screen(picture: Picture, *, now_ms: int, height: int = 40) -> list[Line]:
-    """The progress as lines, the newest last; the first lines are left out if they do not fit."""
+    """Formats the progress as lines, the newest last; leaves the first out if they do not fit."""
     lines: list[Line] = []
     for loop, line in picture.loops.items():
         lines += _loop_lines(picture, loop, line, now_ms=now_ms)
@@ -77,7 +77,7 @@ def screen(picture: Picture, *, now_ms: int, height: int = 40) -> list[Line]:
 
 
 def sentence(picture: Picture, event: Event) -> str | None:
-    """The line for an event, given the picture after it; None for an event that is not shown."""
+    """Describes an event in one line; None for an event that is not shown."""
     subject = event.type.partition(".")[0]
     text: str | None = None
     if subject == "session":
@@ -108,7 +108,7 @@ def _head(picture: Picture, *, now_ms: int) -> Line:
 
 
 def share_text(picture: Picture, *, now_ms: int | None = None) -> str:
-    """The share that is done, and the estimate of the rest.
+    """Formats the share of the work that is done, and the estimated time left.
 
     >>> share_text(Picture("1a2b3c4d", share=0.425, left_ms=62_000, at_most=True))
     '42 %, at most about 1:02 left'

@@ -7,7 +7,7 @@ from leadhand.models.views import SessionView
 
 
 def reason_line(view: SessionView) -> str:
-    """The reason of a session that ended without acceptance; "" if there is none.
+    """Formats why a session ended without acceptance; "" if it was accepted.
 
     The reason of a workflow names the phase in which it ended.
     """

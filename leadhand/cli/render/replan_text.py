@@ -11,7 +11,7 @@ from leadhand.models.views import ProposalView, TaskView
 
 
 def replan_lines(task: TaskView) -> Iterator[str]:
-    """What came of the question to the team lead about a failed task."""
+    """Formats the team lead's answer about a failed task."""
     replan = task.replan
     if replan is None:
         return
@@ -25,7 +25,7 @@ def replan_lines(task: TaskView) -> Iterator[str]:
 
 
 def edit_lines(proposal: ProposalView) -> Iterator[str]:
-    """The operations that a team lead proposed, one in a line."""
+    """Formats the edits that a team lead proposed, one per line."""
     if proposal.about is not None:
         yield f"  the team lead, after task {proposal.about} failed:"
     yield from (f"  - {_operation(one)}" for one in proposal.operations)

@@ -14,7 +14,7 @@ _WITHOUT_LOOPS = ("flow", "graph")
 
 
 def ending(result: ResultView) -> str:
-    """Format how a session ended: verdict or plan result, iterations, cost, tokens and reason.
+    """Formats how a session ended: verdict or plan result, iterations, cost, tokens and reason.
 
     >>> from leadhand.models.views import ResultView
     >>> ending(ResultView(session_id="1a2b3c4d", kind="loop", status="completed",
@@ -59,7 +59,7 @@ def _where(result: ResultView) -> str:
 
 
 def loop_summary(result: ResultView) -> Iterator[str]:
-    """The result of a loop, and commands to run next."""
+    """Formats the result of a loop, and commands to run next."""
     yield f"session {result.session_id}: {ending(result)}"
     yield from _warnings(result)
     lines = list(block(result.result_text, indent="  "))
@@ -69,7 +69,7 @@ def loop_summary(result: ResultView) -> Iterator[str]:
 
 
 def workflow_summary(result: ResultView) -> Iterator[str]:
-    """The result of each phase, and commands to run next."""
+    """Formats the result of each phase, and commands to run next."""
     yield f"session {result.session_id}: {ending(result)}"
     yield from _warnings(result)
     head = ["PHASE", "VERDICT", "ITERATIONS", "RUNS", "RESULT"]
@@ -97,7 +97,7 @@ def _verdict(result: ResultView, phase: PhaseView) -> str:
 
 
 def flow_summary(result: ResultView) -> Iterator[str]:
-    """The result of a flow, and commands to run next."""
+    """Formats the result of a flow, and commands to run next."""
     why = plain(result.exit_reason) or _why(
         accepted=result.status == "completed", reason=result.reason
     )
@@ -125,7 +125,7 @@ _LIMITS = ("budget", "circuit_open", "stop_limit")
 
 
 def next_steps(result: ResultView) -> Iterator[str]:
-    """Commands to continue or inspect the session."""
+    """Returns the commands to continue or inspect the session."""
     if result.reason is not None and result.reason.code in _LIMITS:
         yield f"to resume with a higher limit, see: leadhand explain {result.session_id}"
     elif result.status in ("failed", "stopped"):

@@ -30,7 +30,7 @@ def session_lines(
     children: Iterable[SessionView] = (),
     steps: Sequence[StepView] = (),
 ) -> Iterator[str]:
-    """The session's facts, its children, its steps and iterations, and its running steps."""
+    """Formats a session: its facts, children, steps, iterations and running steps."""
     yield from _head(view)
     for child in children:
         name = plain(child.title, most=60)
@@ -51,7 +51,7 @@ def session_lines(
 
 
 def head_line(view: SessionView) -> str:
-    """The line above a session's events: its id, its title, and its task if a label names it."""
+    """Formats the line above a session's events: its id, its title and its task."""
     about = f" ({plain(view.task)})" if view.label and view.task else ""
     return f"session {view.id}: {plain(view.title)}{about}"
 
@@ -99,7 +99,7 @@ def _head(view: SessionView) -> Iterator[str]:
 
 
 def phase_text(view: RoleView) -> str:
-    """The role and phase of a session, and what is said about its end.
+    """Formats the role and phase of a session, and whether it may end.
 
     >>> phase_text(RoleView(role="dev", phase="under_review", round=2))
     'dev under_review, round 2'

@@ -11,7 +11,7 @@ from leadhand.models.views import StatisticsView
 
 
 def statistics_lines(view: StatisticsView) -> Iterator[str]:
-    """The tables of a period, each after its title; those without rows are left out."""
+    """Formats the statistics of a period as tables with titles, without empty ones."""
     days = (date.fromisoformat(view.last) - date.fromisoformat(view.first)).days + 1
     if not view.days:
         yield f"nothing ended in the last {plural(days, 'day')}"
@@ -76,7 +76,7 @@ def _usage(view: StatisticsView) -> list[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """A share in percent.
+    """Formats a share in percent.
 
     >>> share(2, 3)
     '67 %'

@@ -63,7 +63,7 @@ def step_lines(
     *,
     now: datetime | None = None,
 ) -> Iterator[str]:
-    """One line per phase, step, loop and iteration: state, time, cost and outcome.
+    """Formats one line per phase, step, loop and iteration: state, time, cost and outcome.
 
     Of a long loop only the newest iterations are listed.
     """
@@ -85,7 +85,7 @@ def step_lines(
 
 
 def step_seconds(step: StepView) -> float | None:
-    """For how long the last attempt ran; None if it did not end."""
+    """Returns how long the last attempt ran, in seconds; None if it did not end."""
     start, end = _time(step.started_at), _time(step.ended_at)
     return None if start is None or end is None else (end - start).total_seconds()
 

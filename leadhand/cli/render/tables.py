@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int = 60) -> list[str]:
-    """Align the rows in columns under their heads.
+    """Aligns rows in columns below their headings.
 
     >>> table(["ID", "STATUS"], [["1a2b3c4d", "completed"]])
     ['ID        STATUS', '1a2b3c4d  completed']
@@ -31,7 +31,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int 
 def places_table(
     head: Sequence[str], rows: Sequence[Sequence[object]], why_not: Sequence[Mapping[str, str]]
 ) -> list[str]:
-    """A table with, below each row, the places where it cannot be used and why.
+    """Formats a table in which the row's unusable places follow below it, with the reasons.
 
     >>> places_table(["TOOL"], [["slug"]], [{"here": "no such file"}])
     ['TOOL', 'slug', '  not at here: no such file']
@@ -47,7 +47,7 @@ def places_table(
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun, in the plural if needed.
+    """Formats a count with its noun, in the plural if needed.
 
     >>> plural(1, "iteration"), plural(2, "iteration")
     ('1 iteration', '2 iterations')

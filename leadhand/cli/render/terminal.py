@@ -34,7 +34,7 @@ class EscapingStream(io.TextIOWrapper):
         return len(text)
 
     def flush(self) -> None:
-        """Write everything, including a carriage return that was held back."""
+        """Write everything that is buffered, including a held carriage return."""
         held, self._held = self._held, ""
         if held:
             super().write(escape_controls(held))
@@ -42,7 +42,7 @@ class EscapingStream(io.TextIOWrapper):
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The stream without escaping, for output that has colours or redraws the screen."""
+    """Returns the stream without escaping, for output with colours or a redrawn screen."""
     if isinstance(stream, EscapingStream):
         stream.flush()
         return stream.raw

@@ -14,7 +14,7 @@ from leadhand.models.views import ToolView
 
 
 def tool_page(tool: ToolView) -> Iterator[str]:
-    """A tool with its arguments, the places that have it, and a call of it."""
+    """Formats a tool with its arguments, the places that have it, and an example call."""
     yield f"{tool.name}: {tool.about}" if tool.about else tool.name
     yield f"kind: {tool.kind}"
     if tool.parameters:

@@ -10,7 +10,7 @@ from leadhand.models.views import TreeNode, TreeView
 
 
 def tree_lines(view: TreeView) -> Iterator[str]:
-    """One line for each session, indented by its depth, and why the first one ended."""
+    """Formats a tree of sessions, one indented line each, and why the first one ended."""
     top = view.items[0].depth
     for node in view.items:
         yield f"{'  ' * (node.depth - top)}{_line(node)}"

@@ -15,7 +15,7 @@ Command = Callable[..., Any]
 
 
 def which_stack(command: Command) -> Command:
-    """The options that name a stack."""
+    """Adds the options that select a stack to a command."""
     folder = click.option(
         "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
         default=".", metavar="DIR", help="The folder whose stack it is; by default this one.",
@@ -25,7 +25,7 @@ def which_stack(command: Command) -> Command:
 
 
 def which_workflow(command: Command) -> Command:
-    """The options that name a workflow session."""
+    """Adds the options that select a workflow session to a command."""
     workflow = click.option(
         "--workflow", metavar="ID", help="A workflow session on the stack; by default the top.",
     )  # fmt: skip
@@ -36,7 +36,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print exactly on
 
 
 def scope_of(folder: Path, name: str | None) -> Scope:
-    """The stack of these options."""
+    """Returns the stack that the options --folder and --stack select."""
     from leadhand.stack.scope import find_scope
 
     try:

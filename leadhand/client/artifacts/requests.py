@@ -27,19 +27,19 @@ class Piece(NamedTuple):
 
 
 def listing(session: str, limit: int | None, cursor: str | None) -> Call:
-    """The call for a page of artifacts."""
+    """Builds the request for a page of artifacts."""
     given = {"limit": limit, "cursor": cursor}
     params = {name: value for name, value in given.items() if value is not None}
     return Call("GET", session_path(session, "artifacts"), params=params)
 
 
 def part(session: str, digest: str, at: int) -> Call:
-    """The call for the bytes of an artifact from a position on."""
+    """Builds the request for the bytes of an artifact from a position on."""
     return Call("GET", _path(session, digest), params={"at": at, "limit": PART_BYTES})
 
 
 def piece_of(response: httpx2.Response) -> Piece:
-    """The bytes of a response, and the size of the whole. Raises AnswerUnreadable."""
+    """Returns the bytes of a response, and the size of the whole. Raises AnswerUnreadable."""
     _, _, size = response.headers.get("Content-Range", "").partition("/")
     if not size.isdecimal():
         raise AnswerUnreadable(str(response.url), response.status_code)
@@ -47,7 +47,7 @@ def piece_of(response: httpx2.Response) -> Piece:
 
 
 def upload(session: str, data: bytes, at: int) -> Call:
-    """The call that uploads the part of an artifact that begins at a position."""
+    """Builds the request that uploads one part of an artifact."""
     text = base64.b64encode(data[at : at + PART_BYTES]).decode()
     content = json.dumps({"at": at, "size": len(data), "data": text}).encode()
     digest = hashlib.sha256(data).hexdigest()

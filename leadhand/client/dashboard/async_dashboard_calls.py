@@ -17,7 +17,7 @@ class AsyncDashboardCalls:
     async def attention(
         self, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[AttentionView]:
-        """List the sessions that need a person, with the reasons; the newest call first."""
+        """List the sessions that need a person, with the reasons; the latest first."""
         return await self._ask_all(Page[AttentionView], requests.attention(limit, cursor))
 
     async def changes(
@@ -27,7 +27,7 @@ class AsyncDashboardCalls:
         return await self._ask_all(Page[ChangeView], requests.changes(after, limit))
 
     async def sign_in_link(self) -> SignInLink:
-        """Make a link that opens the dashboard, signed in as this token: once, within a minute."""
+        """Create a link that signs in to the dashboard once, within a minute."""
         return await self._ask_all(SignInLink, requests.sign_in_link())
 
     async def _ask_all(self, model: type[M], call: Call) -> M:

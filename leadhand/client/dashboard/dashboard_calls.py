@@ -18,7 +18,7 @@ class DashboardCalls:
     def attention(
         self, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[AttentionView]:
-        """List the sessions that need a person, with the reasons; the newest call first."""
+        """List the sessions that need a person, with the reasons; the latest first."""
         return self._ask_all(Page[AttentionView], requests.attention(limit, cursor))
 
     def changes(self, *, after: str | None = None, limit: int | None = None) -> Page[ChangeView]:
@@ -26,7 +26,7 @@ class DashboardCalls:
         return self._ask_all(Page[ChangeView], requests.changes(after, limit))
 
     def sign_in_link(self) -> SignInLink:
-        """Make a link that opens the dashboard, signed in as this token: once, within a minute."""
+        """Create a link that signs in to the dashboard once, within a minute."""
         return self._ask_all(SignInLink, requests.sign_in_link())
 
     def _ask_all(self, model: type[M], call: Call) -> M:

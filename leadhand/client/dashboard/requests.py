@@ -6,17 +6,17 @@ from leadhand.client.calls import Call, Param
 
 
 def attention(limit: int | None, cursor: str | None) -> Call:
-    """The call that lists the sessions that need a person."""
+    """Builds the request that lists the sessions that need a person."""
     return Call("GET", "/v1/attention", params=_given(limit=limit, cursor=cursor))
 
 
 def changes(after: str | None, limit: int | None) -> Call:
-    """The call that lists the changes of all sessions."""
+    """Builds the request that lists the changes of all sessions."""
     return Call("GET", "/v1/events", params=_given(after=after, limit=limit))
 
 
 def sign_in_link() -> Call:
-    """The call that makes a sign-in link; a repeated call makes another one."""
+    """Builds the request that creates a sign-in link; a repeated one creates another link."""
     return Call("POST", "/v1/sign-in-links", content=b"{}")
 
 

@@ -23,7 +23,7 @@ class AsyncGuardCalls:
         return await self._ask_guard(StopView, requests.stop(agent_session, report))
 
     async def report_event(self, agent_session: str, event: AgentEvent) -> None:
-        """Record a prompt, an idle agent or the end of its session: it ends a row of blocks."""
+        """Record a prompt, idle or end event of an agent, which ends a series of blocks."""
         (await self._connection.transport.send(requests.event(agent_session, event))).checked()
 
     async def guards(self, agent_session: str | None = None) -> GuardsView:
@@ -31,7 +31,7 @@ class AsyncGuardCalls:
         return await self._ask_guard(GuardsView, requests.guard_list(agent_session))
 
     async def reset_guards(self, agent_session: str | None = None) -> GuardReset:
-        """Begin the counters of limits again, of one agent session or of all."""
+        """Set the counters of limits to 0, for one agent session or all."""
         return await self._ask_guard(GuardReset, requests.reset(agent_session))
 
     async def _ask_guard(self, model: type[M], call: Call) -> M:

@@ -24,7 +24,7 @@ class GuardCalls:
         return self._ask_guard(StopView, requests.stop(agent_session, report))
 
     def report_event(self, agent_session: str, event: AgentEvent) -> None:
-        """Record a prompt, an idle agent or the end of its session: it ends a row of blocks."""
+        """Record a prompt, idle or end event of an agent, which ends a series of blocks."""
         (self._connection.transport.send(requests.event(agent_session, event))).checked()
 
     def guards(self, agent_session: str | None = None) -> GuardsView:
@@ -32,7 +32,7 @@ class GuardCalls:
         return self._ask_guard(GuardsView, requests.guard_list(agent_session))
 
     def reset_guards(self, agent_session: str | None = None) -> GuardReset:
-        """Begin the counters of limits again, of one agent session or of all."""
+        """Set the counters of limits to 0, for one agent session or all."""
         return self._ask_guard(GuardReset, requests.reset(agent_session))
 
     def _ask_guard(self, model: type[M], call: Call) -> M:

@@ -14,25 +14,25 @@ from leadhand.models.problems import Kind
 
 
 def guard_list(agent_session: str | None) -> Call:
-    """The call that lists guards."""
+    """Builds the request that lists guards."""
     params = {} if agent_session is None else {"agent_session": _checked(agent_session)}
     return Call("GET", "/v1/guards", params=params)
 
 
 def stop(agent_session: str, report: StopReport) -> Call:
-    """The call of a stop. A repeated one is executed once."""
+    """Builds the request that asks whether an agent may stop; a repeated one counts once."""
     content = report.model_dump_json(exclude_unset=True).encode()
     return Call("POST", _path(agent_session, "stops"), content=content)
 
 
 def event(agent_session: str, what: AgentEvent) -> Call:
-    """The call that records an event; a repeated one changes nothing."""
+    """Builds the request that records an event of an agent; a repeated one changes nothing."""
     content = what.model_dump_json(exclude_unset=True).encode()
     return Call("POST", _path(agent_session, "events"), content=content)
 
 
 def reset(agent_session: str | None) -> Call:
-    """The call that resets the guards of one agent session or of all."""
+    """Builds the request that resets the guards of one agent session or of all."""
     body = {} if agent_session is None else {"agent_session": _checked(agent_session)}
     return Call("POST", "/v1/guards/reset", content=json.dumps(body).encode())
 

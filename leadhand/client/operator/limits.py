@@ -19,14 +19,14 @@ KINDS = ("agent", "model", "queue", "key")
 def setting(
     key: str, *, concurrency: int | None, per_minute: float | None, seen: Limit | None = None
 ) -> Call:
-    """The call that sets or replaces a limit. Raises RequestInvalid."""
+    """Builds the request that sets or replaces a limit. Raises RequestInvalid."""
     given = {"concurrency": concurrency, "per_minute": per_minute}
     body = {name: value for name, value in given.items() if value is not None}
     return Call("PUT", path_of(key), headers=_if_match(seen), content=json.dumps(body).encode())
 
 
 def removal(key: str, *, seen: Limit | None = None) -> Call:
-    """The call that removes a limit. Raises RequestInvalid."""
+    """Builds the request that removes a limit. Raises RequestInvalid."""
     return Call("DELETE", path_of(key), headers=_if_match(seen))
 
 
@@ -35,7 +35,7 @@ def _if_match(seen: Limit | None) -> dict[str, str]:
 
 
 def path_of(key: str) -> str:
-    """The path of a limit.
+    """Returns the URL path of a limit.
 
     >>> path_of("model:org/one")
     '/v1/limits/model/org%2Fone'

@@ -29,7 +29,7 @@ def creation(
     webhook: Webhook | Mapping[str, Any] | None,
     idempotency_key: str | None,
 ) -> Call:
-    """Builds the request that creates a token; a request with the same key gets the same one."""
+    """Builds the request that creates an API token; the same key again returns the same one."""
     body: dict[str, object] = {"name": name, "scopes": list(scopes)}
     if expires_s is not None:
         body["expires_s"] = expires_s
@@ -42,7 +42,7 @@ def creation(
 
 
 def revocation(token: str) -> Call:
-    """The call that revokes a token. Raises TokenUnknown for an invalid id."""
+    """Builds the request that revokes an API token. Raises TokenUnknown for an invalid id."""
     if not _ID.fullmatch(token):
         raise local_error(
             Kind.TOKEN_UNKNOWN,

@@ -38,7 +38,7 @@ class StackCalls:
     _connection: Connection
 
     def stacks(self, *, limit: int | None = None, cursor: str | None = None) -> Page[StackHead]:
-        """List the stacks, one page, the one that was changed last first."""
+        """List the stacks, one page, the last changed first."""
         call = listing("/v1/stacks", limit=limit, cursor=cursor)
         return self._ask_stack(Page[StackHead], call)
 
@@ -70,7 +70,7 @@ class StackCalls:
         return self._ask_stack(WorkflowSession, call)
 
     def workflow_outputs(self, stack: str, workflow: str | None = None) -> OutputsView:
-        """Merge the outputs of all completed steps; of equal names the later step's counts."""
+        """Merge the outputs of all completed steps; later steps override earlier ones."""
         call = Call("GET", workflow_path(stack, workflow, "outputs"))
         return self._ask_stack(OutputsView, call)
 
@@ -119,24 +119,24 @@ class StackCalls:
     def record_quality_attempt(
         self, stack: str, step: str, *, workflow: str | None = None
     ) -> StackChange:
-        """Count a quality attempt of a step; `quality_attempts` of the result has the total."""
+        """Add 1 to the quality attempts of a step; returns the workflow session."""
         return self._change_stack(stack, workflow, "quality-attempt", step_id=step)
 
     def advance_to_step(
         self, stack: str, step: str, entry_index: int, *, workflow: str | None = None
     ) -> StackChange:
-        """Move to another step: forwards or back."""
+        """Make another step the current one: a later or an earlier one."""
         given = {"step_id": step, "entry_index": entry_index}
         return self._change_stack(stack, workflow, "advance", **given)
 
     def complete_workflow(self, stack: str, *, workflow: str | None = None) -> StackChange:
-        """End a workflow session as completed, anywhere in the stack."""
+        """Mark a workflow session as completed, anywhere in the stack."""
         return self._change_stack(stack, workflow, "complete")
 
     def abort_workflow(
         self, stack: str, reason: str, *, workflow: str | None = None
     ) -> StackChange:
-        """End a workflow session as aborted, anywhere in the stack."""
+        """Mark a workflow session as aborted, anywhere in the stack."""
         return self._change_stack(stack, workflow, "abort", reason=reason)
 
     def load_workflow(

@@ -17,7 +17,7 @@ from leadhand.models.stacks import ACTIVE, WORKFLOW_ID
 
 
 def stack_path(stack: str, *more: str) -> str:
-    """The path of a stack, or of something below it. Raises RequestInvalid for a wrong name.
+    """Returns the URL path of a stack or of something below it. Raises RequestInvalid.
 
     >>> stack_path("release.1", "workflows")
     '/v1/stacks/release.1/workflows'
@@ -29,7 +29,7 @@ def stack_path(stack: str, *more: str) -> str:
 
 
 def workflow_path(stack: str, workflow: str | None, *more: str) -> str:
-    """The path of a workflow session, by default the active one. Raises WorkflowUnknown.
+    """Returns the URL path of a workflow session, by default the active one.
 
     >>> workflow_path("s", None, "abort")
     '/v1/stacks/s/workflows/active/abort'
@@ -41,18 +41,18 @@ def workflow_path(stack: str, workflow: str | None, *more: str) -> str:
 
 
 def listing(path: str, **given: Param | None) -> Call:
-    """The call that lists something below a path."""
+    """Builds the request for a list below a path."""
     params = {name: one for name, one in given.items() if one is not None}
     return Call("GET", path, params=params)
 
 
 def change(path: str, body: Mapping[str, Any], key: str | None = None) -> Call:
-    """The call that changes a stack. A repeated one is executed once."""
+    """Builds the request that changes a stack; a repeated one is executed once."""
     given = {name: one for name, one in body.items() if one is not None}
     content = json.dumps(given, allow_nan=False).encode()
     return Call("POST", path, headers=idempotent(key), content=content)
 
 
 def idempotent(key: str | None = None) -> dict[str, str]:
-    """The header with the key of a call, by default a new one."""
+    """Returns the Idempotency-Key header of a request, by default with a new key."""
     return {"Idempotency-Key": key or uuid.uuid4().hex}

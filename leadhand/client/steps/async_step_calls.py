@@ -22,7 +22,7 @@ class AsyncStepCalls:
     async def skip(
         self, session: str, step: str, reason: str | None = None, *, seen: SessionView | None = None
     ) -> SessionView:
-        """Skip a step that has not run or has failed; what depends on it goes on without it.
+        """Skip a step that has not run or has failed; dependent steps run without its result.
 
         A failed session resumes with that. Raises ControlRefused for a step that runs.
         """
@@ -40,7 +40,7 @@ class AsyncStepCalls:
         label: str | None = None,
         idempotency_key: str | None = None,
     ) -> SessionView:
-        """Create a session with the outcomes of another one up to a point; it runs the rest.
+        """Create a session that copies another one's outcomes up to a point and runs the rest.
 
         `after` names the last step that counts as done. What refers to a changed input runs again.
         `folder="as-is"` lets it work in the session's folder as that is now.
@@ -68,7 +68,7 @@ class AsyncStepCalls:
         label: str | None = None,
         idempotency_key: str | None = None,
     ) -> SessionView:
-        """Run the document of a session again as a new one, with what is different."""
+        """Run the document of a session again as a new session, with changes."""
         call = requests.rerun(
             session,
             idempotency_key,

@@ -22,12 +22,12 @@ CheckerSpec = str | Mapping[str, str] | Checker
 
 
 def skip(session: str, step: str, reason: str | None, seen: SessionView | None) -> Call:
-    """The call that skips a step. A repeated one changes nothing."""
+    """Builds the request that skips a step; a repeated one changes nothing."""
     return _post(session, "skip", {"step": step, "reason": reason}, seen)
 
 
 def fork(session: str, idempotency_key: str | None, **body: JsonValue) -> Call:
-    """The call that forks a session. The same key again gets the same fork."""
+    """Builds the request that forks a session; the same key again returns the same fork."""
     return _post(session, "fork", body, key=idempotency_key or uuid.uuid4().hex)
 
 
@@ -37,7 +37,7 @@ def rerun(
     checkers: Sequence[CheckerSpec] | None,
     **body: JsonValue,
 ) -> Call:
-    """The call that runs a session's document again. The same key again gets the same session."""
+    """Builds the request that runs a session's document again; the same key is executed once."""
     named = None if checkers is None else [_checker(one) for one in checkers]
     return _post(
         session, "rerun", {**body, "checkers": named}, key=idempotency_key or uuid.uuid4().hex

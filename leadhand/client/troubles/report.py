@@ -27,11 +27,11 @@ class TroubleReport:
 
     @property
     def is_heard(self) -> bool:
-        """Whether troubles are reported; without a callback they are not."""
+        """Whether troubles are reported: the client has a callback for them."""
         return self._say is not None
 
     def note(self, session: str, troubles: Sequence[str]) -> None:
-        """Take the present troubles of a session; none forgets the session."""
+        """Report those troubles of a session that are new; an empty list resets it."""
         if self._say is None:
             return
         with self._lock:

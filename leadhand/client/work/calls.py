@@ -20,15 +20,15 @@ class WorkCalls:
 
     @property
     def token(self) -> str:
-        """The token with which the API is called."""
+        """Return the token that the client sends to the API."""
         return self._connection.transport.reach.token
 
     def claim_work(self, session: str, claim: ClaimWork) -> WorkView:
-        """Claim the next ready local step, and wait for one up to `wait_s` of the claim."""
+        """Claim the next ready local step; waits for one up to `wait_s` of the claim."""
         return self._ask_work(WorkView, session, "claim", claim)
 
     def beat_work(self, session: str, attempt: BeatWork) -> BeatView:
-        """Extend the lease of an attempt; the reply says whether it may go on."""
+        """Extend the lease of an attempt; the reply says whether it may continue."""
         return self._ask_work(BeatView, session, "beat", attempt)
 
     def settle_work(self, session: str, outcome: SettleWork) -> SettledView:

@@ -9,6 +9,6 @@ from leadhand.client.paths import session_path
 
 
 def call(session: str, verb: str, body: BaseModel) -> Call:
-    """A call about local steps. Each is safe to repeat: a nonce names the attempt."""
+    """Builds a request about local steps; it is safe to repeat."""
     content = body.model_dump_json().encode()
     return Call("POST", session_path(session, f"work/{verb}"), content=content)

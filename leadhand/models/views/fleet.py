@@ -153,7 +153,7 @@ class WorkerView(View):
 
     @property
     def not_taken(self) -> list[str]:
-        """The queues that it is configured to consume and does not."""
+        """Return the queues that the worker should consume and does not."""
         if self.consumes is None:
             return []
         return [queue for queue in self.queues if queue not in self.consumes]

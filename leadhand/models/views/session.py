@@ -165,7 +165,7 @@ class SessionView(View):
 
     @property
     def title(self) -> str:
-        """What lists call it: the title a person gave it, its label, its loop's task or name."""
+        """Return the title for lists: the given one, the label, the loop's task or the name."""
         return self.renamed or self.label or self.task or self.name
 
 

@@ -62,7 +62,7 @@ class Acceptance(View):
 
     @property
     def rate(self) -> float:
-        """The share of accepted loops."""
+        """Return the share of accepted loops."""
         return self.accepted / self.reached
 
 

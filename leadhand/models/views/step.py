@@ -114,7 +114,7 @@ class Event(View):
 
     @property
     def position(self) -> tuple[int, int]:
-        """The event's position in the session's stream."""
+        """Return the event's position in the session's stream."""
         return position(self.id)
 
 
@@ -160,7 +160,7 @@ class DiffsPage(Page[DiffView]):
 
 
 def position(event_id: str) -> tuple[int, int]:
-    """An event id as the two numbers that order it.
+    """Converts an event id to two numbers by which events are sorted.
 
     >>> position("1700000000000-7") < position("1700000000000-12")
     True

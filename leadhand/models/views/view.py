@@ -27,7 +27,7 @@ class View(BaseModel):
 
     @classmethod
     def model_validate(cls, obj: Any, *, extra: ExtraValues | None = "ignore", **more: Any) -> Self:
-        """Validates `obj`; ignores undeclared fields unless `extra` says otherwise."""
+        """Validate `obj`; ignores undeclared fields unless `extra` says otherwise."""
         return super().model_validate(obj, extra=extra, **more)
 
     @classmethod
@@ -38,7 +38,7 @@ class View(BaseModel):
         extra: ExtraValues | None = "ignore",
         **more: Any,
     ) -> Self:
-        """Parses JSON; ignores undeclared fields unless `extra` says otherwise."""
+        """Parse JSON; ignores undeclared fields unless `extra` says otherwise."""
         return super().model_validate_json(json_data, extra=extra, **more)
 
 
@@ -66,7 +66,7 @@ class Reason(View):
     beneath: Reason | None = None
 
     def chain(self) -> Iterator[Reason]:
-        """This reason and those beneath it, the root cause last."""
+        """Return this reason and its causes, the root cause last."""
         link: Reason | None = self
         while link is not None:
             yield link
@@ -74,6 +74,6 @@ class Reason(View):
 
     @property
     def root(self) -> Reason:
-        """The root cause."""
+        """Return the root cause."""
         *_, last = self.chain()
         return last

@@ -87,7 +87,7 @@ def _with_folders(view: FsckView, found: FolderFindings) -> FsckView:
 
 
 def fsck_lines(view: FsckView) -> list[str]:
-    """The findings, at most _SHOWN per kind, and a summary."""
+    """Formats the findings of an audit, at most _SHOWN per kind, with a summary."""
     lines: list[str] = []
     shown: Counter[str] = Counter()
     for finding in view.items:

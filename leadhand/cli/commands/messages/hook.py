@@ -84,7 +84,7 @@ def notification_command(*, session: str | None) -> int:
 
 
 def context_of(session: str, messages: Sequence[InboxMessage]) -> str:
-    """The messages as text for the model."""
+    """Formats inbox messages as text that is added to an agent's context."""
     parts = [f"Messages to Leadhand session {session} since your last turn:"]
     for message in messages:
         mark = ", which reports a failure" if message.escalates else ""

@@ -60,7 +60,7 @@ def _taken(client: Client, session: str) -> Iterator[InboxMessage]:
 
 
 def message_lines(message: InboxMessage) -> Iterator[str]:
-    """A message as text: a line about it, and its own lines."""
+    """Formats an inbox message: a line with number and sender, then its text."""
     state = "unread" if message.read_at is None else f"read by {plain(message.read_by)}"
     mark = ", failure" if message.escalates else ""
     sender, at = plain(message.sender), clock_time(message.at)

@@ -6,7 +6,7 @@ import click
 
 
 def named_or_own(session: str | None) -> str:
-    """The named session, or in a doer or checker its own one."""
+    """Returns the named session, or by default the one that this command runs in."""
     from leadhand.settings import ClientSettings
 
     session = session or ClientSettings.from_env().session

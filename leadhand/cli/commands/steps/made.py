@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show_made(view: SessionView, how: str, *, as_json: bool) -> None:
-    """Print the new session, and how to follow it; its warnings go to standard error."""
+    """Prints the id of a new session, its warnings, and how to follow it."""
     from leadhand.cli.render.tables import echo_json
     from leadhand.models.text import plain
 
