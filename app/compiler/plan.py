@@ -14,6 +14,7 @@ from app.domain.program import (
     WITH_MERGES,
     WITH_PLANS,
     WITH_REPLANS,
+    WITH_TARGETS,
     WITH_WORKSPACES,
     Action,
     Loop,
@@ -58,6 +59,8 @@ def compile_plan(document: PlanDocument) -> Program:
     version = WITH_WORKSPACES if has_workspaces(document) else WITH_PLANS
     version = WITH_MERGES if merges(document) else version
     version = WITH_REPLANS if document.on_task_failure == "replan" else version
+    # An older worker leaves the target out, and would merge into the plan's own branch.
+    version = WITH_TARGETS if merges(document) and document.target else version
     return Program(schema_version=version, name=document.label or "plan", body=tuple(nodes))
 
 

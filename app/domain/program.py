@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
+#: The form of plans that merge into a branch that the document names.
+WITH_TARGETS = 10
 #: The form of programs with steps that their submitter carries out (decision 59).
 WITH_LOCAL_STEPS = 9
 #: The form of programs with a limit, a join, an expectation or a rule of retries (decision 61).

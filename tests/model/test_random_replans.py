@@ -6,7 +6,7 @@ are handled twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 from pydantic import JsonValue
@@ -127,15 +127,20 @@ class ReplanWalk(Walk):
         assert len(sessions) == len(set(sessions))
 
 
-def test_replanned_plans_do_what_the_model_says(bench: Bench) -> None:
-    for seed in FEW:
+def run_walks(bench: Bench, seeds: Iterable[int]) -> None:
+    for seed in seeds:
         bench.restart()
-        ReplanWalk(bench, seed).run()
+        try:
+            ReplanWalk(bench, seed).run()
+        except AssertionError as error:
+            raise AssertionError(f"plan {seed}: {error}") from error
+
+
+def test_replanned_plans_do_what_the_model_says(bench: Bench) -> None:
+    run_walks(bench, FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_more_replanned_plans_do_what_the_model_says(bench: Bench) -> None:
-    for seed in MANY:
-        bench.restart()
-        ReplanWalk(bench, seed).run()
+    run_walks(bench, MANY)

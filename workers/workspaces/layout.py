@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.domain.workspaces import Kind, folder_name
 from workers.processes.own_folders import claim_folder
+from workers.workspaces.fork_safe_files import close_here, open_here
 from workers.workspaces.git import Cancelled
 
 _POLL_S = 0.05
@@ -82,7 +83,7 @@ class Shelf(NamedTuple):
         """Hold the lock of the repository inside the block; wait for it, unless cancelled."""
         claim_folder(self.folder.parent)
         claim_folder(self.folder)
-        lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_here(self.folder / "lock")
         try:
             while not _take(lock):
                 if cancel.is_set():
@@ -90,7 +91,7 @@ class Shelf(NamedTuple):
                 time.sleep(_POLL_S)
             yield lock
         finally:
-            os.close(lock)
+            close_here(lock)
 
 
 def _take(lock: int) -> bool:

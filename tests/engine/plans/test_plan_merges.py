@@ -12,7 +12,7 @@ from app.domain.ids import SessionRef
 from app.domain.merges import plan_branch
 from app.domain.outcomes import Outcome
 from app.domain.plan_errors import PlanRefused
-from app.domain.program import WITH_MERGES
+from app.domain.program import WITH_MERGES, WITH_TARGETS
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant
 from leadhand.models.views import LedgerEntry
@@ -98,6 +98,20 @@ def start(world: World, tmp_path: Path) -> Merging:
     plan.survey()
     plan.begin()
     return plan
+
+
+def test_a_plan_with_a_target_needs_workers_that_merge_into_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    plan = Merging(World.of(bench), TASKS, cwd=str(tmp_path), target="release")
+    assert plan.engine.store.fields(plan.ref)["schema"] == str(WITH_TARGETS)
+    older: dict[str, JsonValue] = {
+        "address": "workspace", "nonce": "n", "worker": "w", "lease_ms": 1_000,
+        "schema": WITH_TARGETS - 1,
+    }  # fmt: skip
+    refused = plan.engine.transitions.run("claim", plan.ref, older)
+    assert (refused.word, refused.why) == ("refused", "schema")
+    plan.survey()
 
 
 def test_dependants_wait_for_the_merge_and_are_told_the_commit(

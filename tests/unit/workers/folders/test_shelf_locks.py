@@ -1,0 +1,83 @@
+"""The lock of a repository's worktrees: who has it, and for how long."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_until
+from workers.workspaces.git import Cancelled
+from workers.workspaces.layout import Shelf
+
+
+def is_free(shelf: Shelf) -> bool:
+    """Whether the lock can be taken at once."""
+    given_up = threading.Event()
+    given_up.set()
+    try:
+        with shelf.locked(given_up):
+            return True
+    except Cancelled:
+        return False
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """A fork of this process, as a worker forks its pool processes; it lives until the end."""
+    wait, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(end)
+        os.read(wait, 1)
+        os._exit(0)
+    os.close(wait)
+    try:
+        yield
+    finally:
+        os.close(end)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_lock_excludes_others_while_it_is_held(tmp_path: Path) -> None:
+    shelf = Shelf.of(tmp_path, tmp_path)
+    with shelf.locked(threading.Event()):
+        assert not is_free(shelf)
+    assert is_free(shelf)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fork_of_a_worker_does_not_keep_the_lock_that_another_thread_holds(tmp_path: Path) -> None:
+    shelf = Shelf.of(tmp_path, tmp_path)
+    holds, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with shelf.locked(threading.Event()):
+            holds.set()
+            release.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert holds.wait(30)
+        with forked():
+            assert not is_free(shelf)
+            release.set()
+            thread.join(30)
+            wait_until(lambda: is_free(shelf), timeout=30)
+    finally:
+        release.set()
+        thread.join(30)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fork_takes_the_lock_as_any_process_does(tmp_path: Path) -> None:
+    shelf = Shelf.of(tmp_path, tmp_path)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if is_free(shelf) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
