@@ -16,8 +16,9 @@ INLINE_BYTES = 64 * 1024
 YOUNG_S = 24 * 3600.0
 #: Bytes in one part of an upload or download.
 PART_BYTES = 2 * 1024 * 1024
-#: The artifact that is the result of a step; its other artifacts are outputs of programs.
-VALUE = "value"
+#: The artifact that is the value of a step, and the one that is the `result` in the value of a step
+#: that called a flow; its other artifacts are outputs of programs.
+VALUE, RESULT = "value", "result"
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 
 
@@ -26,7 +27,7 @@ class Artifact(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Literal["value", "stdout", "stderr"]
+    name: Literal["value", "result", "stdout", "stderr"]
     #: SHA-256 of its bytes, in hexadecimal.
     digest: Annotated[str, Field(pattern=_DIGEST.pattern)]
     size: Annotated[int, Field(ge=0)]
@@ -51,9 +52,18 @@ def value_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
     >>> value_artifact({"word": "succeeded", "value": 7}) is None
     True
     """
+    return _listed(outcome, VALUE)
+
+
+def result_artifact(outcome: Mapping[str, JsonValue]) -> tuple[str, int] | None:
+    """Returns digest and size of the artifact that is the `result` in an outcome's value."""
+    return _listed(outcome, RESULT)
+
+
+def _listed(outcome: Mapping[str, JsonValue], name: str) -> tuple[str, int] | None:
     listed = outcome.get("artifacts")
     for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and one.get("name") == VALUE:
+        if isinstance(one, dict) and one.get("name") == name:
             return str(one["digest"]), int(str(one["size"]))
     return None
 

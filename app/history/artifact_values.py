@@ -7,16 +7,19 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from app.domain.artifacts import ArtifactSource, value_artifact
+from app.domain.artifacts import ArtifactSource, result_artifact, value_artifact
 from app.domain.ids import SessionRef
 
 
 def load_value(
     outcome: Mapping[str, JsonValue], ref: SessionRef, artifacts: ArtifactSource
 ) -> JsonValue:
-    """Returns a stored outcome's value, from its artifact if it has one. Raises ArtifactUnknown."""
+    """Returns a stored outcome's value, with its artifacts read. Raises ArtifactUnknown."""
     found = value_artifact(outcome)
-    if found is None:
-        return outcome.get("value")
-    value: JsonValue = json.loads(artifacts.read(ref, *found))
-    return value
+    if found is not None:
+        value: JsonValue = json.loads(artifacts.read(ref, *found))
+        return value
+    value, found = outcome.get("value"), result_artifact(outcome)
+    if found is None or not isinstance(value, dict):
+        return value
+    return {**value, "result": json.loads(artifacts.read(ref, *found))}

@@ -253,7 +253,6 @@ class Attempts:
             "worker": worker,
             "take": list(one.take),
             "expand": expand or None,
-            "artifacts": _artifacts_argument(outcome),
             "patch": one.patch,
             "changed": one.changed or None,
             "jitter": 1 - policy.jitter * random.random(),  # noqa: S311  # spreads retries only
@@ -380,6 +379,7 @@ def outcome_fields(outcome: Outcome) -> dict[str, JsonValue]:
         "digest": outcome.digest,
         "warning": outcome.warning,
         "busy": _busy_argument(outcome.busy) if outcome.busy else None,
+        "artifacts": _artifacts_argument(outcome),
     }
 
 

@@ -76,7 +76,11 @@ class ChildReports:
         if step is None or "flow" not in step.inputs or fields.get("status") != "completed":
             return outcome_of_child(child.id, fields)
         program = self._registry.program(fields["program"])
-        return outcome_of_child(child.id, fields, result_of_flow(self._store, child, program))
+        result = result_of_flow(self._store, child, program)
+        outcome = outcome_of_child(child.id, fields, result.value)
+        if result.artifact is None:
+            return outcome
+        return outcome.model_copy(update={"artifacts": (result.artifact,)})
 
     def parent_of(self, child: SessionRef) -> dict[str, str]:
         """Return the session and step that started a child; empty if it has no parent."""

@@ -1,4 +1,4 @@
-"""The configuration of a research agent: given, from the environment, or from a JSON file."""
+"""The configuration of a research agent: given, from the environment, or from a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,35 @@ class AgentConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> AgentConfig:
-        """Read a configuration from a JSON file; an unreadable one is ignored with a warning."""
+        """Read a configuration from a JSON file, or from a YAML file (`.yaml`, `.yml`) with PyYAML.
+
+        A file that cannot be read is ignored with a warning.
+        """
+        path = Path(path)
+        is_yaml = path.suffix.lower() in (".yaml", ".yml")
         try:
-            given = json.loads(Path(path).read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            given = _from_yaml(text) if is_yaml else json.loads(text)
         except (OSError, ValueError) as error:
             _LOG.warning("configuration %s is ignored: %s", path, error)
             return cls()
         if not isinstance(given, dict):
-            _LOG.warning("configuration %s is ignored: give a JSON object", path)
+            form = "a YAML mapping" if is_yaml else "a JSON object"
+            _LOG.warning("configuration %s is ignored: give %s", path, form)
             return cls()
-        return cls.from_mapping(given)
+        return cls.from_mapping({str(name): value for name, value in given.items()})
+
+
+def _from_yaml(text: str) -> Any:
+    """The value of a YAML document. Raises ValueError, also without PyYAML."""
+    try:
+        yaml = import_module("yaml")
+    except ImportError:
+        raise ValueError("PyYAML is not installed; install it, or write the file as JSON") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"it is no YAML: {error}") from None
 
 
 def _parsed(value: Any, default: Any) -> Any:

@@ -51,7 +51,8 @@ def store_artifacts(
 ) -> Outcome:
     """Stores long values of an outcome as artifacts and refers to them. Raises StoreAway.
 
-    A result that cannot be stored fails the step, as later steps may need it. Without room for an
+    A result that cannot be stored fails the attempt, as later steps may need it; it is made again
+    where the step has retries, for there may be room then. Without room for an
     output, of which the outcome has the beginning and end, it gets a warning.
     """
     value = _long_value(outcome, task)
@@ -161,6 +162,7 @@ def _failure(outcome: Outcome, why: str, stored: tuple[Artifact, ...]) -> Outcom
             "word": "failed",
             "value": None,
             "reason": reason,
+            "retryable": True,
             "spill": None,
             "artifacts": stored or None,
         }

@@ -221,7 +221,7 @@ class LocalWork:
         except (ArtifactsFull, ArtifactChanged) as error:
             why = f"the result cannot be stored: {error}"
             reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=asked.address)
-            return Outcome(word="failed", text=why, reason=reason)
+            return Outcome(word="failed", text=why, reason=reason, retryable=True)
         stored = Artifact(
             name="value", digest=digest, size=len(data), media_type="application/json"
         )

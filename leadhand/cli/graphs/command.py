@@ -1,4 +1,4 @@
-"""`leadhand graph`: runs a graph of tools from a file, or checks the file."""
+"""`leadhand graph`: runs a graph of tools from a file, or checks or draws the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INPUT = click.option(
 
 @click.group("graph")
 def graph_command() -> None:
-    """Run and check graphs of steps that call tools."""
+    """Run, check and draw graphs of steps that call tools."""
 
 
 @graph_command.command("run")
@@ -94,6 +94,25 @@ def graph_check_command(*, file: Path, inputs: tuple[str, ...], as_json: bool) -
     if found.document is None:
         raise click.ClickException(_faults_text(file, found.faults))
     click.echo(f"{file}: {plural(len(found.document.steps), 'step')}, no errors")
+    return 0
+
+
+@graph_command.command("draw")
+@_FILE
+def graph_draw_command(*, file: Path) -> int:
+    """Draw the graph in FILE as text; needs no service.
+
+    Each line is a step with its tool and the steps that it waits for. Steps of one number may run
+    side by side. `leadhand draw ID` draws a session that runs or ran.
+    """
+    from leadhand.cli.graphs.graph_file import read_graph
+    from leadhand.cli.graphs.plan_text import graph_drawing
+
+    found = read_graph(file, {}, {})
+    if found.document is None:
+        raise click.ClickException(_faults_text(file, found.faults))
+    for line in graph_drawing(found.document):
+        click.echo(line)
     return 0
 
 

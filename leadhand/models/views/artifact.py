@@ -14,8 +14,9 @@ class ArtifactView(View):
     name: str
     #: The address of the step.
     step: str
-    #: value: its result, as JSON; stdout, stderr: what its program wrote.
-    kind: Literal["value", "stdout", "stderr"]
+    #: value: its result, as JSON; result: what a flow that it called returned; stdout, stderr: what
+    #: its program wrote.
+    kind: Literal["value", "result", "stdout", "stderr"]
     #: SHA-256 of its bytes, in hexadecimal.
     digest: str
     size: int

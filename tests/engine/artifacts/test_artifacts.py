@@ -15,6 +15,7 @@ from app.artifacts.folder import ArtifactFolder, Limits
 from app.artifacts.local import LocalArtifacts
 from app.domain.artifacts import YOUNG_S, Artifact
 from app.domain.outcomes import Outcome
+from app.domain.program import Action, Step
 from app.engine import Engine
 from app.errors import SessionUnknown
 from app.operations.artifacts import Uploads
@@ -23,6 +24,9 @@ from app.queries.graph_results import MOST_BYTES
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
+from tests.flows import flow
+from workers.attempt.artifacts import _failure
+from workers.attempt.park import park
 
 LONG: list[JsonValue] = [{"url": f"paper-{n}", "text": "x" * 1000} for n in range(100)]
 TWO: list[dict[str, object]] = [
@@ -199,3 +203,57 @@ def test_join_does_not_load_the_values_that_it_waits_for(bench: Bench, tmp_path:
     fleet.local.read = lambda *_: pytest.fail("it is not used")  # type: ignore[method-assign]
     graph.run()
     assert graph.called == ["end"]
+
+
+def called_flow(fleet: Fleet) -> Outcome:
+    """The outcome of a step that called a flow whose last step returned a long value."""
+    child = fleet.graph([{"name": "search"}])
+    fleet.settle(child, "search", LONG)
+    assert child.status == "completed"
+    step = Step(id="search", action=Action.CHILD, inputs={"flow": "papers"})
+    fields = fleet.engine.store.fields(child.ref)
+    return fleet.engine.reports.outcome_for(step, child.ref, fields)
+
+
+def test_long_result_of_a_called_flow_is_the_value_that_others_refer_to(
+    bench: Bench, tmp_path: Path
+) -> None:
+    fleet = Fleet(bench, tmp_path)
+    outcome = called_flow(fleet)
+    (artifact,) = outcome.artifacts or ()
+    assert isinstance(outcome.value, dict)
+    assert outcome.value["result"] == {"artifact": artifact.digest, "bytes": artifact.size}
+    steps = [{"name": "search"}, {"name": "report", "arguments": {"a": "${search.result[7].url}"}}]
+    graph = fleet.graph(steps)
+    grant = graph.grant("search")
+    work = fleet.engine.attempts.work(graph.ref, grant)
+    answer = fleet.engine.attempts.settle(work, outcome, take=[], worker="w")
+    fleet.engine.transitions.dispatch(graph.ref, answer)
+    graph.run()
+    assert graph.calls == [("report", {"a": "paper-7"})]
+    (listed,) = fleet.queries.listed(graph.id).items
+    assert (listed.kind, listed.digest) == ("result", artifact.digest)
+    assert fleet.sweep() == []
+
+
+def test_parked_step_that_a_flow_answers_refers_to_its_artifact(
+    bench: Bench, tmp_path: Path
+) -> None:
+    fleet = Fleet(bench, tmp_path)
+    outcome = called_flow(fleet)
+    step: dict[str, Any] = {"type": "human", "question": "Well?", "timeoutSeconds": 60}
+    session = fleet.engine.submit.document(flow(step)).session
+    ref = fleet.engine.queries.ref(session)
+    (address,) = fleet.engine.store.members(ref, "live")
+    grant = fleet.world.grant(ref, address)
+    assert park(fleet.engine, fleet.engine.attempts.work(ref, grant)) is None
+    fence = fleet.engine.store.steps(ref, [address])[address].fence
+    answer = fleet.engine.answers.settle(ref, address, outcome, fence=fence, by="child")
+    assert answer.word == "settled"
+    (listed,) = fleet.queries.listed(session).items
+    assert listed.kind == "result"
+
+
+def test_result_that_cannot_be_stored_may_be_made_again() -> None:
+    failed = _failure(Outcome(word="succeeded", value=LONG), "the disk is full", ())
+    assert (failed.word, failed.retryable) == ("failed", True)

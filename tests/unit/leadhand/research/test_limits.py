@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,26 @@ def test_settings_come_from_the_environment_and_a_file(tmp_path: Path) -> None:
     assert AgentConfig.from_file(path).timeout_seconds == 5.0
     path.write_text("{")
     assert AgentConfig.from_file(path) == AgentConfig()
+
+
+def test_configuration_is_read_from_yaml(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("max_retries: 7\nenable_checkpoints: no\nstrict_references: sometimes\n")
+    found = AgentConfig.from_file(path)
+    assert (found.max_retries, found.enable_checkpoints) == (7, False)
+    assert "'strict_references' is ignored: it is 'sometimes'" in caplog.text
+    path.write_text("!!python/object/apply:os.system ['true']\n")
+    assert AgentConfig.from_file(path) == AgentConfig()
+    assert "it is no YAML" in caplog.text
+    path.write_text("- a\n")
+    assert AgentConfig.from_file(path) == AgentConfig()
+    assert "give a YAML mapping" in caplog.text
+
+
+def test_yaml_without_its_parser_is_ignored_with_the_fix(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    (tmp_path / "agent.yml").write_text("max_retries: 7\n")
+    assert AgentConfig.from_file(tmp_path / "agent.yml") == AgentConfig()
+    assert "PyYAML is not installed; install it, or write the file as JSON" in caplog.text

@@ -1,0 +1,53 @@
+"""Draws a graph document as text, in the order in which its steps may run (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from leadhand.graphs.documents import GraphDocument, GraphStep
+from leadhand.graphs.faults import needs_of
+from leadhand.models.text import plain
+
+
+def layers_of(document: GraphDocument) -> list[list[GraphStep]]:
+    """The steps by the length of the longest chain before them; those of a layer may overlap."""
+    steps = {step.name: step for step in document.steps}
+    needs = {name: needs_of(step, steps.keys()) for name, step in steps.items()}
+    depth: dict[str, int] = {}
+    while len(depth) < len(steps):  # a document has no cycle
+        for name, before in needs.items():
+            if name not in depth and all(need in depth for need in before):
+                depth[name] = 1 + max((depth[need] for need in before), default=-1)
+    layers: list[list[GraphStep]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for name, step in steps.items():
+        layers[depth[name]].append(step)
+    return layers
+
+
+def graph_drawing(document: GraphDocument) -> Iterator[str]:
+    """Lines that show the layers of a graph, what each step calls, and what it waits for."""
+    names = frozenset(step.name for step in document.steps)
+    yield plain(document.name)
+    for number, layer in enumerate(layers_of(document), 1):
+        for at, step in enumerate(layer):
+            head = f"{number:>3} " if at == 0 else "    "
+            branch = "─" if len(layer) == 1 else "┌" if at == 0 else "├"
+            branch = "└" if at and at == len(layer) - 1 else branch
+            before = ", ".join(plain(name) for name in needs_of(step, names))
+            yield f"{head}{branch} {_step_text(step)}" + (f"  <- {before}" if before else "")
+
+
+def _step_text(step: GraphStep) -> str:
+    parts = [f"{plain(step.name)} [{plain(step.tool)}]"]
+    if step.for_each is not None:
+        written = step.for_each if isinstance(step.for_each, str) else json.dumps(step.for_each)
+        most = f", {step.at_once} at once" if step.at_once else ""
+        parts.append(f"for each of {plain(written, most=60)}{most}")
+    if step.when is not None:
+        parts.append(f"when {plain(step.when, most=60)}")
+    if step.join != "ended":
+        parts.append(f"join {step.join}")
+    if not step.critical:
+        parts.append("not critical")
+    return " ".join(parts[:1]) + "".join(f", {part}" for part in parts[1:])
