@@ -136,7 +136,7 @@ def _show_events(client: Client, session: SessionView, audience: Audience) -> No
 def _farewell(result: ResultView) -> str:
     text = f"session {result.session_id} is {result.status}"
     if result.status in ("stopped", "failed"):
-        return f"{text}; go on with: leadhand resume {result.session_id}"
+        return f"{text}; continue with: leadhand resume {result.session_id}"
     return text
 
 

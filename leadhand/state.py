@@ -55,7 +55,7 @@ def load_exit_reason(session: str, *, client: Client | None = None) -> str | Non
 
 
 def poll(session: str, *, client: Client | None = None) -> Poll:
-    """Return a session's status and activity now, never its result. Raises SessionUnknown."""
+    """Returns a session's status and activity, without its result. Raises SessionUnknown."""
     with borrowed(client) as server:
         view = server.session(session)
         waits = not view.ended and not view.progress.running

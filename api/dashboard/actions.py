@@ -18,7 +18,7 @@ from leadhand.models.views import QuestionView
 _PLAN_CHANGED = "the plan has changed; look at it again"
 _DONE = {
     "stop": "it stops; running steps are released",
-    "resume": "it goes on",
+    "resume": "it continues",
     "exit": "it exits",
     "abort": "it is aborted; running steps are killed",
 }

@@ -13,7 +13,7 @@ SEND_TIMEOUT_S = 20.0
 def connection_check() -> Callable[[], bool]:
     """Returns a function that checks whether the client of this request has disconnected.
 
-    A thread that only waits for changes would not notice it, and would go on.
+    A thread that only waits for changes would not notice it, and would continue.
     """
     connection = request.environ.get("gunicorn.socket")
     if connection is None:

@@ -15,7 +15,7 @@ _Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000
 
 
 class Fork(Body):
-    """Where a fork goes on, and what is different in it."""
+    """Where a fork continues, and what is different in it."""
 
     #: The last point of the session that counts as done, as for a resume; without it the fork goes
     #: on where the session had come to.

@@ -11,7 +11,7 @@ LOCAL_WORK: tuple[Operation, ...] = (
               (as_json(WorkView, "The step, if one is ready, and the session's status."),),
               body=ClaimWork, body_required=True),
     Operation("work.beat", "POST", "Extend the lease of an attempt at a local step",
-              (as_json(BeatView, "Whether the attempt may go on."),),
+              (as_json(BeatView, "Whether the attempt may continue."),),
               body=BeatWork, body_required=True),
     Operation("work.settle", "POST", "Record the outcome of an attempt at a local step",
               (as_json(SettledView, "What became of it. A repeated call changes nothing."),),

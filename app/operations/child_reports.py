@@ -126,7 +126,7 @@ class ChildReports:
     def _was_stopped_alone(
         self, ref: SessionRef, fields: Mapping[str, str], parent: Mapping[str, str]
     ) -> bool:
-        """Whether a user stopped the child but not its parent, and the parent can go on.
+        """Whether a user stopped the child but not its parent, and the parent can continue.
 
         A parent that is stopping or stopped takes its child along when it is resumed. A parent
         whose step is critical waits until the child is resumed: it cannot continue without it.

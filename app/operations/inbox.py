@@ -77,8 +77,8 @@ class Inbox:
         """Send a child session's message to its parent; a failure also alerts a person.
 
         The text carries all of it, as its reader gets the text alone. It is no completion signal:
-        the child goes on. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if the
-        session has no parent), CapabilityRefused if the attempt that calls has ended.
+        the child continues. Raises InvalidDocument, IdempotencyConflict, MessageRefused (also if
+        the session has no parent), CapabilityRefused if the attempt that calls has ended.
         """
         ref = self._registry.ref(session)
         text = check_text(fold(check_text(message, "message"), {"pr_number": pr_number}), "message")

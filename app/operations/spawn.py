@@ -87,7 +87,7 @@ class Spawner:
 def child_key(caller: Caller, key: str | None, body: str, policy: ParentEnd) -> str:
     """Returns the idempotency key of a child session; by default the document's hash.
 
-    A new attempt starts children of its own. Only a child with a key that is to go on after the
+    A new attempt starts children of its own. Only a child with a key that is to continue after the
     end of its parent is found by the step's next attempts.
 
     >>> caller = Caller("5e551045", "loop~1[1]/do", 3, ())

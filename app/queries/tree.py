@@ -81,7 +81,7 @@ class Trees:
         return ref, fields
 
     def _below(self, ref: SessionRef, fields: Fields) -> list[str]:
-        """The children of a session, and the sessions that it let go on."""
+        """The children of a session, and the sessions that it let continue."""
         return [*self._store.children(ref), *fields.get("detached", "").split()]
 
     def _fields_of(self, sessions: list[str]) -> dict[str, Fields]:
@@ -132,7 +132,7 @@ class Trees:
 
 
 def _above(fields: Fields) -> str | None:
-    """The session that started a session, also if that has let it go on."""
+    """The session that started a session, also if that has let it continue."""
     if fields.get("parent"):
         return str(json.loads(fields["parent"])["session"])
     return fields.get("detached_from")

@@ -1,4 +1,4 @@
-"""Computes what runs in a fork: a copy of a session that goes on from a point of it (pure)."""
+"""Computes what runs in a fork: a copy of a session that continues from a point of it (pure)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _own_fields(node: Node) -> object:
 def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[str]) -> Rewind:
     """Computes from where a fork runs: after a point, and all that depends on the changed nodes.
 
-    Without a point it goes on where the session had come to. Raises PositionRefused if there is no
-    such point, if nothing is left to run, or if what runs anew is done before the point in a loop.
+    Without a point it continues where the session was. Raises PositionRefused if there is no such
+    point, if nothing is left to run, or if what runs anew is done before the point in a loop.
     """
     if after is None and not anew and any(_is_flow_node(node) for node in program.body):
         rewind = rewind_to_failure(program, known)
@@ -61,7 +61,7 @@ def _with_work(rewind: Rewind, program: Program) -> Rewind:
     """The rewind, unless nothing runs in it. Raises PositionRefused."""
     if len(rewind.again) == 1 and not rewind.levels:
         last = program.body[-1]
-        hint = f"all of its steps are done; name the step after which it goes on, before {last.id}"
+        hint = f"all of its steps are done; name the step to continue after, before {last.id}"
         raise PositionRefused("after", None, hint)
     return rewind
 

@@ -98,7 +98,7 @@ class PlanDocument(Document):
     at_once: Annotated[int, Field(strict=True, ge=1, le=MAX_AT_ONCE)] = 3
     #: How often a task whose child ended badly is tried again.
     task_retries: Annotated[int, Field(strict=True, ge=0, le=20)] = 1
-    #: What becomes of the plan when a task has failed for good: other tasks go on, nothing new
+    #: What becomes of the plan when a task has failed for good: other tasks continue, nothing new
     #: starts, or the team lead is asked for another way.
     on_task_failure: TaskFailure = "continue"
     #: How often the team lead is asked for another way, and how long it has to answer.

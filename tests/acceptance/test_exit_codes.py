@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_python_script_without_a_traceback(project: Project, call:
     assert ended.code == 1
     stopping, stopped = ended.err.splitlines()[-2:]
     assert "press Ctrl-C again to abort it" in stopping
-    assert " is stopped; go on with: leadhand resume " in stopped
+    assert " is stopped; continue with: leadhand resume " in stopped
     assert "Traceback" not in ended.err
 
 
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_workflow_file_with_its_summary(project: Project):
     ended = project.ended(command)
     assert ended.code == 2
     assert "Traceback" not in ended.err
-    assert " is stopped; go on with: leadhand resume " in ended.err
+    assert " is stopped; continue with: leadhand resume " in ended.err
 
 
 @pytest.mark.parametrize("verb", ["spawn", "workflow", "wait", "watch", "logs -f", "transcript -f"])

@@ -109,7 +109,7 @@ def rebase(git: Git, path: Path, wanted: Wanted, left: Conflict | None = None) -
     """Rebases the task's branch onto the tip of the target, in the worktree at `path`.
 
     A resolution of the same work is rebased instead. `left` is the conflict in which the iteration
-    before left the worktree: if it is still there, the resolver goes on with it.
+    before left the worktree: if it is still there, the resolver continues with it.
     """
     tip = worktrees.tip(git, wanted.branch)
     if tip is None:
@@ -317,7 +317,7 @@ def _go_on(here: Git, begun: Rebased) -> Conflict | None:
 
 
 def _continue(here: Git) -> None:
-    """Go on with a rebase whose conflict is resolved; a commit that became empty is dropped."""
+    """Continue with a rebase whose conflict is resolved; a commit that became empty is dropped."""
     is_empty = here.ask("diff", "--cached", "--quiet") is not None
     step = "--skip" if is_empty else "--continue"
     try:

@@ -297,6 +297,6 @@ def _overridden(event: str) -> str:
     then = {"prompt": "a new prompt came", "idle": "the agent waits for its user"}
     what = then.get(event, "its session ended")
     return (
-        f"a stop was refused, but the agent did not go on: {what}. Either the user interrupted it,"
-        " or the agent's own limit of blocks overrode the guard"
+        f"a stop was refused, but the agent did not continue: {what}. Either the user interrupted"
+        " it, or the agent's own limit of blocks overrode the guard"
     )

@@ -134,7 +134,7 @@ def transition(role: Role, phase: Phase, event: Event) -> Phase:
 def can_exit(role: Role, phase: Phase, word: str | None = None) -> Exit:
     """Whether a session may end now; `word` is the status that it reported last of its task.
 
-    A dev that has reported that it cannot go on may end with changes requested.
+    A dev that has reported that it cannot continue may end with changes requested.
 
     >>> can_exit(Role.DEV, Phase("changes_requested")).verdict
     'block'

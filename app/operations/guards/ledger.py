@@ -50,7 +50,7 @@ def _verdict(decision: StopDecision) -> str:
 
 
 def _reason(decision: StopDecision) -> Reason | None:
-    """Why the stop was allowed, or that a limit is reached; guidance to go on has none."""
+    """Why the stop was allowed, or that a limit is reached; guidance to continue has none."""
     if decision.limit_reached is not None:
         return Reason(code=ReasonCode.STOP_LIMIT, text=decision.text.partition("\n")[0], at=LOOP)
     if decision.decision == "block":

@@ -1,4 +1,4 @@
-"""Forks a session: a new session that goes on from a point of an older one, with changes."""
+"""Forks a session: a new session that continues from a point of an older one, with changes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _AT_WORK = (
 
 
 class Wish(NamedTuple):
-    """Where a fork goes on, and what is different in it."""
+    """Where a fork continues, and what is different in it."""
 
     after: str | None = None
     changes: Changes = Changes()
@@ -191,14 +191,14 @@ class Forks:
             return []
         if not wish.as_is:
             hint = (
-                f"its steps work in {folder}, which may have changed since; to go on with the"
+                f"its steps work in {folder}, which may have changed since; to continue with the"
                 " folder as it is now, give folder: as-is (--folder as-is)"
             )
             raise InvalidDocument("folder", None, hint)
         return [f"it works in {folder} as it was when it was forked, whatever changed there since"]
 
     def _without_foreign_threads(self, rewind: Rewind) -> tuple[Rewind, list[str]]:
-        """Leave out the conversations of agents that would go on in the origin's thread."""
+        """Leave out the conversations of agents that would continue in the origin's thread."""
         if not rewind.threads:
             return rewind, []
         agents = AgentsThere(self._fleet.inventories())

@@ -1,4 +1,4 @@
-"""Skips a step of a session: what depends on it goes on without its result."""
+"""Skips a step of a session: what depends on it continues without its result."""
 
 from __future__ import annotations
 

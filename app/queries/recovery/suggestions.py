@@ -96,7 +96,7 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     elif root.code in _AGAIN:
         yield _action(ended, "retry", at, _why_again(root, missing is not None), {})
     if step.action is not Action.JUDGE and not (ended.kind == "plan" and _is_fixed(at)):
-        yield _skip(ended, at, "what depends on it goes on without it")
+        yield _skip(ended, at, "what depends on it continues without it")
 
 
 def _why_again(root: Reason, is_missing_tool: bool) -> str:
@@ -133,7 +133,7 @@ def _is_fixed(at: str) -> bool:
 
 
 def _for_final(ended: Ended) -> Iterator[SuggestedAction]:
-    yield from _rerun(ended, "it begins anew; a session that has ended for good cannot go on")
+    yield from _rerun(ended, "it begins anew; a session that has ended for good cannot continue")
 
 
 def _rerun(ended: Ended, why: str) -> Iterator[SuggestedAction]:

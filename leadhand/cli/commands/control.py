@@ -29,7 +29,7 @@ def stop_command(*, session: str) -> int:
         status = _wait_for_control(client, session, "is being stopped")
         _show_receipt(client, session)
     if status == "stopped":
-        click.echo(f"session {session} is stopped; go on with: leadhand resume {session}")
+        click.echo(f"session {session} is stopped; continue with: leadhand resume {session}")
     else:
         click.echo(f"session {session} is {status}")
     return 0

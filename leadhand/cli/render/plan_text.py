@@ -83,7 +83,7 @@ def plan_summary(result: ResultView, plan: PlanView) -> Iterator[str]:
         yield f"warning: {plain(warning, most=400)}"
     yield from plan_lines(plan)
     if result.status in ("failed", "stopped"):
-        yield f"go on with: leadhand resume {result.session_id}"
+        yield f"continue with: leadhand resume {result.session_id}"
 
 
 def proposal_lines(plan: PlanView, *, every: bool) -> Iterator[str]:

@@ -130,7 +130,7 @@ def next_steps(result: ResultView) -> Iterator[str]:
         yield f"to resume with a higher limit, see: leadhand explain {result.session_id}"
     elif result.status in ("failed", "stopped"):
         limit = " --max-iterations N" if result.verdict == "max_iterations" else ""
-        yield f"go on with: leadhand resume {result.session_id}{limit}"
+        yield f"continue with: leadhand resume {result.session_id}{limit}"
     if result.kind == "flow":
         yield f"transcript: leadhand transcript {result.session_id}"
     if result.kind == "graph":

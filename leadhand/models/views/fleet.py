@@ -34,7 +34,7 @@ class AgentHere(View):
     takes_model: bool = False
     #: Whether it can resume a conversation.
     remembers: bool = False
-    #: Whether the conversation that it resumes stays as it is, and goes on in a copy.
+    #: Whether the conversation that it resumes stays as it is, and continues in a copy.
     forks: bool = False
     #: Whether it can resume a conversation only in the folder where it began.
     keeps_to_folder: bool = False

@@ -98,7 +98,7 @@ class MadeFrom(View):
 
     session: str
     verb: Literal["fork", "rerun"]
-    #: Of a fork: the address after which it goes on; null: where that session had come to.
+    #: Of a fork: the address after which it continues; null: where that session had come to.
     after: str | None = None
     #: What the copied steps had cost; the fork's own cost does not contain it.
     cost_usd: float = 0.0
@@ -121,7 +121,7 @@ class SessionView(View):
     root: str
     #: How many sessions are above it: 0 for one that no other session started.
     depth: int = 0
-    #: The session that started it and has ended, after which it goes on by itself.
+    #: The session that started it and has ended, after which it continues by itself.
     detached_from: str | None = None
     made_from: MadeFrom | None = None
     place: str = ""
@@ -202,7 +202,7 @@ class TreeNode(View):
     parent: str | None = None
     #: The address of the parent's step that started it.
     started_by: str | None = None
-    #: The session that started it and has ended, after which it goes on by itself.
+    #: The session that started it and has ended, after which it continues by itself.
     detached_from: str | None = None
     #: How many sessions are above it.
     depth: int = 0

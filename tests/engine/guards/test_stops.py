@@ -154,7 +154,7 @@ def test_block_that_the_agent_did_not_obey_is_recorded(world: World) -> None:
     guard = guard_of(world)
     assert (guard.overridden, guard.blocks_in_a_row) == (1, 0)
     warnings = world.engine.queries.session(guard.guard).warnings
-    assert [one for one in warnings if "did not go on: a new prompt came" in one]
+    assert [one for one in warnings if "did not continue: a new prompt came" in one]
     world.engine.guards.note(AGENT, AgentEvent(event="end"))
     assert guard_of(world).overridden == 1
 

@@ -13,7 +13,7 @@ local function stop(tx, address, step)
   records.save(tx, 'steps', address)
   look_at(tx, address, step.parked.until_ms)
   if tx.session.status ~= 'active' then return 'woken' end
-  local reason = {code = 'deadline', at = address, text = 'nobody answered in time; resume it to go on'}
+  local reason = {code = 'deadline', at = address, text = 'nobody answered in time; resume it to continue'}
   sessions.set_status(tx, 'stopping', reason)
   events.emit(tx, 'session.status', '', {status = 'stopping', reason = reason})
   sessions.withdraw_all(tx)

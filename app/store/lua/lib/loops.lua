@@ -1,4 +1,4 @@
--- The records of turns: runs of loops and of for_each nodes. Opening them, and deciding whether a loop may go on.
+-- The records of turns: runs of loops and of for_each nodes. Opening them, and deciding whether a loop may continue.
 --- @requires addresses, programs, records, steps/shares
 local loops = {}
 

@@ -121,7 +121,7 @@ function turns.end_early(tx, id, verdict, reason)
   turns.try_close(tx, id, turn)
 end
 
--- Ends the turn of a block that cannot go on, because a node failed for good. A loop that reached its iteration limit
+-- Ends the turn of a block that cannot continue, because a node failed for good. A loop that reached its iteration limit
 -- passes that verdict to the loops around it.
 function turns.fail_block(tx, block, reason, verdict)
   local id, is_capped = addresses.turn_of(block), verdict == 'max_iterations'
@@ -142,7 +142,7 @@ local function opens_circuit(tx, id, turn, r)
   return true
 end
 
--- Goes on behind a loop that has closed: the next node, a retry, or a failure.
+-- Continues behind a loop that has closed: the next node, a retry, or a failure.
 local function follow_loop(tx, id, turn)
   local block, name = addresses.block_of(id), addresses.name_of(tx, id)
   local r = programs.route_of(tx, id)

@@ -26,7 +26,7 @@ def ui_command(*, only_print: bool) -> int:
         if only_print and own:
             tell("these services end when nothing runs; `leadhand up` keeps them up")
         elif own:
-            tell("the dashboard is open; Ctrl-C ends this command, sessions go on")
+            tell("the dashboard is open; Ctrl-C ends this command, sessions continue")
             _wait_for_interrupt()
     return 0
 

@@ -1,4 +1,4 @@
-"""`leadhand fork`: goes on from a point of a session in a new one."""
+"""`leadhand fork`: continues from a point of a session in a new one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fork_command(
     key: str | None,
     as_json: bool,
 ) -> int:
-    """Go on from a point of SESSION in a new session.
+    """Continue from a point of SESSION in a new session.
 
     SESSION stays as it is, and may have any status. The results up to the point are copied, and
     cost nothing again. STEP is named as the POSITION of `leadhand resume --after`.

@@ -1,4 +1,4 @@
-"""`leadhand skip`: goes on without a step."""
+"""`leadhand skip`: continues without a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 @click.argument("step")
 @click.option("--reason", metavar="TEXT", help="Why; kept with the step.")
 def skip_command(*, session: str, step: str, reason: str | None) -> int:
-    """Skip STEP of SESSION; what depends on it goes on without it.
+    """Skip STEP of SESSION; what depends on it continues without it.
 
     A step that has not run is skipped at any time, one that failed in a stopped or failed SESSION,
     which resumes with that. One that runs is refused. STEP is named as the POSITION of
@@ -21,8 +21,8 @@ def skip_command(*, session: str, step: str, reason: str | None) -> int:
     with open_client() as client:
         view = client.skip(session, step, reason)
     ways = {
-        "stopped": f"; go on with: leadhand resume {session}",
-        "failed": f"; go on with: leadhand resume {session}",
+        "stopped": f"; continue with: leadhand resume {session}",
+        "failed": f"; continue with: leadhand resume {session}",
         "active": f"; follow it with: leadhand watch {session}",
         "waiting": f"; follow it with: leadhand watch {session}",
     }

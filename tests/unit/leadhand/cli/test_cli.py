@@ -232,7 +232,7 @@ def test_stop_resume_and_abort_say_what_comes_of_it(script: Script, leadhand: Le
     script.add("1a2b3c4d", "active")
     told = leadhand("stop", "1a2b3c4d")[1]
     assert "1a2b3c4d loop~1[1]/do on one/7: handed back\n" in told
-    assert "go on with: leadhand resume 1a2b3c4d" in told
+    assert "continue with: leadhand resume 1a2b3c4d" in told
     assert leadhand("resume", "1a2b3c4d", "--max-iterations", "9")[0] == 0
     assert leadhand("resume", "1a2b3c4d", "--after", "outer[2]/ask")[0] == 0
     assert leadhand("abort", "1a2b3c4d", "--reason", "enough")[1].endswith("is aborted\n")

@@ -51,7 +51,7 @@ def test_ctrl_c_stops_the_session_and_says_how_to_resume_it(
     code, _, err = interrupted(started("spawn", "t", "--checker", "a"))
     assert code == 2
     assert [verb for _, verb, _ in script.controls] == ["stop"]
-    assert "session 00000000 is stopped; go on with: leadhand resume 00000000" in err
+    assert "session 00000000 is stopped; continue with: leadhand resume 00000000" in err
     assert "Traceback" not in err
 
 

@@ -142,4 +142,4 @@ def test_summary_says_why_a_plan_failed_and_how_to_go_on() -> None:
     lines = list(plan_summary(result, plan(task("a", "failed"), state="ended")))
     assert lines[0] == f"session {S}: failed: no task was accepted"
     assert lines[1] == "warning: task a failed: no way"
-    assert lines[-1] == f"go on with: leadhand resume {S}"
+    assert lines[-1] == f"continue with: leadhand resume {S}"

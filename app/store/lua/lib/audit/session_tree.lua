@@ -15,7 +15,7 @@ local function check_children(tx)
   end
 end
 
--- Whether the parent has ended. A user may have resumed the session after that end: then it may go on alone.
+-- Whether the parent has ended. A user may have resumed the session after that end: then it may continue alone.
 local function is_orphan(tx, parent, status)
   if status and (transaction.AT_WORK[status] or status == 'stopped') then return false end
   local resumed = redis.call('HGET', tx.keys.session, 'alone')

@@ -24,7 +24,7 @@ function edits.add(tx, op)
   local all = tasks.all(tx)
   if #all >= MAX_TASKS then return refusal(op.task.id, 'the plan has ' .. MAX_TASKS .. ' tasks, its most') end
   local task = op.task
-  -- The sessions of a dropped task of this id are named by its runs: the numbers go on.
+  -- The sessions of a dropped task of this id are named by its runs: the numbers continue.
   local run = (tasks.head(tx).dropped or {})[task.id] or 0
   task.at, task.state, task.run, task.tries = #all > 0 and all[#all].at + 1 or 1, 'waiting', run, 0
   tasks.store(tx, task.id, task)

@@ -31,7 +31,7 @@ local function policy_of(tx, child)
   return redis.call('HGET', children.key_of(tx, child), 'on_parent_end') or ''
 end
 
--- Whether a child goes on after the end of what started it.
+-- Whether a child continues after the end of what started it.
 function children.outlives(tx, child)
   return policy_of(tx, child) == 'let-go-on'
 end

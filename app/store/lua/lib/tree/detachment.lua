@@ -1,4 +1,4 @@
--- The end of a session for its children: each is aborted, or goes on by itself if its policy is to let it go on.
+-- The end of a session for its children: each is aborted, or continues by itself if its policy is to let it continue.
 --- @requires budgets, transaction, tree/children, usage/usage
 local detachment = {}
 
