@@ -282,6 +282,8 @@ class Bulk(Body):
     force: bool = False
     #: The `next` of the previous call.
     cursor: Annotated[str, Field(min_length=1, max_length=500, pattern="^[!-~]+$")] | None = None
+    #: The token of a dry run: the call applies to the sessions that it counted, and to no others.
+    token: Annotated[str, Field(min_length=1, max_length=100_000, pattern="^[!-~]+$")] | None = None
 
 
 class Hint(Body):

@@ -64,6 +64,8 @@ class Sessions:
         if asked.dry_run:
             return answer(self._engine.bulk.preview(asked.verb, asked.filter, cursor=asked.cursor))
         how = How(asked.verb, reason=asked.reason, force=asked.force)
+        if asked.token is not None:
+            return answer(self._engine.bulk.carry_out_token(how, asked.token))
         return answer(self._engine.bulk.carry_out(how, asked.filter, cursor=asked.cursor))
 
     def one(self, session: str) -> Response:

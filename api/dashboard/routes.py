@@ -13,7 +13,17 @@ from api.dashboard import render
 from api.dashboard.access import Access, NotSignedIn
 from api.dashboard.actions import Actions
 from api.dashboard.hosts import Hosts
-from api.dashboard.pages import again, economics, fleet, flows, inbox, plans, session, sessions
+from api.dashboard.pages import (
+    again,
+    bulk,
+    economics,
+    fleet,
+    flows,
+    inbox,
+    plans,
+    session,
+    sessions,
+)
 from api.dashboard.sign_in import SignIn
 from api.dashboard.step_actions import StepActions
 from api.dashboard.stream import Streams
@@ -59,7 +69,7 @@ def blueprint(
     routes.register_error_handler(Exception, _Errors(access).answer)
     routes.app_context_processor(lambda: _shell(engine))
     SignIn(engine, access).add_to(routes)
-    for part in (inbox, sessions, session, again, flows, plans, fleet, economics):
+    for part in (inbox, sessions, bulk, session, again, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
     StepActions(engine).add_to(routes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
+from app.domain.control import Seen
+from app.domain.states import SessionStatus
 from app.errors import (
     ControlRefused,
     ProgramNewer,
@@ -16,9 +19,11 @@ from app.errors import (
 )
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
+from app.operations.selections.tokens import Counted, make_token, parse_token
 from app.queries.cursors import encode_cursor
 from app.queries.filters import SessionFilter
 from app.queries.sessions import Queries
+from app.store.store import Store
 from leadhand.models.views import BulkRefusal, BulkView
 
 BulkVerb = Literal["stop", "resume", "abort", "delete"]
@@ -30,6 +35,7 @@ LOOKED_AT = 20_000
 COUNTED = 50_000
 #: Maximum ids and refusals in the reply.
 NAMED = 20
+_AT_WORK = SessionStatus.ACTIVE.value
 
 
 class How(NamedTuple):
@@ -45,14 +51,17 @@ class How(NamedTuple):
 class Selection(NamedTuple):
     """The sessions that one call applies to, and the cursor for the next call."""
 
-    sessions: list[str]
+    sessions: list[Counted]
     next: str | None
 
 
 class Bulk:
     """Applies one verb to every session that a filter selects."""
 
-    def __init__(self, queries: Queries, control: SessionControl, deletion: Deletion) -> None:
+    def __init__(
+        self, store: Store, queries: Queries, control: SessionControl, deletion: Deletion
+    ) -> None:
+        self._store = store
         self._queries = queries
         self._control = control
         self._deletion = deletion
@@ -63,8 +72,8 @@ class Bulk:
         """Count the matching sessions and list the first ones, without applying anything."""
         meant, following = self._select(wanted, cursor, most=COUNTED, looks=COUNTED)
         return BulkView(
-            verb=verb, dry_run=True, matched=len(meant), done=0, refused=0, first=meant[:NAMED],
-            next=following,
+            verb=verb, dry_run=True, matched=len(meant), done=0, refused=0, first=_first(meant),
+            token=make_token(verb, meant[:DONE_AT_MOST]), next=following,
         )  # fmt: skip
 
     def carry_out(self, how: How, wanted: SessionFilter, *, cursor: str | None = None) -> BulkView:
@@ -73,50 +82,96 @@ class Bulk:
         A call examines a limited number. A client that follows `next` reaches each session once.
         """
         meant, following = self._select(wanted, cursor, most=DONE_AT_MOST, looks=LOOKED_AT)
-        refusals = [refusal for one in meant if (refusal := self._apply(one, how)) is not None]
-        return BulkView(
-            verb=how.verb,
-            dry_run=False,
-            matched=len(meant),
-            done=len(meant) - len(refusals),
-            refused=len(refusals),
-            first=meant[:NAMED],
-            refusals=refusals[:NAMED],
-            next=following,
-        )
+        refusals = [r for one in meant if (r := self._apply(one.session, how)) is not None]
+        return _view(how, meant, refusals, []).model_copy(update={"next": following})
+
+    def carry_out_token(self, how: How, token: str) -> BulkView:
+        """Apply the verb to the sessions that a preview counted, as far as they are as they were.
+
+        One that changed since is left out and listed. A session that is at work changes all the
+        time: it counts as changed once it is at work no more. Raises InvalidDocument.
+        """
+        meant = parse_token(how.verb, token)
+        refusals: list[BulkRefusal] = []
+        changed: list[str] = []
+        for one in meant:
+            if not self._is_as_counted(one):
+                changed.append(one.session)
+                continue
+            seen = None if one.status == _AT_WORK else Seen(one.status, one.updated_ms)
+            try:
+                refusal = self._apply(one.session, how, seen)
+            except SessionChanged:
+                changed.append(one.session)
+                continue
+            if refusal is not None:
+                refusals.append(refusal)
+        return _view(how, meant, refusals, changed)
+
+    def _is_as_counted(self, one: Counted) -> bool:
+        """Whether the session exists and has its status still."""
+        ref = self._store.ref(one.session)
+        return ref is not None and self._store.fields(ref).get("status") == one.status
 
     def _select(
         self, wanted: SessionFilter, cursor: str | None, *, most: int, looks: int
     ) -> Selection:
-        meant: list[str] = []
+        meant: list[Counted] = []
         last: JsonValue = None
         for number, looked in enumerate(self._queries.walk(wanted, cursor)):
             if number == looks or len(meant) == most:
                 return Selection(meant, encode_cursor(last))
             last = looked.place
             if looked.ref is not None:
-                meant.append(looked.ref.id)
+                fields = looked.fields
+                meant.append(Counted(looked.ref.id, fields["status"], int(fields["updated"])))
         return Selection(meant, None)
 
-    def _apply(self, session: str, how: How) -> BulkRefusal | None:
-        """Apply the verb to one session; returns its refusal, or None."""
+    def _apply(self, session: str, how: How, seen: Seen | None = None) -> BulkRefusal | None:
+        """Apply the verb to one session; returns its refusal, or None.
+
+        With `seen`, raises SessionChanged if it is not as it was.
+        """
         try:
-            return self._carry_out_one(session, how)
-        except (ControlRefused, SessionChanged, SessionStillRuns) as error:
+            return self._carry_out_one(session, how, seen)
+        except SessionChanged as error:
+            if seen is not None:
+                raise
+            return BulkRefusal(session=session, status=error.status, why=str(error))
+        except (ControlRefused, SessionStillRuns) as error:
             return BulkRefusal(session=session, status=error.status, why=str(error))
         except QuotaPassed as error:
             return BulkRefusal(session=session, status="failed", why=str(error))
         except SessionUnknown as error:
             return BulkRefusal(session=session, status="deleted", why=str(error))
 
-    def _carry_out_one(self, session: str, how: How) -> BulkRefusal | None:
+    def _carry_out_one(self, session: str, how: How, seen: Seen | None) -> BulkRefusal | None:
         """Apply the verb; refuses a session whose program needs a newer version."""
         try:
             if how.verb == "delete":
-                self._deletion.delete(session, force=how.force)
+                self._deletion.delete(session, force=how.force, seen=seen)
             else:
-                self._control.apply(session, how.verb, reason=how.reason)
+                self._control.apply(session, how.verb, reason=how.reason, seen=seen)
         except ProgramNewer as error:
             status = self._queries.session(session).status
             return BulkRefusal(session=session, status=status, why=str(error))
         return None
+
+
+def _first(meant: Sequence[Counted]) -> list[str]:
+    return [one.session for one in meant[:NAMED]]
+
+
+def _view(
+    how: How, meant: Sequence[Counted], refusals: Sequence[BulkRefusal], changed: list[str]
+) -> BulkView:
+    return BulkView(
+        verb=how.verb,
+        dry_run=False,
+        matched=len(meant),
+        done=len(meant) - len(refusals) - len(changed),
+        refused=len(refusals),
+        first=_first(meant),
+        refusals=list(refusals[:NAMED]),
+        changed=changed,
+    )

@@ -41,6 +41,7 @@ class Visited(NamedTuple):
     place: JsonValue
     #: None if it does not match.
     ref: SessionRef | None
+    fields: Mapping[str, str] = {}
 
 
 class Listing:
@@ -82,7 +83,7 @@ class Listing:
     def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:
         """Yields every examined session after the cursor, with whether it matches."""
         for found in self._examine(wanted, _start(wanted, cursor)):
-            yield Visited(list(found.place), found.ref)
+            yield Visited(list(found.place), found.ref, found.fields)
 
     def _has_more(self, wanted: SessionFilter, last: Place | None) -> bool:
         return last is not None and next(self._places(wanted, last), None) is not None

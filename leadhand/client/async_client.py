@@ -143,14 +143,14 @@ class AsyncClient(
         reason: str = "",
         force: bool = False,
         cursor: str | None = None,
+        token: str | None = None,
     ) -> BulkView:
         """Apply a verb to all sessions that match; a dry run only counts them.
 
-        If the result has a `next`, there are more sessions: call again with it.
+        A call with its `token` leaves out what changed since; one with a `next` is not the last.
         """
-        return await self._ask(
-            requests.bulk(verb, wanted, dry_run=dry_run, reason=reason, force=force, cursor=cursor)
-        )
+        more = (reason, force, cursor, token)
+        return await self._ask(requests.bulk(verb, wanted, dry_run, *more))
 
     async def result(self, session: str) -> ResultView:
         """Get the result of a session. Raises SessionStillRuns until it has ended."""

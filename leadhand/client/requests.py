@@ -127,14 +127,14 @@ def sessions(
 def bulk(
     verb: BulkVerb,
     wanted: SessionsWanted,
-    *,
     dry_run: bool,
     reason: str,
     force: bool,
     cursor: str | None,
+    token: str | None,
 ) -> Ask[BulkView]:
     body = {"verb": verb, "filter": wanted.given(), "dry_run": dry_run, "reason": reason,
-            "force": force, **_given(cursor=cursor)}  # fmt: skip
+            "force": force, **_given(cursor=cursor, token=token)}  # fmt: skip
     return _reads(BulkView, Call("POST", f"{SESSIONS}/bulk", content=_JSON.dump_json(body)))
 
 

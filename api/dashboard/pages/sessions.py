@@ -30,14 +30,26 @@ class Listed:
         self.kind = arguments.get("kind", "") if arguments.get("kind") in KINDS else ""
         self.query = arguments.get("q", "").strip()[:120]
         self.cursor = arguments.get("cursor") or None
+        #: The filter that the list has: a query is a label, or else a name.
+        self.wanted = SessionFilter()
         self.found = self._find(engine)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The filters as they are in an address."""
+        given = [("kind", self.kind), ("q", self.query)]
+        chosen = [("status", one) for one in self.statuses]
+        return chosen + [(name, value) for name, value in given if value]
+
+    @property
+    def address(self) -> str:
+        """The filters as the query of an address."""
+        return urlencode(self.pairs)
 
     @property
     def next_url(self) -> str:
         """Returns the URL of the next page of the list."""
-        pairs = [("status", one) for one in self.statuses]
-        pairs += [("kind", self.kind), ("q", self.query), ("cursor", self.found.next or "")]
-        return urlencode([(name, value) for name, value in pairs if value])
+        return urlencode([*self.pairs, ("cursor", self.found.next or "")])
 
     @property
     def is_filtered(self) -> bool:
@@ -46,16 +58,15 @@ class Listed:
 
     def _find(self, engine: Engine) -> Page[SessionView]:
         wanted = {"status": tuple(self.statuses), "kind": self.kind or None}
-        search = engine.queries.sessions
-        if not self.query:
-            return search(self._filter(wanted), limit=LIMIT, cursor=self.cursor)
+        found = self._search(engine, {**wanted, "label": self.query} if self.query else wanted)
         # A word is a label or a name; both have an index, and a label is the rarer one.
-        by_label = self._filter({**wanted, "label": self.query})
-        found = search(by_label, limit=LIMIT, cursor=self.cursor)
-        if found.items:
-            return found
-        by_name = self._filter({**wanted, "name": self.query})
-        return search(by_name, limit=LIMIT, cursor=self.cursor)
+        if self.query and not found.items:
+            found = self._search(engine, {**wanted, "name": self.query})
+        return found
+
+    def _search(self, engine: Engine, values: Mapping[str, object]) -> Page[SessionView]:
+        self.wanted = self._filter(values)
+        return engine.queries.sessions(self.wanted, limit=LIMIT, cursor=self.cursor)
 
     def _filter(self, values: Mapping[str, object]) -> SessionFilter:
         try:

@@ -191,6 +191,10 @@ class BulkView(View):
     first: list[str] = []
     #: The first sessions that were skipped.
     refusals: list[BulkRefusal] = []
+    #: Of a dry run: a token for the first 1,000 of them, so that a call applies to these alone.
+    token: str | None = None
+    #: Of a call with a token: the sessions that changed after the dry run, and were left out.
+    changed: list[str] = []
     #: The cursor of the next call, if there are more sessions.
     next: str | None = None
 

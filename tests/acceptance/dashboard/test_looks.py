@@ -54,6 +54,7 @@ def pages_of(some: Furnished) -> dict[str, str]:
         "session-tree": f"sessions/{some.plan}?tab=tree",
         "session-running": f"sessions/{some.running}",
         "again": f"{session}/again",
+        "bulk": "sessions/bulk?status=failed&status=stopped&verb=resume",
         "plan": f"plans/{some.plan}",
         "plan-draft": f"plans/{some.draft}",
         "flow": "flows/review",
