@@ -9,7 +9,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def wait_until(condition: Callable[[], Found], *, timeout: float = 10.0) -> Found:
+def wait_until(condition: Callable[[], Found], *, timeout: float = 30.0) -> Found:
     """What the condition gave once it was true; fails the test where it never was."""
     give_up = time.monotonic() + timeout
     while True:

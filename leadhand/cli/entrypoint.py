@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ import click
 
 from leadhand.cli.exit_codes import FAULT, HALTED
 from leadhand.cli.flag_names import in_flags, innermost
-from leadhand.cli.render.terminal import escaped_streams
+from leadhand.cli.render.terminal import discard_buffer, escaped_streams
 from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def _run(command: click.Command, arguments: Sequence[str]) -> int:
         code = command.main(list(arguments), prog_name="leadhand", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader closed the pipe; discard what is still buffered.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_buffer(sys.stdout)
         return FAULT
     except (KeyboardInterrupt, click.Abort):
         return HALTED

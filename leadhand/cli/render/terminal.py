@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TextIO
 
 from leadhand.models.text import escape_controls
@@ -61,7 +62,18 @@ def escaped_streams() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for one in ours:
-            with suppress(BrokenPipeError):
+            try:
                 one.flush()
-            with suppress(BrokenPipeError):
-                one.detach()
+            except BrokenPipeError:
+                discard_buffer(one)
+            one.detach()
+
+
+def discard_buffer(stream: TextIO) -> None:
+    """Discard what is buffered for a pipe that its reader has closed.
+
+    Otherwise the interpreter tries to write it once more at exit, and reports that it cannot.
+    """
+    target = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(target, stream.fileno())
+    os.close(target)
