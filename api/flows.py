@@ -53,7 +53,7 @@ class Flows:
     def validate(self) -> Response:
         """POST /v1/flows/validate: check a flow without running it."""
         requests.query(requests.NoQuery)
-        return answer(self._engine.submit.check_flow(requests.value()))
+        return answer(self._engine.flow_checks.check(requests.value()))
 
 
 def blueprint(engine: Engine) -> Blueprint:

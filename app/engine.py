@@ -45,6 +45,7 @@ from app.operations.step_verbs.rerun import Reruns
 from app.operations.step_verbs.retry import Retry
 from app.operations.step_verbs.skip import Skip
 from app.operations.store_guard import StoreGuard
+from app.operations.submission.flow_checks import FlowChecks
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
 from app.operations.values import SharedValues
@@ -133,6 +134,7 @@ class Engine:
             self.catalog,
             self.guard,
         )
+        self.flow_checks = FlowChecks(settings, self.fleet, self.catalog)
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
         self.callers = Callers(store)
         self.guards = Guards(store, self.submit, self.transitions, self.guard_list)

@@ -250,10 +250,22 @@ class Program(Frozen):
         _check_block(self.body, path="", in_loop=False)
         return self
 
-    @property
+    def __copy__(self) -> Program:
+        """A copy without what was derived from the content, which the caller may change."""
+        copy = super().__copy__()
+        for name in ("text", "hash", "_index", "has_widths_to_write"):
+            copy.__dict__.pop(name, None)
+        return copy
+
+    @cached_property
+    def text(self) -> str:
+        """The program's canonical JSON, as it is stored."""
+        return self.model_dump_json()
+
+    @cached_property
     def hash(self) -> str:
-        """Return the first 32 hex characters of the SHA-256 of the program's canonical JSON."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
+        """32 hex characters of the SHA-256 of the program's canonical JSON."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     @cached_property
     def _index(self) -> dict[str, Step | Loop]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
@@ -267,13 +267,20 @@ class TurnRecord(BaseModel):
     ended: int | None = None
 
 
+class StoredProgram(NamedTuple):
+    """A program as it is stored: its canonical JSON, and a route (JSON) for each node path."""
+
+    document: str
+    routes: Mapping[str, str]
+
+
 class NewSession(NamedTuple):
     """Arguments of the create transition."""
 
     ref: SessionRef
     program: str
-    document: str
-    routes: Mapping[str, Mapping[str, JsonValue]]
+    #: Called only if the store may not have the program.
+    content: Callable[[], StoredProgram]
     fields: Mapping[str, str]
     idempotency_key: str | None
     body_hash: str

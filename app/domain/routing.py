@@ -7,12 +7,14 @@ load the program. Which nodes have arrived is known to the Lua functions only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.domain.program import LOCAL, Action, Loop, Node, OnFail, Program, Step, needs_of, sinks_of
+from app.domain.records import StoredProgram
 from app.redaction import without_keys
 from leadhand.graphs.retry_errors import TIMEOUT
 
@@ -41,6 +43,12 @@ def routes(program: Program) -> dict[str, Route]:
     table: dict[str, Route] = {"": {**_block(program.body), "size": _work_of(program.body)}}
     _routes_of(program.body, "", table)
     return table
+
+
+def stored_program(program: Program) -> StoredProgram:
+    """The program with its routes, as a session's creation stores it."""
+    texts = {path: json.dumps(route) for path, route in routes(program).items()}
+    return StoredProgram(program.text, texts)
 
 
 def queues(program: Program) -> frozenset[str]:

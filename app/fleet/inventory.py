@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import JsonValue
@@ -26,6 +27,7 @@ class Inventory(NamedTuple):
     until_ms: int
 
 
+@lru_cache(maxsize=256)
 def inventory_of(name: str, text: str) -> Inventory:
     """Parses the stored inventory of a worker.
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog, hash_of
-from app.catalog.flow_tools import with_flows
 from app.catalog.source import Source, apply_run
-from app.compiler import compile_document
-from app.compiler.subflows import faults_of_subflows
 from app.compiler.workspaces import in_own_folder, in_workspace
-from app.domain import routing
 from app.domain.budgets import limits_of
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
 from app.domain.records import NewSession
+from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
-from app.errors import IdempotencyConflict, InvalidDocument
-from app.fleet.admission import Where, admit, faults_here
+from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
+from app.fleet.admission import Where, admit
 from app.operations.create_errors import create_error
 from app.operations.folders.documents import own_facts, own_folder
 from app.operations.quotas import owner_argument, quota_error
@@ -31,6 +28,7 @@ from app.operations.registry import Registry
 from app.operations.request_hashes import hash_document, hash_run
 from app.operations.step_verbs.documents import stored_text
 from app.operations.store_guard import StoreGuard
+from app.operations.submission.compiled import CompiledPrograms
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.redaction import without_keys
@@ -38,9 +36,7 @@ from app.security.api_tokens import Owner
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
-from leadhand.flows.faults import all_faults
 from leadhand.models.documents import Budget
-from leadhand.models.views import FlowCheckView, FlowFaultView
 
 #: Attempts to draw an unused session id; eight hex digits collide rarely.
 DRAWS = 20
@@ -139,6 +135,7 @@ class Submissions:
         self._transitions = transitions
         self._fleet = fleet
         self._catalog = catalog
+        self._programs = CompiledPrograms(catalog)
         self._guard = guard
 
     def document(
@@ -163,8 +160,8 @@ class Submissions:
         return self.document_of(asker, document)
 
     def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
-        """Create a session from a document, for this caller. Raises as `document`."""
-        return self.find_submitted(asker) or self._create(document, asker)
+        """Create a session from a document, with the request's origin. Raises as `document`."""
+        return self._or_submitted(asker, lambda: self._create(document, asker))
 
     def flow(
         self,
@@ -183,10 +180,10 @@ class Submissions:
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        """Run a flow of the catalog, for this caller. Raises as `flow`."""
-        known = self.find_submitted(asker)
-        if known is not None:
-            return known
+        """Run a flow of the catalog, with the request's origin. Raises as `flow`."""
+        return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
+
+    def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
         document = self._catalog.document(name)
         source = Source(
             flow=name,
@@ -204,31 +201,6 @@ class Submissions:
             # The field has another name in a run than in a document.
             raise InvalidDocument("working_folder", error.value, error.hint) from None
 
-    def check_flow(self, given: JsonValue) -> FlowCheckView:
-        """Check whether a flow could run here now; returns all errors."""
-        found = all_faults(FlowDocument, given)
-        faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
-        if isinstance(found.flow, FlowDocument):
-            asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
-            document = found.flow.model_copy(update={"inputs": asked_for})
-            faults += map(_fault_view, self._faults_here(document, known=[f.path for f in faults]))
-        return FlowCheckView(valid=not faults, faults=faults)
-
-    def _faults_here(self, document: FlowDocument, *, known: list[str]) -> list[InvalidDocument]:
-        """Errors in a flow's files and subflows, and in its use of agents and tools."""
-        whole, faults = self._catalog.gather(document)
-        here = faults_here(whole, self._settings, self._fleet.inventories())
-        # Without a valid `agents` part, the agents of agentTypes are unknown.
-        is_mapped = not any(path.partition(".")[0] == "agents" for path in known)
-        faults += (one for one in here if is_mapped or not one.field.endswith(_OF_AGENTS))
-        faults += faults_of_subflows(whole)
-        if not faults and not known:
-            try:
-                compile_document(whole)
-            except InvalidDocument as error:
-                faults.append(error)
-        return list({(fault.field, fault.hint): fault for fault in faults}.values())
-
     def compile_flow(self, document: FlowDocument, own: OwnFolder | None = None) -> Program:
         """Compile a flow, with all checks of a submit. Raises InvalidDocument.
 
@@ -236,13 +208,13 @@ class Submissions:
         """
         whole = self._with_files(document)
         admit(whole, self._settings, self._fleet.inventories())
-        program = compile_document(whole)
+        program = self._programs.compile(whole, whole.model_dump_json())
         return in_own_folder(program, own, whole.label or "") if own is not None else program
 
     def compile(self, document: AnyDocument) -> Program:
         """Compile a document, with all checks of a submit. Raises InvalidDocument."""
         admit(document, self._settings, self._fleet.inventories())
-        return with_flows(compile_document(document), document, self._catalog)
+        return self._programs.compile(document, document.model_dump_json())
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """Return the default budget limits of a session with this program."""
@@ -258,7 +230,8 @@ class Submissions:
             given = document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, self._fleet.inventories())
-        program = with_flows(compile_document(document), document, self._catalog)
+        text = document.model_dump_json()
+        program = self._programs.compile(document, text)
         cwd = document.cwd or ""
         if asker.workspace is not None:
             program = in_workspace(program, asker.workspace, label)
@@ -286,7 +259,7 @@ class Submissions:
             own_budget=_own_budget(document) if asker.is_taken_over else "",
             made_from=asker.made_from,
         )
-        size = len(document.model_dump_json().encode())
+        size = len(text.encode())
         return self.program_of(asker, program, about, size=size, request=stored_text(given))
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
@@ -307,6 +280,19 @@ class Submissions:
         attempts = document.attempts or self._settings.attempts
         whole = self._catalog.complete(document)
         return whole.model_copy(update={"attempts": attempts})
+
+    def _or_submitted(self, asker: Asker, create: Callable[[], Submitted]) -> Submitted:
+        """Create a session, or find the one of the same key if the document is refused now.
+
+        The create transition finds it too, but a refused document does not get that far.
+        """
+        try:
+            return create()
+        except LeadhandError as error:
+            known = None if isinstance(error, StoreAway) else self.find_submitted(asker)
+            if known is None:
+                raise
+            return known
 
     def find_submitted(self, asker: Asker) -> Submitted | None:
         """Return the session that an earlier call with this key created, or None."""
@@ -352,8 +338,7 @@ class Submissions:
                 NewSession(
                     ref=ref,
                     program=program.hash,
-                    document=program.model_dump_json(),
-                    routes=routing.routes(program),
+                    content=lambda: stored_program(program),
                     fields={**fields, **self._registry.request_seal(ref, request)},
                     idempotency_key=asker.stored_key,
                     body_hash=asker.body,
@@ -367,7 +352,7 @@ class Submissions:
                 case "taken":
                     continue
                 case "created":
-                    self._transitions.dispatch(ref, answer)
+                    self._transitions.dispatch(ref, answer, program)
                     return Submitted(session=session, created=True)
                 case "exists":
                     return Submitted(session=str(answer.session), created=False)
@@ -434,13 +419,6 @@ def _own_budget(document: AnyDocument) -> str:
     """The limits of cost and tokens that a document asks for, as JSON."""
     limits = document.budget.limits()
     return json.dumps({n: v for n, v in limits.items() if n in ("cost_micros", "tokens")})
-
-
-_OF_AGENTS = (".agentType", ".agent", ".model")
-
-
-def _fault_view(fault: InvalidDocument) -> FlowFaultView:
-    return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:

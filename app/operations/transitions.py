@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
 from app.domain.ports import Carrier
+from app.domain.program import Program
 from app.domain.records import Hint, Reply
 from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
 from app.operations.registry import Registry
@@ -76,10 +77,16 @@ class Transitions:
             self._registry.forget_facts()
             return run(self._registry.facts(ref).program)
 
-    def publish(self, ref: SessionRef, hints: Sequence[Hint]) -> None:
-        """Send messages for ready steps to the queues; the sweep repeats lost ones."""
+    def publish(
+        self, ref: SessionRef, hints: Sequence[Hint], program: Program | None = None
+    ) -> None:
+        """Send hints for ready steps; the sweep repeats lost ones.
+
+        `program` is that of the session, if the caller has it.
+        """
         if hints:
-            program = self._registry.program(self._registry.facts(ref).program)
+            if program is None:
+                program = self._registry.program(self._registry.facts(ref).program)
             self._carrier.publish(ref, program, hints)
 
     def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Reply:
@@ -89,10 +96,10 @@ class Transitions:
         self.dispatch(ref, answer)
         return answer
 
-    def dispatch(self, ref: SessionRef, answer: Reply) -> None:
-        """Send the messages that a reply asks for; the sweep repeats those that fail."""
+    def dispatch(self, ref: SessionRef, answer: Reply, program: Program | None = None) -> None:
+        """Act on a reply; the sweep repeats what fails here, as the transition is committed."""
         with suppress(StoreAway, ProgramNewer):
-            self.publish(ref, answer.hints)
+            self.publish(ref, answer.hints, program)
         self.after(ref, answer)
 
     def after(self, ref: SessionRef, answer: Reply) -> None:

@@ -99,8 +99,8 @@ class Fleet:
         self._depths = depths
 
     def inventories(self) -> list[WorkerView]:
-        """Returns the workers whose inventory has not expired."""
-        return live_workers(self._store.fleet().workers(), self._store.now_ms())
+        """The workers whose inventory has not expired."""
+        return live_workers(*self._store.workers_now())
 
     def agents(self) -> list[AgentView]:
         """Returns the agents of the workers, and where each can be used."""

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from app.domain.outcomes import MICROS
+from app.store.statistics import StatisticsReads
 from app.store.store import Store
 from leadhand.models.views import (
     Acceptance,
@@ -44,7 +45,7 @@ class Statistics:
     def of(self, first: date, last: date) -> StatisticsView:
         """Returns the statistics of the days from `first` to `last`, both included (UTC)."""
         numbers = range((first - _EPOCH).days, (last - _EPOCH).days + 1)
-        days = self._store.statistics().days(numbers)
+        days = self._store.part(StatisticsReads).days(numbers)
         rows: defaultdict[Row, Counters] = defaultdict(Counter)
         for fields in days.values():
             for counted in _parse(fields):

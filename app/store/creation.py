@@ -1,21 +1,76 @@
-"""The arguments of the transitions that create a session (pure)."""
+"""Creates sessions, and sends a program only if the store may not have it."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
+from typing import Protocol
 
 from pydantic import JsonValue
 
-from app.domain.records import NewSession
+from app.domain.ids import SessionRef
+from app.domain.recent import Recent
+from app.domain.records import NewSession, Reply, StoredProgram
+from app.store.script_library import Verb
+
+#: The number of programs that a process remembers as stored.
+KNOWN = 1024
 
 
-def creation_arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
-    """Builds the arguments that the Lua functions `create` and `steps_fork` have in common."""
+class _Run(Protocol):
+    def __call__(
+        self,
+        verb: Verb,
+        ref: SessionRef,
+        program: str,
+        arguments: Mapping[str, JsonValue],
+        *,
+        outcome: str = "",
+    ) -> Reply: ...
+
+
+class Creations:
+    """Calls the transitions that create sessions.
+
+    A stored program may be deleted with its last session at any time; the store reports that, and
+    the program is sent again.
+    """
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        #: Hashes of programs that were stored.
+        self._known = Recent[str, bool](KNOWN)
+
+    def create(self, new: NewSession, store: str | None) -> Reply:
+        """Create a session; `store` is the id of the expected store."""
+        arguments = _arguments(new, store)
+        reply: Reply | None = None
+        if self._known.get(new.program):
+            reply = self._run("create", new.ref, new.program, arguments)
+        if reply is None or reply.word == "no_program":
+            content = new.content()
+            arguments |= _routes(content)
+            reply = self._run("create", new.ref, new.program, arguments, outcome=content.document)
+        if reply.word == "created":
+            self._known[new.program] = True
+        return reply
+
+    def fork(self, new: NewSession, store: str | None, more: Mapping[str, JsonValue]) -> Reply:
+        """Create a session from copied records."""
+        content = new.content()
+        arguments = {**_arguments(new, store), **_routes(content), **more}
+        return self._run("steps_fork", new.ref, new.program, arguments, outcome=content.document)
+
+
+def _routes(content: StoredProgram) -> dict[str, JsonValue]:
+    return {"routes": dict(content.routes)}
+
+
+def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
+    """The arguments that both transitions have, without the program."""
     arguments: dict[str, JsonValue] = {
         "root": new.ref.root,
         "program": new.program,
         "fields": dict(new.fields),
-        "routes": {path: json.dumps(route) for path, route in new.routes.items()},
         "body": new.body_hash,
         "request": new.request,
         "store": store,

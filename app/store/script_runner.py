@@ -75,6 +75,11 @@ class Scripts:
         found: object = self._with_connection(lambda c: _send(c, command))
         return cast("list[bytes | None]", found)
 
+    def ask(self, commands: Sequence[Sequence[str]]) -> list[object]:
+        """The replies to commands that only read, undecoded, in one round trip."""
+        packed = [_command(*command) for command in commands]
+        return self._with_connection(lambda c: [*_send_all(c, packed)])
+
     def close(self) -> None:
         """Close the idle connections."""
         while self._idle:
@@ -120,6 +125,19 @@ class Scripts:
         """Verify the server each time a connection is opened."""
         if self._verify is not None:
             self._verify(partial(_texts_of, connection))
+
+
+def decoded_map(reply: object) -> dict[str, str]:
+    """The reply of HGETALL, which is a list in older versions of the protocol."""
+    flat = cast("dict[bytes, bytes] | list[bytes]", reply)
+    pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
+    return {name.decode(): value.decode() for name, value in pairs}
+
+
+def ms_of_time(reply: object) -> int:
+    """The reply of TIME in ms."""
+    seconds, micros = cast("list[bytes]", reply)
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _disconnect(connection: ConnectionInterface) -> None:

@@ -17,7 +17,7 @@ from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
 from app.store.artifacts import ArtifactReads
 from app.store.copies import Copies
-from app.store.creation import creation_arguments
+from app.store.creation import Creations
 from app.store.errors import Away, translate_errors
 from app.store.events import read_event, stream_entries
 from app.store.fleet import FleetRecords
@@ -29,10 +29,9 @@ from app.store.outputs import OutputReads
 from app.store.overview import OverviewReads
 from app.store.scan import KeyScanner
 from app.store.script_library import Verb, text_of
-from app.store.script_runner import Ask, Scripts
+from app.store.script_runner import Ask, Scripts, decoded_map, ms_of_time
 from app.store.session_index import SessionIndex
 from app.store.stacks import StackReads
-from app.store.statistics import StatisticsReads
 from app.store.tokens import TokenStore
 from leadhand.models.views import Event
 
@@ -89,18 +88,17 @@ class Store:
         self.expected_identity: Callable[[], Identity | None] = lambda: None
         self._scripts = Scripts(redis, read, self._verify)
         self._read = read
+        self._creations = Creations(self.run)
 
     # Transitions
 
     def create(self, new: NewSession) -> Reply:
-        """Create a session; the reply is created, exists, conflict, taken (id) or refused."""
-        arguments = creation_arguments(new, self.expected_id())
-        return self.run("create", new.ref, new.program, arguments, outcome=new.document)
+        """Create a session; replies created, exists, conflict, taken (the id) or refused."""
+        return self._creations.create(new, self.expected_id())
 
     def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
-        """Create a session from copied records; replies as `create`, or torn if some are gone."""
-        arguments = {**creation_arguments(new, self.expected_id()), **more}
-        return self.run("steps_fork", new.ref, new.program, arguments, outcome=new.document)
+        """Create a session from copied records; replies as `create`, or torn (some are gone)."""
+        return self._creations.fork(new, self.expected_id(), more)
 
     def run(
         self,
@@ -227,6 +225,13 @@ class Store:
         self._redis.close()
 
     # Reading
+
+    def workers_now(self) -> tuple[dict[str, str], int]:
+        """All inventories, expired ones included, and the server's time in ms."""
+        everywhere = self.keys.everywhere("workers")
+        with self._translate_errors():
+            found, at = self._scripts.ask([("HGETALL", everywhere), ("TIME",)])
+        return decoded_map(found), self._clock() if self._clock else ms_of_time(at)
 
     def ping(self) -> None:
         """Raise StoreAway unless Redis answers."""
@@ -378,10 +383,6 @@ class Store:
     def outputs(self) -> OutputReads:
         """Return the object that reads live output."""
         return OutputReads(self._redis, self.keys, self._translate_errors)
-
-    def statistics(self) -> StatisticsReads:
-        """Return the object that reads the counters of statistics."""
-        return StatisticsReads(self._redis, self.keys, self._translate_errors)
 
     def artifacts(self) -> ArtifactReads:
         """Return the object that reads references to artifacts."""

@@ -14,7 +14,7 @@ from redis import ConnectionPool, Redis
 from app.domain import routing
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, OnFail, Program, RetryPolicy, Step
-from app.domain.records import Grant, NewSession, Reply
+from app.domain.records import Grant, NewSession, Reply, StoredProgram
 from app.domain.states import SESSION_NEXT, SessionStatus
 from app.store.lua_modules import Reader
 from app.store.script_library import Verb, text_of
@@ -181,12 +181,16 @@ class Drive:
             "budget": json.dumps(budget) if budget else "",
         }  # fmt: skip
         new = NewSession(
-            self.ref, self.program.hash, self.program.model_dump_json(),
-            self.bench.routes(self.program), fields, key, body, parent,
+            self.ref, self.program.hash, self._content, fields, key, body, parent,
         )  # fmt: skip
         answer = self.bench.store.create(new)
         self.hinted += [hint.address for hint in answer.hints]
         return answer
+
+    def _content(self) -> StoredProgram:
+        routes = self.bench.routes(self.program)
+        texts = {path: json.dumps(route) for path, route in routes.items()}
+        return StoredProgram(self.program.text, texts)
 
     def claim(
         self, address: str, *, nonce: str | None = None, lease_ms: int = LEASE_MS, schema: int = 1

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.workspaces import own_folder_of
-from app.domain import routing
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
 from app.domain.records import NewSession, Reply
+from app.domain.routing import stored_program
 from app.domain.states import SessionStatus
 from app.errors import (
     ControlRefused,
@@ -279,12 +279,11 @@ class Forks:
             made_from=json.dumps(made_from),
         )
         new = self._submissions.fields_of(target, plan.program, about, asker)
-        size = len(plan.program.model_dump_json().encode())
+        size = len(plan.program.text.encode())
         return NewSession(
             ref=target,
             program=plan.program.hash,
-            document=plan.program.model_dump_json(),
-            routes=routing.routes(plan.program),
+            content=lambda: stored_program(plan.program),
             fields={
                 **new,
                 **self._registry.request_seal(target, plan.request),

@@ -1,12 +1,12 @@
 -- Creates a session, all or nothing. A repeated call finds it by its idempotency key, or by its nonce (a field of the
 -- session) if the reply of the first call was lost.
--- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, parent? (base,
---   address and fence of the step that starts it), limits? (of the tree, for a child that a body starts: depth,
---   children of one session, sessions), owner? (token, size, quotas), request? (the document),
---   store? (the id of the caller's store)
--- Document: of the program.
+-- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes? (none: the program
+--   is stored already), parent? (base, address and fence of the step that starts it), limits? (of the tree, for a child
+--   that a body starts: depth, children of one session, sessions), owner? (token, size, quotas), request? (the
+--   document), store? (the id of the caller's store)
+-- Document: of the program, if the routes are given.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
---   label_taken(session) | other_store
+--   label_taken(session) | other_store | no_program
 --- @requires budgets, dispatch, events, labels, loops, programs, quotas, sessions, steps/shares, transaction
 --- @requires tree/parents, turns
 
@@ -34,6 +34,8 @@ return function(tx)
   if tx.reply.session then return transaction.reply(tx, 'label_taken') end
   tx.reply.why = args.owner and quotas.find_exceeded(tx, args.owner)
   if tx.reply.why then return transaction.reply(tx, 'quota') end
+  -- The caller took the program for stored, but its last session was deleted.
+  if not args.routes and redis.call('EXISTS', tx.program) == 0 then return transaction.reply(tx, 'no_program') end
   local is_new = redis.call('SET', tx.prefix .. 'id:' .. args.session, args.root, 'NX')
   if not is_new then return transaction.reply(tx, 'taken') end
   if args.key then
@@ -44,9 +46,8 @@ return function(tx)
   end
   programs.attach(tx, args.program, tx.document, args.routes)
   parents.link(tx)
-  for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end
+  sessions.write_fields(tx, args.fields)
   if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
-  redis.call('HSET', tx.keys.session, 'status', 'active', 'created', tx.now)
   local owner = args.owner or {}
   if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
   quotas.assign(tx, owner.token or args.parent and quotas.token_of(args.parent.base), owner.size)

@@ -39,7 +39,7 @@ def test_all_that_keeps_a_flow_from_being_run_is_told(engine: Engine, tmp_path: 
     ]
     inner = {"steps": [llm(agentType="able")], "inputs": {"a": None}}
     given: Any = {"steps": steps, "flows": {"inner": inner}, "place": "far"}
-    told = engine.submit.check_flow(given)
+    told = engine.flow_checks.check(given)
     assert not told.valid
     assert [fault.path for fault in told.faults] == [
         "steps[6].surprise", "steps[0]", "steps[2].commandName", "steps[3].markdownFile",
@@ -49,6 +49,6 @@ def test_all_that_keeps_a_flow_from_being_run_is_told(engine: Engine, tmp_path: 
 
 
 def test_agents_are_not_asked_for_where_nobody_can_tell_whom_they_lead_to(engine: Engine) -> None:
-    told = engine.submit.check_flow({"steps": [llm()], "agents": {"*": 1}})
+    told = engine.flow_checks.check({"steps": [llm()], "agents": {"*": 1}})
     assert [fault.path for fault in told.faults] == ["agents.*"]
-    assert engine.submit.check_flow({"steps": [llm()], "agents": {"*": "able"}}).valid
+    assert engine.flow_checks.check({"steps": [llm()], "agents": {"*": "able"}}).valid

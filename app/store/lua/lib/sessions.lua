@@ -3,6 +3,15 @@
 --- @requires records, steps/shares, tree/children, tree/detachment, usage/statistics, webhooks
 local sessions = {}
 
+-- Writes the fields of a new session, which is active from now on.
+function sessions.write_fields(tx, fields)
+  local pairs_of = {'status', 'active', 'created', tx.now}
+  for name, value in pairs(fields) do
+    pairs_of[#pairs_of + 1], pairs_of[#pairs_of + 2] = name, value
+  end
+  redis.call('HSET', tx.keys.session, unpack(pairs_of))
+end
+
 -- Adds a new session to the indexes; it takes its label.
 function sessions.list(tx)
   redis.call('ZADD', tx.shared.sessions, tx.now, tx.args.session)

@@ -59,9 +59,8 @@ return function(tx)
     redis.call('SET', tx.prefix .. 'idem:' .. args.key, args.session .. '|' .. args.body, 'EX', 7 * 24 * 3600)
   end
   programs.attach(tx, args.program, tx.document, args.routes)
-  for name, value in pairs(args.fields) do redis.call('HSET', tx.keys.session, name, value) end
+  sessions.write_fields(tx, args.fields)
   if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
-  redis.call('HSET', tx.keys.session, 'status', 'active', 'created', tx.now)
   local owner = args.owner or {}
   if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
   quotas.assign(tx, owner.token, owner.size)

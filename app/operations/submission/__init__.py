@@ -1,0 +1,3 @@
+"""Programs of submitted documents: each distinct document is compiled once."""
+
+from __future__ import annotations

@@ -1,0 +1,38 @@
+"""Compiles submitted documents; the same document again gets the same program."""
+
+from __future__ import annotations
+
+import hashlib
+
+from app.catalog.catalog import Catalog
+from app.catalog.flow_tools import with_flows
+from app.compiler import compile_document
+from app.domain.program import Program
+from app.domain.recent import Recent
+from leadhand.flows.documents import AnyDocument
+
+#: The number of programs that a process keeps, and the size (characters of JSON) of the largest
+#: document whose program is kept.
+KEPT, LARGEST = 128, 64_000
+
+
+class CompiledPrograms:
+    """The programs of documents that were submitted lately."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._recent = Recent[str, Program](KEPT)
+
+    def compile(self, document: AnyDocument, text: str) -> Program:
+        """The program of a document, whose JSON is `text`. Raises InvalidDocument."""
+        # Flows that a graph calls are read from their files each time: they may change.
+        return with_flows(self._without_flows(document, text), document, self._catalog)
+
+    def _without_flows(self, document: AnyDocument, text: str) -> Program:
+        if len(text) > LARGEST:
+            return compile_document(document)
+        key = hashlib.sha256(f"{document.kind} {text}".encode()).hexdigest()
+        program = self._recent.get(key)
+        if program is None:
+            program = self._recent[key] = compile_document(document)
+        return program

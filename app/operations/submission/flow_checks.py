@@ -1,0 +1,56 @@
+"""Checks whether a flow could run here now, and lists all errors."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from app.catalog.catalog import Catalog
+from app.compiler import compile_document
+from app.compiler.subflows import faults_of_subflows
+from app.errors import InvalidDocument
+from app.fleet.admission import faults_here
+from app.queries.fleet import Fleet
+from app.settings import Settings
+from leadhand.flows.documents import FlowDocument
+from leadhand.flows.faults import all_faults
+from leadhand.models.views import FlowCheckView, FlowFaultView
+
+_OF_AGENTS = (".agentType", ".agent", ".model")
+
+
+class FlowChecks:
+    """Checks flows without running them."""
+
+    def __init__(self, settings: Settings, fleet: Fleet, catalog: Catalog) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._catalog = catalog
+
+    def check(self, given: JsonValue) -> FlowCheckView:
+        """Check whether a flow could run here now, and list all errors."""
+        found = all_faults(FlowDocument, given)
+        faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
+        if isinstance(found.flow, FlowDocument):
+            asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
+            document = found.flow.model_copy(update={"inputs": asked_for})
+            faults += map(_fault_view, self._faults_here(document, known=[f.path for f in faults]))
+        return FlowCheckView(valid=not faults, faults=faults)
+
+    def _faults_here(self, document: FlowDocument, *, known: list[str]) -> list[InvalidDocument]:
+        """Errors in a flow's files and subflows, and in its use of agents and tools."""
+        whole, faults = self._catalog.gather(document)
+        here = faults_here(whole, self._settings, self._fleet.inventories())
+        # Without a valid `agents` part, the agents of agentTypes are unknown.
+        is_mapped = not any(path.partition(".")[0] == "agents" for path in known)
+        faults += (one for one in here if is_mapped or not one.field.endswith(_OF_AGENTS))
+        faults += faults_of_subflows(whole)
+        if not faults and not known:
+            try:
+                compile_document(whole)
+            except InvalidDocument as error:
+                faults.append(error)
+        return list({(fault.field, fault.hint): fault for fault in faults}.values())
+
+
+def _fault_view(fault: InvalidDocument) -> FlowFaultView:
+    return FlowFaultView(path=fault.field, message=f"it is {fault.value!r}; {fault.hint}")
