@@ -48,9 +48,9 @@ _SESSION_ID = re.compile(r"[0-9a-f]{8}")
 
 
 class Session(BaseConverter):
-    """URL converter for session ids; `bulk` is a route of its own."""
+    """URL converter for session ids; `batch` and `bulk` are routes of their own."""
 
-    regex = "(?!bulk$)[^/]+"
+    regex = "(?!batch$|bulk$)[^/]+"
 
 
 class Flow(BaseConverter):

@@ -6,6 +6,7 @@ from pydantic import BaseModel, JsonValue
 
 from api import requests
 from api.artifacts.routes import BYTES, PartBody, PartQuery
+from api.batch.routes import Batch
 from api.dashboard.changes import ChangesQuery
 from api.drawings.routes import SVG, TEXT, DrawingQuery
 from api.fleet.routes import FsckBody
@@ -87,6 +88,7 @@ from leadhand.models.views import (
     WorkerView,
     WorktreeView,
 )
+from leadhand.models.views.batch import BatchView
 
 _GONE = ApiResponse(204, "Done.")
 _SESSION = as_json(SessionView, "The session as it is now.", 202, headers=("ETag",))
@@ -159,6 +161,11 @@ OPERATIONS: tuple[Operation, ...] = (
         query=requests.SubmitQuery, body=AnyDocument, body_required=True,
         headers=("Idempotency-Key",), refuses=(409, 429),
         makes="session",
+    ),
+    Operation(
+        "sessions.batch", "POST", "Start many sessions, all or each",
+        (as_json(BatchView, "What became of each item.", 202),),
+        body=Batch, body_required=True, refuses=(409,),
     ),
     Operation(
         "sessions.listed", "GET", "List sessions, newest first",

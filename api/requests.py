@@ -47,7 +47,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "graph": GraphDocument,
     "plan": PlanDocument,
 }
-_KEY = re.compile(r"[\x20-\x7e]{1,200}")
+KEY = re.compile(r"[\x20-\x7e]{1,200}")
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
 
 
@@ -325,7 +325,11 @@ def value() -> JsonValue:
 
 def document() -> AnyDocument:
     """Parses the body as a loop, workflow, flow or plan to run. Raises Refused."""
-    given = _json()
+    return parse_document(_json())
+
+
+def parse_document(given: JsonValue) -> AnyDocument:
+    """Parses a document of any kind. Raises Refused."""
     try:
         return _DOCUMENT.validate_python(given)
     except ValidationError as error:
@@ -383,7 +387,7 @@ def if_match() -> Seen | None:
 def idempotency_key() -> str | None:
     """Parses the header Idempotency-Key. Raises Refused."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not _KEY.fullmatch(key):
+    if key is not None and not KEY.fullmatch(key):
         raise malformed(
             "the Idempotency-Key cannot be used",
             field="Idempotency-Key",

@@ -96,6 +96,7 @@ NEEDED: Mapping[str, Scope] = {
     "flows.run": Scope.SUBMIT,  # the operator wrote the commands in its file
     "flows.validate": Scope.SUBMIT,
     "sessions.delete": Scope.CONTROL,
+    "sessions.batch": Scope.SUBMIT,
     "sessions.bulk": Scope.CONTROL,
     "sessions.explain": Scope.READ,
     "sessions.diffs": Scope.READ,

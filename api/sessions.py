@@ -12,6 +12,7 @@ from api.auth import (
     current_owner,
     may_bring_commands,
 )
+from api.batch.routes import submit_batch
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
 from api.steps.verbs import StepVerbs
@@ -48,6 +49,10 @@ class Sessions:
         view = self._with_work_token(self._engine.queries.session(submitted.session))
         location = f"/v1/sessions/{submitted.session}"
         return session_answer(view, 202, headers={"Location": location})
+
+    def batch(self) -> Response:
+        """POST /v1/sessions/batch: create sessions from many documents."""
+        return submit_batch(self._engine)
 
     def list_all(self) -> Response:
         """GET /v1/sessions: list sessions."""
@@ -252,6 +257,7 @@ def blueprint(engine: Engine) -> Blueprint:
     routes = Blueprint("sessions", __name__, url_prefix="/v1/sessions")
     routes.add_url_rule("", "submit", sessions.submit, methods=["POST"])
     routes.add_url_rule("", "listed", sessions.list_all)
+    routes.add_url_rule("/batch", "batch", sessions.batch, methods=["POST"])
     routes.add_url_rule("/bulk", "bulk", sessions.bulk, methods=["POST"])
     routes.add_url_rule("/<session:session>", "one", sessions.one)
     routes.add_url_rule("/<session:session>", "annotate", sessions.annotate, methods=["PATCH"])

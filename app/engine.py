@@ -45,6 +45,7 @@ from app.operations.step_verbs.rerun import Reruns
 from app.operations.step_verbs.retry import Retry
 from app.operations.step_verbs.skip import Skip
 from app.operations.store_guard import StoreGuard
+from app.operations.submission.batch import Batches
 from app.operations.submission.flow_checks import FlowChecks
 from app.operations.submit import Submissions
 from app.operations.transitions import Transitions
@@ -134,6 +135,7 @@ class Engine:
             self.catalog,
             self.guard,
         )
+        self.batches = Batches(store, self.fleet, self.submit, self.transitions)
         self.flow_checks = FlowChecks(settings, self.fleet, self.catalog)
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
         self.callers = Callers(store)

@@ -40,6 +40,10 @@ class Queue:
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:  # noqa: ARG002
         self.hints.extend(hints)
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        for ref, program, hints in batch:
+            self.publish(ref, program, hints)
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, len(self.hints))
 

@@ -46,6 +46,10 @@ class NoWorkers:
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         pass
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        for ref, program, hints in batch:
+            self.publish(ref, program, hints)
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:  # noqa: ARG002 - a port
         return {}
 

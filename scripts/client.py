@@ -25,6 +25,7 @@ FILES = {
     "work/async_calls.py": "work/calls.py",
     "dashboard/async_dashboard_calls.py": "dashboard/dashboard_calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
+    "batch/async_batch_calls.py": "batch/batch_calls.py",
     "steps/async_step_calls.py": "steps/step_calls.py",
 }
 HEADER = "# Generated from {source} by scripts/client.py: do not edit.\n"

@@ -31,6 +31,10 @@ class NobodyThere:
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         pass
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        for ref, program, hints in batch:
+            self.publish(ref, program, hints)
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return {name: self._depths[name] for name in queues if name in self._depths}
 

@@ -16,6 +16,9 @@ class Carrier(Protocol):
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         """Send a message to a queue for each ready step."""
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        """Send the hints of several sessions together."""
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """Return the number of messages in each queue."""
 

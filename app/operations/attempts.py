@@ -33,7 +33,8 @@ from app.operations.transitions import Transitions
 from app.redaction import without_keys
 from app.security.signatures import command_from_outcome
 from app.settings import Settings
-from app.store.store import Call, Store
+from app.store.calls import Call
+from app.store.store import Store
 from app.truncate import last_lines
 
 #: Maximum characters of a text in events.

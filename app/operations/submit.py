@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -16,7 +15,7 @@ from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain.budgets import limits_of
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
-from app.domain.records import NewSession
+from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
@@ -29,6 +28,7 @@ from app.operations.request_hashes import hash_document, hash_run
 from app.operations.step_verbs.documents import stored_text
 from app.operations.store_guard import StoreGuard
 from app.operations.submission.compiled import CompiledPrograms
+from app.operations.submission.drafts import About, Asker, Draft, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.redaction import without_keys
@@ -37,83 +37,15 @@ from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.models.documents import Budget
+from leadhand.models.views import WorkerView
+
+__all__ = ["About", "Asker", "Draft", "Submissions", "Submitted"]
 
 #: Attempts to draw an unused session id; eight hex digits collide rarely.
 DRAWS = 20
 
 #: Priorities of messages; 0 is first.
 PRIORITIES = {"high": 0, "normal": 5, "low": 9}
-
-
-class About(NamedTuple):
-    """Descriptive fields of a new session: name, folder, place, budget, webhook."""
-
-    kind: str
-    name: str
-    label: str = ""
-    #: The label, with its scope, if no other session at work may have it there, or ''.
-    unique_label: str = ""
-    cwd: str = ""
-    place: str = ""
-    #: The real path of `cwd` if it is known, so that two names of a folder share a lock.
-    folder: str = ""
-    listed_in: str = ""
-    priority: int = 5
-    #: The webhook (JSON), and the events that it gets.
-    webhook: str = ""
-    rings: str = ""
-    #: The budget in the document.
-    budget: Budget = Budget()
-    #: For a flow of the catalog: its Source (JSON).
-    source: str = ""
-    #: Not empty if its place was chosen automatically; it may change until a step is claimed.
-    chosen: str = ""
-    #: For a child that a body starts: what becomes of it at its parent's end.
-    on_parent_end: str = ""
-    #: The limits of cost and tokens that its document asks for (JSON), for such a child.
-    own_budget: str = ""
-    #: For a fork or rerun: the session that it was made from, and how (JSON).
-    made_from: str = ""
-
-
-class Asker(NamedTuple):
-    """The origin of a request: Idempotency-Key, parent step and owning token."""
-
-    body: str = ""
-    key: str | None = None
-    parent: Mapping[str, JsonValue] | None = None
-    root: str | None = None
-    owner: Owner | None = None
-    #: Whether its bodies may bring commands; a child has the right of its parent.
-    free: bool = False
-    #: For a child that a body starts: its policy, its parent's place, and the limits of its tree.
-    on_parent_end: str = ""
-    place: str = ""
-    limits: Mapping[str, int] | None = None
-    #: For a task of a plan: the folder of its own that its first step makes.
-    workspace: Workspace | None = None
-    #: The folder that the session has to itself.
-    own: OwnFolder | None = None
-    #: For a rerun, as of About.
-    made_from: str = ""
-
-    @property
-    def stored_key(self) -> str | None:
-        """Return the Idempotency-Key as it is stored: qualified by the owner."""
-        return _own_key(self.owner, self.key)
-
-    @property
-    def is_taken_over(self) -> bool:
-        """Whether a later attempt of the same step may take over the child with this key."""
-        return self.on_parent_end == "let-go-on"
-
-
-class Submitted(NamedTuple):
-    """The session of a submitted document."""
-
-    session: str
-    #: False if an earlier call with the same key created it.
-    created: bool
 
 
 class Submissions:
@@ -221,6 +153,21 @@ class Submissions:
         return limits_of(program, self._settings.budget, Budget())
 
     def _create(self, document: AnyDocument, asker: Asker, *, source: str = "") -> Submitted:
+        return self.create_draft(self.draft(document, asker, source=source))
+
+    def draft(
+        self,
+        document: AnyDocument,
+        asker: Asker,
+        *,
+        source: str = "",
+        workers: Sequence[WorkerView] | None = None,
+    ) -> Draft:
+        """Check and compile a document; `workers` are the inventories, if the caller has them.
+
+        Raises InvalidDocument if it cannot run here.
+        """
+        workers = self._fleet.inventories() if workers is None else workers
         owner, given = asker.owner, document
         if document.place is None and asker.place:
             document = document.model_copy(update={"place": asker.place})
@@ -229,7 +176,7 @@ class Submissions:
         if isinstance(document, FlowDocument):
             given = document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
-        where = admit(document, self._settings, self._fleet.inventories())
+        where = admit(document, self._settings, workers)
         text = document.model_dump_json()
         program = self._programs.compile(document, text)
         cwd = document.cwd or ""
@@ -259,8 +206,7 @@ class Submissions:
             own_budget=_own_budget(document) if asker.is_taken_over else "",
             made_from=asker.made_from,
         )
-        size = len(text.encode())
-        return self.program_of(asker, program, about, size=size, request=stored_text(given))
+        return Draft(asker, program, about, len(text.encode()), stored_text(given))
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
@@ -329,44 +275,62 @@ class Submissions:
         Raises ParentRests and TreeLimitReached for a child session, IdempotencyConflict,
         QuotaPassed, LabelTaken.
         """
-        owner, parent, key = asker.owner, asker.parent, asker.key
+        return self.create_draft(Draft(asker, program, about, size, request))
+
+    def create_draft(self, draft: Draft) -> Submitted:
+        """Create the session of a draft. Raises as `program_of`."""
         for _ in range(DRAWS):
-            session = secrets.token_hex(4)
-            ref = SessionRef(session, asker.root or session)
-            fields = self.fields_of(ref, program, _about_of(session, about, asker.own), asker)
-            answer = self._store.create(
-                NewSession(
-                    ref=ref,
-                    program=program.hash,
-                    content=lambda: stored_program(program),
-                    fields={**fields, **self._registry.request_seal(ref, request)},
-                    idempotency_key=asker.stored_key,
-                    body_hash=asker.body,
-                    parent=parent,
-                    limits=asker.limits,
-                    owner=owner_argument(owner, size),
-                    request=request,
-                )
-            )
-            match answer.word:
-                case "taken":
-                    continue
-                case "created":
-                    self._transitions.dispatch(ref, answer, program)
-                    return Submitted(session=session, created=True)
-                case "exists":
-                    return Submitted(session=str(answer.session), created=False)
-                case "conflict":
-                    raise IdempotencyConflict(str(key))
-                case "other_store":
-                    # Raises StoreUnknown, or adopts a store that was accepted meanwhile.
-                    self._guard.check()
-                    continue
-                case "quota" if owner is not None:
-                    raise quota_error(owner, str(answer.why), answer.now)
-                case _:
-                    raise create_error(answer, about.label, parent)
+            new = self.new_session(draft)
+            answer = self._store.create(new)
+            found = self.submitted(draft, new, answer)
+            if found is not None:
+                if found.created:
+                    self._transitions.dispatch(new.ref, answer, draft.program)
+                return found
         raise RuntimeError("no free session id was found")
+
+    def new_session(self, draft: Draft) -> NewSession:
+        """The arguments of the create transition, with an id that is probably free."""
+        asker, program = draft.asker, draft.program
+        session = secrets.token_hex(4)
+        ref = SessionRef(session, asker.root or session)
+        fields = self.fields_of(ref, program, _about_of(session, draft.about, asker.own), asker)
+        return NewSession(
+            ref=ref,
+            program=program.hash,
+            content=lambda: stored_program(program),
+            fields={**fields, **self._registry.request_seal(ref, draft.request)},
+            idempotency_key=asker.stored_key,
+            body_hash=asker.body,
+            parent=asker.parent,
+            limits=asker.limits,
+            owner=owner_argument(asker.owner, draft.size),
+            request=draft.request,
+        )
+
+    def submitted(self, draft: Draft, new: NewSession, answer: Reply) -> Submitted | None:
+        """What the reply of the create transition means; None if it is to be called again.
+
+        Raises as `program_of`.
+        """
+        owner, parent, key = draft.asker.owner, draft.asker.parent, draft.asker.key
+        match answer.word:
+            case "taken" | "no_program":
+                return None
+            case "created":
+                return Submitted(session=new.ref.id, created=True)
+            case "exists":
+                return Submitted(session=str(answer.session), created=False)
+            case "conflict":
+                raise IdempotencyConflict(str(key))
+            case "other_store":
+                # Raises StoreUnknown, or adopts a store that was accepted meanwhile.
+                self._guard.check()
+                return None
+            case "quota" if owner is not None:
+                raise quota_error(owner, str(answer.why), answer.now)
+            case _:
+                raise create_error(answer, draft.about.label, parent)
 
     def fields_of(
         self, ref: SessionRef, program: Program, about: About, asker: Asker
@@ -419,10 +383,3 @@ def _own_budget(document: AnyDocument) -> str:
     """The limits of cost and tokens that a document asks for, as JSON."""
     limits = document.budget.limits()
     return json.dumps({n: v for n, v in limits.items() if n in ("cost_micros", "tokens")})
-
-
-def _own_key(owner: Owner | None, key: str | None) -> str | None:
-    """The stored form of an Idempotency-Key: each token has its own namespace."""
-    if key is None:
-        return None
-    return f"{owner.token if owner is not None else ''}/{key}"

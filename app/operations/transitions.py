@@ -14,8 +14,9 @@ from app.domain.program import Program
 from app.domain.records import Hint, Reply
 from app.errors import ProgramNewer, ProgramStale, SessionUnknown, StoreAway
 from app.operations.registry import Registry
+from app.store.calls import Call
 from app.store.script_library import Verb
-from app.store.store import Call, Store
+from app.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,11 @@ class Transitions:
             if program is None:
                 program = self._registry.program(self._registry.facts(ref).program)
             self._carrier.publish(ref, program, hints)
+
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        """Send the hints of new sessions together; the sweep repeats lost ones."""
+        with suppress(StoreAway):
+            self._carrier.publish_all(batch)
 
     def rehint(self, ref: SessionRef, address: str, *, depth: int, called: bool = False) -> Reply:
         """Send the message for a ready step again: it was lost, or the step can run now."""

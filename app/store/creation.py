@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -10,10 +10,15 @@ from pydantic import JsonValue
 from app.domain.ids import SessionRef
 from app.domain.recent import Recent
 from app.domain.records import NewSession, Reply, StoredProgram
+from app.store.calls import Call
 from app.store.script_library import Verb
 
 #: The number of programs that a process remembers as stored.
 KNOWN = 1024
+
+
+#: Runs a transition on several sessions in one round trip; takes session, program and arguments.
+RunEach = Callable[[Verb, Sequence[tuple[SessionRef, str, Call]]], list[Reply]]
 
 
 class _Run(Protocol):
@@ -35,8 +40,9 @@ class Creations:
     the program is sent again.
     """
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _Run, run_each: RunEach) -> None:
         self._run = run
+        self._run_each = run_each
         #: Hashes of programs that were stored.
         self._known = Recent[str, bool](KNOWN)
 
@@ -53,6 +59,27 @@ class Creations:
         if reply.word == "created":
             self._known[new.program] = True
         return reply
+
+    def create_all(self, news: Sequence[NewSession], store: str | None) -> list[Reply]:
+        """Create sessions in one round trip, each one atomic by itself.
+
+        A program is sent with its first session only, so a later one may get `no_program` if that
+        one was refused: create it by itself.
+        """
+        sent, calls = set[str](), list[tuple[SessionRef, str, Call]]()
+        for new in news:
+            arguments, document = _arguments(new, store), ""
+            if new.program not in sent and not self._known.get(new.program):
+                content = new.content()
+                arguments |= _routes(content)
+                document = content.document
+            sent.add(new.program)
+            calls.append((new.ref, new.program, Call(arguments, document)))
+        replies = self._run_each("create", calls)
+        for new, reply in zip(news, replies, strict=True):
+            if reply.word == "created":
+                self._known[new.program] = True
+        return replies
 
     def fork(self, new: NewSession, store: str | None, more: Mapping[str, JsonValue]) -> Reply:
         """Create a session from copied records."""

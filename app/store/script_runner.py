@@ -34,6 +34,8 @@ _HEAD = 3
 KEPT = 4
 #: Errors that mean Redis functions are unavailable: a server older than 7, or a forbidding ACL.
 _NO_FUNCTIONS = re.compile(r"unknown command|NOPERM|no permissions", re.IGNORECASE)
+#: Errors that mean that the library has to be loaded, or that there is none.
+_NOT_LOADED = re.compile(f"Function not found|{_NO_FUNCTIONS.pattern}", re.IGNORECASE)
 
 
 class Scripts:
@@ -67,7 +69,12 @@ class Scripts:
         """
         rests = map(_rest, calls)
         commands = [b"".join([count, self._caller.heads[name], rest]) for count, rest in rests]
-        return self._with_connection(lambda c: _send_all(c, commands))
+        try:
+            return self._with_connection(lambda c: _send_all(c, commands))
+        except ResponseError as error:
+            if not (isinstance(error, NoScriptError) or _NOT_LOADED.search(str(error))):
+                raise
+        return [self.call(name, values) for values in calls]  # the first one loads it
 
     def fields(self, key: str, names: Sequence[str]) -> list[bytes | None]:
         """Read fields of a hash, like HMGET."""

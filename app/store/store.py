@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from pydantic import JsonValue
 from redis import Redis
@@ -16,6 +16,7 @@ from app.domain.ids import SessionRef
 from app.domain.records import NewSession, Reply, StepRecord, TurnRecord
 from app.errors import StoreUnknown
 from app.store.artifacts import ArtifactReads
+from app.store.calls import Call
 from app.store.copies import Copies
 from app.store.creation import Creations
 from app.store.errors import Away, translate_errors
@@ -61,15 +62,6 @@ def connect(url: str, *, tries: int = 3, timeout_s: float = 5.0) -> Redis:
 _JSON = json.JSONEncoder(allow_nan=False)
 
 
-class Call(NamedTuple):
-    """Arguments of a transition."""
-
-    arguments: Mapping[str, JsonValue]
-    outcome: str = ""
-    ledger: str = ""
-    transcript: Sequence[str] = ()
-
-
 class Store:
     """Sessions in Redis. Every transition is atomic and idempotent."""
 
@@ -88,13 +80,17 @@ class Store:
         self.expected_identity: Callable[[], Identity | None] = lambda: None
         self._scripts = Scripts(redis, read, self._verify)
         self._read = read
-        self._creations = Creations(self.run)
+        self._creations = Creations(self.run, self.run_each)
 
     # Transitions
 
     def create(self, new: NewSession) -> Reply:
         """Create a session; replies created, exists, conflict, taken (the id) or refused."""
         return self._creations.create(new, self.expected_id())
+
+    def create_all(self, news: Sequence[NewSession]) -> list[Reply]:
+        """Create sessions in one round trip; replies as `create`, or no_program."""
+        return self._creations.create_all(news, self.expected_id())
 
     def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
         """Create a session from copied records; replies as `create`, or torn (some are gone)."""
@@ -119,11 +115,15 @@ class Store:
     def run_all(
         self, verb: Verb, ref: SessionRef, program: str, each: Sequence[Call]
     ) -> list[Reply]:
-        """Run a Lua function several times in one round trip, each call atomic by itself.
+        """Run a transition on one session several times, as `run_each`."""
+        return self.run_each(verb, [(ref, program, call) for call in each])
+
+    def run_each(self, verb: Verb, each: Sequence[tuple[SessionRef, str, Call]]) -> list[Reply]:
+        """Run a transition on sessions with their programs, each one atomic by itself.
 
         After an error any of them may have run: run each one again by itself.
         """
-        calls = [self._values(ref, program, call) for call in each]
+        calls = [self._values(ref, program, call) for ref, program, call in each]
         with self._translate_errors():
             return [Reply.model_validate_json(a) for a in self._scripts.call_all(verb, calls)]
 

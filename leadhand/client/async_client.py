@@ -16,6 +16,7 @@ from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.async_event_stream import follow
 from leadhand.client.async_plan_calls import AsyncPlanCalls
 from leadhand.client.async_shared_calls import AsyncSharedCalls
+from leadhand.client.batch.async_batch_calls import AsyncBatchCalls
 from leadhand.client.event_trail import BEGINNING
 from leadhand.client.guards.async_guard_calls import AsyncGuardCalls
 from leadhand.client.options import Options
@@ -57,6 +58,7 @@ class AsyncClient(
     AsyncStackCalls,
     AsyncGuardCalls,
     AsyncStepCalls,
+    AsyncBatchCalls,
     AsyncArtifactCalls,
     AsyncWorkCalls,
     AsyncAdministration,

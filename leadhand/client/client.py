@@ -12,6 +12,7 @@ from leadhand.client import requests
 from leadhand.client.administration import Administration
 from leadhand.client.annotation import annotation
 from leadhand.client.artifacts.artifact_calls import ArtifactCalls
+from leadhand.client.batch.batch_calls import BatchCalls
 from leadhand.client.connection import Connection
 from leadhand.client.event_stream import follow
 from leadhand.client.event_trail import BEGINNING
@@ -57,6 +58,7 @@ class Client(
     StackCalls,
     GuardCalls,
     StepCalls,
+    BatchCalls,
     ArtifactCalls,
     WorkCalls,
     Administration,

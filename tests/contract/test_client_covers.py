@@ -14,6 +14,7 @@ from leadhand.client.client import Client
 METHODS = {
     "sessions.listed": "sessions",
     "sessions.one": "session",
+    "sessions.batch": "submit_many",
     "sessions.answers": "answer",
     "questions.listed": "questions",
     "inbox.listed": "inbox",

@@ -374,6 +374,8 @@ class Broker:
 
     def publish(self, *_: object) -> None: ...
 
+    def publish_all(self, *_: object) -> None: ...
+
     def depths(self, queues: Sequence[str]) -> dict[str, int]:
         return dict.fromkeys(queues, 2)
 

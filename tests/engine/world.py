@@ -61,6 +61,10 @@ class World:
     def publish(self, ref: SessionRef, program: Program, hints: Sequence[Hint]) -> None:
         self.hints += [(ref, hint.address) for hint in hints]
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        for ref, program, hints in batch:
+            self.publish(ref, program, hints)
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         return dict.fromkeys(queues, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
 from app.errors import IdempotencyConflict, InvalidDocument
@@ -68,7 +69,7 @@ def test_nothing_of_a_session_is_stored_while_its_program_is_unknown(bench: Benc
 
 def test_the_same_document_is_compiled_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     world, compiles = World.of(bench), list[str]()
-    original = compiled.compile_document
+    original = compile_document
 
     def count(given: LoopDocument) -> Program:
         compiles.append(given.task)

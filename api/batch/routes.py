@@ -1,0 +1,105 @@
+"""POST /v1/sessions/batch: many documents in one request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from flask import Response
+from pydantic import Field, JsonValue
+
+from api import requests
+from api.auth import allow, current_owner, may_bring_commands
+from api.problem_types import Refused
+from api.problems import refusal_of
+from api.requests import NoQuery
+from api.responses import answer
+from app.engine import Engine
+from app.operations.request_hashes import hash_document
+from app.operations.submission.batch import Item, ItemRefused, Result
+from app.operations.submission.drafts import Asker, Submitted
+from app.security.api_tokens import Owner
+from leadhand.flows.documents import AnyDocument
+from leadhand.models.problems import Problem
+from leadhand.models.views.batch import MOST, BatchItemView, BatchView
+
+Key = Annotated[str, Field(pattern=f"^{requests.KEY.pattern}$")]
+Mode = Literal["all", "each"]
+
+
+class BatchItem(requests.Body):
+    """A document, and the key by which a repeated request finds its session."""
+
+    document: AnyDocument
+    idempotency_key: Key | None = None
+
+
+class Batch(requests.Body):
+    """Documents to submit, in order."""
+
+    items: Annotated[list[BatchItem], Field(min_length=1, max_length=MOST)]
+    #: With `all`, no session is created if a document is refused.
+    mode: Mode = "all"
+
+
+class _GivenItem(requests.Body):
+    """An item whose document is not parsed yet."""
+
+    document: JsonValue
+    idempotency_key: Key | None = None
+
+
+class _Given(requests.Body):
+    items: Annotated[list[_GivenItem], Field(min_length=1, max_length=MOST)]
+    mode: Mode = "all"
+
+
+def submit_batch(engine: Engine) -> Response:
+    """Create a session for each item, or report why there is none."""
+    asked = requests.body(_Given)
+    requests.query(NoQuery)
+    all_or_none, free = asked.mode == "all", may_bring_commands(engine)
+    parsed: list[Item | Problem] = []
+    for number, given in enumerate(asked.items):
+        try:
+            parsed.append(_item(given, current_owner(), free=free))
+        except Refused as refusal:
+            if all_or_none:
+                raise Refused(_of_item(refusal.problem, number), refusal.headers) from None
+            parsed.append(_of_item(refusal.problem, number))
+    items = [one for one in parsed if isinstance(one, Item)]
+    try:
+        results = iter(engine.batches.submit(items, all_or_none=all_or_none))
+    except ItemRefused as first:
+        whole = refusal_of(first.error)
+        raise Refused(_of_item(whole.problem, first.number), whole.headers) from None
+    views = [
+        _view(next(results), number) if isinstance(one, Item) else BatchItemView(problem=one)
+        for number, one in enumerate(parsed)
+    ]
+    return answer(BatchView(items=views), 202)
+
+
+def _item(given: _GivenItem, owner: Owner | None, *, free: bool) -> Item:
+    """Parse an item. Raises Refused."""
+    document = requests.parse_document(given.document)
+    allow(document, free=free)
+    key = given.idempotency_key
+    return Item(document, Asker(hash_document(document), key, owner=owner, free=free))
+
+
+def _view(result: Result, number: int) -> BatchItemView:
+    if isinstance(result, Submitted):
+        return BatchItemView(session=result.session, created=result.created)
+    return BatchItemView(problem=_of_item(refusal_of(result).problem, number))
+
+
+def _of_item(problem: Problem, number: int) -> Problem:
+    """A problem of one item, whose fields are named with the item."""
+
+    def name(field: str | None) -> str:
+        if field == "Idempotency-Key":
+            return f"items.{number}.idempotency_key"
+        return f"items.{number}.document" + (f".{field}" if field else "")
+
+    errors = tuple(one.model_copy(update={"field": name(one.field)}) for one in problem.errors)
+    return problem.model_copy(update={"field": name(problem.field), "errors": errors})
