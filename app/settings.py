@@ -151,7 +151,7 @@ class Settings(BaseModel):
 
     @property
     def retentions(self) -> dict[str, str]:
-        """The retention settings as fields of a new session."""
+        """Return the retention settings as fields of a new session."""
         times = {name: getattr(self, name) for name in _PLAIN if name.startswith("retention_")}
         return {name.removesuffix("_s"): str(s) for name, s in times.items() if s is not None}
 

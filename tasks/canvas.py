@@ -44,6 +44,12 @@ class Canvas:
         """Send messages for ready steps; the sweep repeats those that cannot be sent."""
         _send(self._post, ref, self.build(ref, program, hints))
 
+    def publish_all(self, batch: Sequence[tuple[SessionRef, Program, Sequence[Hint]]]) -> None:
+        """Send the hints of several sessions in one write."""
+        if batch:
+            letters = [letter for each in batch for letter in self.build(*each)]
+            _send(self._post, batch[0][0], letters)
+
     def depths(self, queues: Sequence[str]) -> Mapping[str, int]:
         """Return the number of messages in each queue; empty if the broker is unreachable."""
         try:

@@ -2,7 +2,8 @@
 
 Celery takes longer to send a task than a step's claim and settle take together: half a millisecond,
 and again a third for the task-sent event. Here message and event are sent in one write over pooled
-connections, in the same format. If this is not possible, kombu sends them.
+connections, in the same format, and the event only if a program receives events. If this is not
+possible, kombu sends them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from celery import Celery, signals
 from celery.utils.nodenames import anon_nodename
 from celery.utils.time import utcoffset
 from pydantic import JsonValue
+
+from tasks.event_listeners import EventListeners
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,7 @@ class Publisher:
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
         self._clock: Any = celery.clock  # type: ignore[attr-defined]  # its stubs know none
+        self._listeners = EventListeners()
         self._lists: Lists | None = None
         self._opening = threading.Lock()
         #: Queues that kombu has declared; it sends the first message to each.
@@ -100,8 +104,10 @@ class Publisher:
             ]
             with _connection(lists.pool) as connection:
                 connection.send_packed_command(connection.pack_commands(commands))
-                for _ in commands:
-                    connection.read_response()
+                for verb, *_ in commands:
+                    reply = connection.read_response()
+                    if verb == "PUBLISH":
+                        self._listeners.note(reply)
         except Exception as error:  # noqa: BLE001 - kombu retries and reports it
             log.info("hints not sent at once", extra={"why": type(error).__name__})
             return False
@@ -112,7 +118,7 @@ class Publisher:
     ) -> Iterator[tuple[str, str, str]]:
         key = lists.name(letter.queue, letter.priority)
         yield "LPUSH", key, _message(letter, sender, lists.origin)
-        if self._celery.conf.task_send_sent_event:
+        if self._celery.conf.task_send_sent_event and self._listeners.are_there:
             yield "PUBLISH", lists.events, _event(letter, sender, lists, self._clock.forward())
 
     def _open_lists(self) -> Lists | None:

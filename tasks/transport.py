@@ -14,14 +14,18 @@ from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport.redis import Channel, Transport
 from kombu.transport.virtual import QoS
 from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps
 
 from tasks import malformed
+from tasks.event_listeners import LISTENERS
 
 log = logging.getLogger(__name__)
 
 #: A set in the broker with all declared task queues. It has no TTL, like kombu's bindings. With it,
 #: an audit needs no permission to list the broker's keys.
 QUEUES = "_kombu.leadhand.queues"
+#: The exchange of Celery's events.
+EVENTS = "celeryev"
 
 
 class HintQoS(QoS):
@@ -52,6 +56,18 @@ class HintChannel(Channel):
         if queue == exchange:
             with self.conn_or_acquire() as client:
                 client.sadd(QUEUES, queue)
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
+        """Publish a broadcast; notes how many programs receive a task event."""
+        if exchange != EVENTS or not routing_key.startswith("task.") or "_publish_batch" in kwargs:
+            super()._put_fanout(  # type: ignore[misc]  # its stubs do not know it
+                exchange, message, routing_key, **kwargs
+            )
+            return
+        channel: Any = self
+        topic = channel._get_publish_topic(exchange, routing_key)
+        with self.conn_or_acquire() as client:
+            LISTENERS.note(client.publish(topic, dumps(message)))
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         client = super()._create_client(asynchronous=asynchronous)  # type: ignore[misc]

@@ -264,7 +264,7 @@ class Program(Frozen):
 
     @cached_property
     def hash(self) -> str:
-        """32 hex characters of the SHA-256 of the program's canonical JSON."""
+        """Return the first 32 hex characters of the SHA-256 of the program's canonical JSON."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
     @cached_property

@@ -92,7 +92,7 @@ class Submissions:
         return self.document_of(asker, document)
 
     def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
-        """Create a session from a document, with the request's origin. Raises as `document`."""
+        """Create a session from a document, for this caller. Raises as `document`."""
         return self._or_submitted(asker, lambda: self._create(document, asker))
 
     def flow(
@@ -112,7 +112,7 @@ class Submissions:
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        """Run a flow of the catalog, with the request's origin. Raises as `flow`."""
+        """Run a flow of the catalog, for this caller. Raises as `flow`."""
         return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
 
     def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
@@ -163,10 +163,7 @@ class Submissions:
         source: str = "",
         workers: Sequence[WorkerView] | None = None,
     ) -> Draft:
-        """Check and compile a document; `workers` are the inventories, if the caller has them.
-
-        Raises InvalidDocument if it cannot run here.
-        """
+        """Check and compile a document, for these workers if given. Raises InvalidDocument."""
         workers = self._fleet.inventories() if workers is None else workers
         owner, given = asker.owner, document
         if document.place is None and asker.place:

@@ -103,7 +103,7 @@ class Transitions:
         return answer
 
     def dispatch(self, ref: SessionRef, answer: Reply, program: Program | None = None) -> None:
-        """Act on a reply; the sweep repeats what fails here, as the transition is committed."""
+        """Send the messages that a reply asks for; the sweep repeats those that fail."""
         with suppress(StoreAway, ProgramNewer):
             self.publish(ref, answer.hints, program)
         self.after(ref, answer)

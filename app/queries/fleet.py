@@ -99,7 +99,7 @@ class Fleet:
         self._depths = depths
 
     def inventories(self) -> list[WorkerView]:
-        """The workers whose inventory has not expired."""
+        """Returns the workers whose inventory has not expired."""
         return live_workers(*self._store.workers_now())
 
     def agents(self) -> list[AgentView]:

@@ -8,9 +8,9 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from app.domain.ids import SessionRef
-from app.domain.recent import Recent
 from app.domain.records import NewSession, Reply, StoredProgram
 from app.store.calls import Call
+from app.store.recent import Recent
 from app.store.script_library import Verb
 
 #: The number of programs that a process remembers as stored.

@@ -85,7 +85,7 @@ class Store:
     # Transitions
 
     def create(self, new: NewSession) -> Reply:
-        """Create a session; replies created, exists, conflict, taken (the id) or refused."""
+        """Create a session; the reply is created, exists, conflict, taken (id) or refused."""
         return self._creations.create(new, self.expected_id())
 
     def create_all(self, news: Sequence[NewSession]) -> list[Reply]:
@@ -93,7 +93,7 @@ class Store:
         return self._creations.create_all(news, self.expected_id())
 
     def fork(self, new: NewSession, more: Mapping[str, JsonValue]) -> Reply:
-        """Create a session from copied records; replies as `create`, or torn (some are gone)."""
+        """Create a session from copied records; replies as `create`, or torn if some are gone."""
         return self._creations.fork(new, self.expected_id(), more)
 
     def run(

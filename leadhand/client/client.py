@@ -99,9 +99,8 @@ class Client(
     ) -> SessionView:
         """Start a session. The same key with the same document returns the same session.
 
-        Inside a doer or checker it is a child of the running session, and the same document
-        without a key is the same child. `on_parent_end` says whether the child is to `abort`, as
-        it does unless given, or to `let-go-on` at the end of what started it.
+        Inside a doer or checker it is a child of the running session; the same document without a
+        key is the same child. It ends with its parent unless `on_parent_end` is `let-go-on`.
         """
         origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
         return self._ask(requests.submit(document, origin))
@@ -151,8 +150,7 @@ class Client(
 
         A call with its `token` leaves out what changed since; one with a `next` is not the last.
         """
-        more = (reason, force, cursor, token)
-        return self._ask(requests.bulk(verb, wanted, dry_run, *more))
+        return self._ask(requests.bulk(verb, wanted, dry_run, reason, force, cursor, token))
 
     def result(self, session: str) -> ResultView:
         """Get the result of a session. Raises SessionStillRuns until it has ended."""

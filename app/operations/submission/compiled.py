@@ -8,7 +8,7 @@ from app.catalog.catalog import Catalog
 from app.catalog.flow_tools import with_flows
 from app.compiler import compile_document
 from app.domain.program import Program
-from app.domain.recent import Recent
+from app.store.recent import Recent
 from leadhand.flows.documents import AnyDocument
 
 #: The number of programs that a process keeps, and the size (characters of JSON) of the largest

@@ -25,6 +25,7 @@ class About(NamedTuple):
     place: str = ""
     #: The real path of `cwd` if it is known, so that two names of a folder share a lock.
     folder: str = ""
+    listed_in: str = ""
     priority: int = 5
     #: The webhook (JSON), and the events that it gets.
     webhook: str = ""
@@ -66,12 +67,12 @@ class Asker(NamedTuple):
 
     @property
     def stored_key(self) -> str | None:
-        """The stored form of the Idempotency-Key."""
+        """Return the Idempotency-Key as it is stored: qualified by the owner."""
         return _own_key(self.owner, self.key)
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether a later attempt of the same step takes over the child of this key."""
+        """Whether a later attempt of the same step may take over the child with this key."""
         return self.on_parent_end == "let-go-on"
 
 

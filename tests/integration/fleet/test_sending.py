@@ -16,12 +16,14 @@ from app.domain.program import Action, Program, Step
 from app.domain.records import Hint
 from app.engine import Engine
 from app.settings import Settings
+from tasks import event_listeners, transport
 from tasks.bootstrap import make_engine
 from tasks.canvas import Canvas, body_of, remember, send_on, split_canvas
 from tasks.celery_app import make_celery
 from tasks.publisher import Letter, Publisher
 from tasks.steps import register
 from tests.wire import Wire
+from workers.host import event_batching
 
 ADDRESS = "loop~1[1]/do"
 LETTER = Letter("leadhand.tool", ("abc", "root", ADDRESS), "tools@here", 5, "an-id")
@@ -91,6 +93,65 @@ def test_a_message_and_its_event_are_what_kombu_writes(
     assert ours[1]["properties"]["delivery_tag"] == "an-id"
     assert without(heard[1], EVER_NEW) == without(heard[0], EVER_NEW)
     assert {event["body"]["uuid"] for event in heard} == {"an-id"}
+
+
+def published(broker: redis.Redis) -> int:
+    """How many events were published since the counters began anew."""
+    return int(broker.info("commandstats").get("cmdstat_publish", {}).get("calls", 0))
+
+
+def test_events_are_sent_only_while_a_program_receives_them(
+    celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+    post = Publisher(celery)
+    post.send([LETTER])  # by kombu
+    broker.config_resetstat()
+    for _ in range(5):
+        post.send([LETTER])
+    assert published(broker) == 1  # by its reply it is known that there is no receiver
+    monkeypatch.setattr(event_listeners, "QUIET_S", 0.0)
+    post = Publisher(celery)
+    post.send([LETTER])
+    with broker.pubsub() as events:
+        events.psubscribe("*celeryev*")
+        assert events.get_message(timeout=30) is not None
+        monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+        for _ in range(5):
+            post.send([LETTER])
+        assert len(listened(events, 5)) == 5
+    assert len(taken(broker)) == 12
+
+
+def test_a_worker_sends_task_events_only_while_a_program_receives_them(
+    celery: Celery, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listeners = event_listeners.EventListeners()
+    monkeypatch.setattr(transport, "LISTENERS", listeners)
+    monkeypatch.setattr(event_batching, "LISTENERS", listeners)
+    monkeypatch.setattr(event_listeners, "QUIET_S", 3600.0)
+    with (
+        broker.pubsub() as events,
+        celery.connection_for_write() as connection,
+        celery.events.Dispatcher(
+            connection, groups=["task"], buffer_group=["task"], enabled=True
+        ) as dispatcher,
+    ):
+        dispatcher.groups = event_batching._WantedGroups({"worker", "task"})
+        broker.config_resetstat()
+        for _ in range(3):
+            dispatcher.send("task-started", uuid="an-id")
+            dispatcher.flush()
+        assert published(broker) == 1
+        dispatcher.send("worker-heartbeat")
+        assert published(broker) == 2  # those of workers are always sent
+        listeners.note(1)
+        events.psubscribe("*celeryev*")
+        assert events.get_message(timeout=30) is not None
+        for _ in range(3):
+            dispatcher.send("task-started", uuid="an-id")
+            dispatcher.flush()
+        assert len(listened(events, 3)) == 3
 
 
 def listened(events: Any, count: int) -> list[Any]:
