@@ -9,6 +9,7 @@ from flask import Blueprint, Response, g, request
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.panels.step_buttons import can_fork, step_buttons, suggested
+from api.dashboard.panels.timeline import timeline
 from api.dashboard.render import elapsed_s, page
 from api.drawings.routes import SVG, drawing_response
 from api.problem_types import refuse_by_status
@@ -19,10 +20,11 @@ from leadhand.models.views import DiffView, LedgerEntry, SessionView
 
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
+BARS = 200
 TABS = (
-    ("overview", "Overview"), ("transcript", "Transcript"), ("changes", "Changes"),
-    ("output", "Output"), ("steps", "Steps"), ("drawing", "Drawing"), ("tree", "Tree"),
-    ("log", "Log"),
+    ("overview", "Overview"), ("timeline", "Timeline"), ("transcript", "Transcript"),
+    ("changes", "Changes"), ("output", "Output"), ("steps", "Steps"), ("drawing", "Drawing"),
+    ("tree", "Tree"), ("log", "Log"),
 )  # fmt: skip
 Values = Mapping[str, object]
 
@@ -34,6 +36,7 @@ class SessionPage:
         self._engine = engine
         self._tabs: Mapping[str, Callable[[SessionView], Values]] = {
             "overview": self._overview,
+            "timeline": self._timeline,
             "transcript": self._transcript,
             "changes": self._changes,
             "output": self._output,
@@ -116,6 +119,11 @@ class SessionPage:
             "questions": questions,
             "messages": self._engine.messages.page(view.id, unread=True, limit=20).items,
         }
+
+    def _timeline(self, view: SessionView) -> Values:
+        found = self._engine.queries.steps(view.id, limit=BARS)
+        made = timeline(found.items, now=self._engine.store.now_ms() / 1000)
+        return {"timeline": made, "more_steps": found.next is not None}
 
     def _transcript(self, view: SessionView) -> Values:
         cursor = request.args.get("cursor") or None

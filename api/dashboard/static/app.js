@@ -239,7 +239,7 @@
 
   // Keys.
   const PLACES = { i: "inbox", s: "sessions", f: "flows", p: "plans", w: "fleet", e: "economics" };
-  const LETTERS = { r: "[data-key=r]", h: "#hint > summary", x: "#do-exit button", t: "#do-rename button" };
+  const LETTERS = { r: "[data-key=r]", o: "[data-key=o]", h: "#hint > summary", x: "#do-exit button", t: "#do-rename button" };
   let current = -1;
 
   function move(by) {

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(480)
 
 WIDE, NARROW = (1280, 800), (390, 844)
 TABS = (
-    "transcript", "changes", "output", "steps", "drawing", "tree", "log",
+    "timeline", "transcript", "changes", "output", "steps", "drawing", "tree", "log",
 )  # fmt: skip
 #: What axe calls serious or critical has to be mended.
 SERIOUS = """
@@ -70,7 +70,7 @@ def open_details(page: Page, name: str) -> None:
             page.locator(".detail").first.wait_for()
         case "session-changes":
             page.locator("details.file summary").first.click()
-            page.locator("tr.add").first.wait_for()
+            page.locator("section").last.locator("tr.add").first.wait_for()
         case "session-transcript":
             page.locator("details[id^=tools] summary").first.click()
         case _:

@@ -13,7 +13,9 @@ from tests.session_driving import claim, end, ref_of, run_iteration
 from tests.silent_engine import loop
 from workers.attempt.park import park
 
-TABS = ("overview", "transcript", "changes", "output", "steps", "drawing", "tree", "log")
+TABS = (
+    "overview", "timeline", "transcript", "changes", "output", "steps", "drawing", "tree", "log",
+)  # fmt: skip
 PAGES = ("inbox", "sessions", "flows", "plans", "fleet", "economics")
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202eevil"
 
