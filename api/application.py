@@ -115,7 +115,7 @@ def create_app(settings: Settings, engine: Engine, *, streams: int = STREAMS) ->
     flask.register_blueprint(links.blueprint(browsers, names))
     flask.register_blueprint(changes.blueprint(engine, flask.streams))
     flask.register_blueprint(dashboard.blueprint(engine, browsers, names, flask.streams))
-    flask.register_blueprint(health.blueprint(engine))
+    flask.register_blueprint(health.blueprint(engine, settings))
     flask.register_blueprint(openapi_routes.blueprint(flask))
     return flask
 

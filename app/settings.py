@@ -129,6 +129,8 @@ class Settings(BaseModel):
     own_redis: bool = False
     #: Whether the data comes from elsewhere: its webhooks are removed, and nothing is sent.
     importing: bool = False
+    #: The key with which an embedded API proves to commands that it is the one of this user.
+    proof_key: str = ""
 
     @property
     def worktrees_root(self) -> Path:
@@ -272,6 +274,7 @@ _PLAIN = {
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
     "own_redis": "LEADHAND_OWN_REDIS",
     "importing": "LEADHAND_IMPORTING",
+    "proof_key": "LEADHAND_PROOF_KEY",
 }
 _HOSTS = {
     "webhook_hosts": "LEADHAND_WEBHOOK_HOSTS",

@@ -67,6 +67,7 @@ _COMMANDS = {
     "ui": "leadhand.cli.commands.administration.ui",
     "up": "leadhand.cli.commands.up",
     "down": "leadhand.cli.services.down",
+    "restart": "leadhand.cli.services.restart",
     "status": "leadhand.cli.services.status",
     "worker": "leadhand.cli.commands.servers",
     "api": "leadhand.cli.commands.servers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 
+from leadhand.local.prove_api import proves_itself
 from leadhand.models.problems import Kind
 
 #: Statuses of sessions that keep the stack running; a waiting one may have a timer.
@@ -16,8 +17,11 @@ PAGE = 100
 class LocalApi:
     """One API on loopback. Every method raises OSError if the API does not respond."""
 
-    def __init__(self, port: int, token: str, *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, port: int, token: str, *, proof_key: str = "", timeout_s: float = 5.0
+    ) -> None:
         self._port = port
+        self._proof_key = proof_key
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._timeout_s = timeout_s
 
@@ -61,6 +65,8 @@ class LocalApi:
         return items
 
     def _get(self, path: str) -> tuple[int, bytes]:
+        if self._proof_key and not proves_itself(self._port, self._proof_key):
+            raise ConnectionError(f"port {self._port} is held by another program")
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._timeout_s)
         try:
             connection.request("GET", path, headers=self._headers)

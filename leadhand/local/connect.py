@@ -18,10 +18,14 @@ from leadhand.local import daemonize, file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.bindings import find_binding, require_bound
 from leadhand.local.errors import StackElsewhere, StackNotStarted
+from leadhand.local.join_version import compare_settings, replace_if_older, require_usable
+from leadhand.local.prove_api import proves_itself
 from leadhand.local.python_module import only_ours, python_module
 from leadhand.local.running import find_running, read_run, require_here
 from leadhand.local.supervisor import LINGER_S, Commands
+from leadhand.local.user_settings import with_config
 from leadhand.local.user_state import state_folder
+from leadhand.local.versions import require_not_downgrade
 from leadhand.settings import ClientSettings, environment
 
 Say = Callable[[str], None]
@@ -76,6 +80,7 @@ def ensure(
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
     """
     env = environment() if env is None else env
+    with_config(env)  # a fault in the file is reported before anything is started
     settings = ClientSettings.from_env(env)
     home = (home or state_folder(env)).absolute()
     require_bound(home, env, importing=importing)
@@ -90,7 +95,12 @@ def ensure(
     give_up = time.monotonic() + patience_s
     with entry.at_work(give_up) as commands_lock:
         run = entry.find_or_start(give_up)
+        if replace_if_older(entry.home, run, commands_lock):
+            run = entry.find_or_start(give_up)
+        require_usable(entry.home, run, entry.say)
         _require_same(entry.home, run, settings.redis_url)
+        if not entry.has_started:
+            compare_settings(run, with_config(env), entry.say)
         return Connection(
             url=run["url"], token=run["token"], home=entry.home, commands_lock=commands_lock
         )
@@ -136,10 +146,15 @@ class _Entry:
         self._env = env
         self._commands = commands
         self._linger_s = linger_s
-        self._say = say
+        self.say = say
         self._last_text = ""
         #: The id of this command's own start; '' before that.
         self._attempt = ""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether this command has started services itself."""
+        return bool(self._attempt)
 
     @contextmanager
     def at_work(self, give_up: float) -> Iterator[int]:
@@ -193,6 +208,7 @@ class _Entry:
 
     def _start(self, lock: int) -> str:
         """Start a supervisor that inherits the lock, detached from this process."""
+        require_not_downgrade(self.home)
         attempt = self._attempt = secrets.token_hex(8)
         self._tell("starting Leadhand's services")
         with home_folder.fit(self.home):
@@ -248,7 +264,7 @@ class _Entry:
     def _tell(self, text: str) -> None:
         if text and text != self._last_text:
             self._last_text = text
-            self._say(text)
+            self.say(text)
 
 
 def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:
@@ -256,9 +272,18 @@ def _is_reachable(home: Path, run: Mapping[str, str]) -> bool:
     require_here(home, run)
     port = int(run["url"].rpartition(":")[2])
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
+        # Services of an older version have no key.
+        proved = proves_itself(port, run["proof_key"]) if run.get("proof_key") else _accepts(port)
     except OSError:
         return False
+    if not proved:
+        why = f"port {port} is held by a program that is not their API"
+        raise StackElsewhere(str(home), why, "`leadhand restart` starts them on another port")
+    return True
+
+
+def _accepts(port: int) -> bool:
+    socket.create_connection(("127.0.0.1", port), timeout=5.0).close()
     return True
 
 

@@ -22,6 +22,7 @@ _FOREIGN = {
     "LEADHAND_ROOTS",
     "LEADHAND_OWN_REDIS",
     "LEADHAND_IMPORTING",
+    "LEADHAND_PROOF_KEY",
 }
 #: Prefixes of variables that would change how the servers run, but are meant for other programs.
 _MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")

@@ -23,6 +23,7 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from leadhand import process_guard
+from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks, log_files
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import LocalApi
@@ -46,6 +48,14 @@ from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
 from leadhand.local.running import write_pid
 from leadhand.local.services import Program, RestartedService
+from leadhand.local.user_settings import digests, with_config
+from leadhand.local.versions import (
+    API,
+    code_stamp,
+    own_version,
+    record_version,
+    require_not_downgrade,
+)
 from leadhand.settings import environment
 
 _log = logging.getLogger("leadhand.local.supervisor")
@@ -73,6 +83,10 @@ class _Terminated(Exception):
     """A signal asked the supervisor to end."""
 
 
+class _Upgraded(Exception):
+    """A service has ended, and the installed code is another one than the others run."""
+
+
 class Supervisor:
     """Starts the services of one stack, keeps them running, and stops them."""
 
@@ -94,6 +108,8 @@ class Supervisor:
         self._env = env
         self._linger_s = linger_s
         self._attempt = attempt
+        self._code = code_stamp()
+        self._proof_key = secrets.token_hex(32)
         self._kept: list[RestartedService] = []
         self._programs: list[Program] = []
 
@@ -106,6 +122,11 @@ class Supervisor:
             self._serve(stack)
         except _Terminated:
             _log.info("asked to end")
+        except _Upgraded:
+            text = "Leadhand was upgraded in place, so all services end; run a command again"
+            _log.warning(text)
+            with contextlib.suppress(EmbeddedError):
+                self._tell(failure=text)
         except EmbeddedError as error:
             _log.error("%s", error)
             with contextlib.suppress(EmbeddedError):  # a full disk cannot take this either
@@ -119,9 +140,11 @@ class Supervisor:
         self._forget_run()
         stack = self._describe(cwd)
         env = service_environment(stack, self._env)
+        with_key = {**env, "LEADHAND_PROOF_KEY": self._proof_key}
         self._tell(stage="starting the API and a worker")
         self._keep(
-            "api", Program("api", self._commands.api, home=self._home, env=env, stop_s=_API_STOP_S)
+            "api",
+            Program("api", self._commands.api, home=self._home, env=with_key, stop_s=_API_STOP_S),
         )
         if not self._binding.importing:  # no step runs during an import
             worker = Program(
@@ -171,7 +194,7 @@ class Supervisor:
         self._kept.append(RestartedService(name, program, began_s=time.monotonic()))
 
     def _wait_until_up(self, stack: Stack) -> None:
-        api = LocalApi(stack.api_port, stack.api_token)
+        api = self._local_api(stack)
         give_up = time.monotonic() + _START_S
         worker_name = None if self._binding.importing else stack.worker_name
         while not _is_up(api, worker_name):
@@ -185,9 +208,12 @@ class Supervisor:
                 raise self._not_started(why, self._kept[-1].service.log)
             time.sleep(_LOOK_S / 2)
 
+    def _local_api(self, stack: Stack) -> LocalApi:
+        return LocalApi(stack.api_port, stack.api_token, proof_key=self._proof_key)
+
     def _serve(self, stack: Stack) -> None:
         lock = file_locks.open_lock(self._home / "commands.lock")
-        sessions = LocalApi(stack.api_port, stack.api_token)
+        sessions = self._local_api(stack)
         linger_s = float("inf") if self._linger_s is None else self._linger_s
         life = IdleShutdown(lock, sessions, linger_s=linger_s)
         life_due = logs_due = 0.0
@@ -207,6 +233,8 @@ class Supervisor:
 
     def _look_after_services(self) -> None:
         for kept in self._kept:
+            if kept.service.has_ended() and code_stamp() != self._code:
+                raise _Upgraded  # one service of new code beside old ones may not fit
             news = kept.look(time.monotonic())
             if news:
                 _log.warning("%s", news)
@@ -219,7 +247,12 @@ class Supervisor:
                 "host": socket.gethostname(),
                 "url": stack.api_url,
                 "token": stack.api_token,
+                "proof_key": self._proof_key,
                 "redis_url": stack.redis_url,
+                "version": own_version(),
+                "python": sys.executable,
+                "api": API,
+                "settings": json.dumps(digests(self._env)),
                 "started_at": datetime.now(UTC).isoformat(),
             },
         )
@@ -255,15 +288,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     process_guard.hide()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    env = environment()
     try:
+        env = with_config(environment())
         home = options.home.absolute()
         binding = require_bound(home, env, importing=True)
         home_folder.prepare(home)
         lock = options.lock_fd if options.lock_fd is not None else _take_over(home)
+        require_not_downgrade(home)
         with home_folder.fit(home):
             write_pid(lock)
-    except EmbeddedError as error:
+            record_version(home)
+    except (EmbeddedError, SettingInvalid) as error:
         _log.error("%s", error)
         return 1
     os.set_inheritable(lock, False)

@@ -171,6 +171,7 @@ class Guest(Project):
     def __init__(self, folder: Path, host: Project) -> None:
         super().__init__(folder, LEADHAND_HOME=str(host.state))
         self.state = host.state
+        self.env = {**host.env, "LEADHAND_HOME": str(host.state)}
 
     def close(self) -> None:
         """End the commands, and abort the active sessions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,25 @@ def test_two_folders_and_a_worktree_share_one_set(user: User) -> None:
     for session in (first, *others):
         assert tree.leadhand("wait", session, timeout=LONG).code == 0
     assert not (one.folder / ".leadhand").exists()
+
+
+def test_an_upgrade_with_sessions_at_work_leaves_them_at_work(user: User) -> None:
+    """A newer command meets busy services of an older version: they finish what they have."""
+    one = user.project("one")
+    session = one.detached(*WORK)
+    run = one.run
+    (one.state / "run.json").write_text(json.dumps(run | {"version": "0.0.1"}))
+    listed = one.leadhand("ls", timeout=LONG)
+    assert "`leadhand restart` starts those of" in listed.err
+    assert one.run["pid"] == run["pid"]
+    restarted = one.leadhand("restart", timeout=LONG)
+    assert restarted.code == 0, restarted.err
+    assert "1 active session continues" in restarted.err
+    assert one.run["pid"] != run["pid"]
+    one.write("go", "")
+    assert one.leadhand("wait", session, timeout=LONG).code == 0
+    [shown] = one.leadhand("ls", "--json").json()["items"]
+    assert shown["counters"]["attempts_failed"] == 0
 
 
 def test_ls_lists_the_folder_and_those_beneath_it(user: User) -> None:

@@ -40,7 +40,7 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
 
 
 def _facts(home: Path, run: dict[str, Any]) -> dict[str, Any]:
-    names = ("pid", "url", "started_at")
+    names = ("pid", "url", "version", "python", "started_at")
     facts = {name: run.get(name) for name in names}
     pid = facts["pid"]
     return {"folder": str(home), "running": bool(run), **facts, "pid": int(pid) if pid else None}
@@ -55,5 +55,6 @@ def _lines(facts: dict[str, Any], *, starts: bool) -> list[str]:
     since = age(facts["started_at"]) if facts["started_at"] else "?"
     return [
         f"the services run at {plain(facts['url'])}, started {since}, as process {facts['pid']}",
+        f"version: {plain(facts['version'] or 'unknown')} of {plain(facts['python'] or '?')}",
         folder,
     ]

@@ -14,11 +14,15 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from leadhand.models.api_proof import proof_of
+
 
 class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/readyz":
             self.answer(200, {})
+        elif self.path == "/healthz":
+            self.answer(200, {}, proof=self.headers["Leadhand-Nonce"])
         elif self.headers["Authorization"] != f"Bearer {os.environ['LEADHAND_API_TOKEN']}":
             self.answer(401, {})
         elif self.path == "/v1/workers":
@@ -29,8 +33,12 @@ class Api(BaseHTTPRequestHandler):
         else:
             self.answer(200, {"items": [], "next": None})
 
-    def answer(self, status: int, fields: dict[str, object]) -> None:
+    def answer(self, status: int, fields: dict[str, object], *, proof: str = "") -> None:
         self.send_response(status)
+        if proof:
+            key = os.environ["LEADHAND_PROOF_KEY"]
+            port = os.environ["LEADHAND_API_BIND"].rpartition(":")[2]
+            self.send_header("Leadhand-Proof", proof_of(key, int(port), proof))
         self.end_headers()
         self.wfile.write(json.dumps(fields).encode())
 

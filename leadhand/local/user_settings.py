@@ -1,0 +1,69 @@
+"""The settings of the user's services: `config.toml` of the user's configuration, and variables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from leadhand.errors import SettingInvalid
+from leadhand.models.suggestions import nearest
+from leadhand.models.toml_file import TomlUnreadable, read_toml
+from leadhand.models.variables import SERVER
+
+_PREFIX = "LEADHAND_"
+#: What the supervisor sets itself, and what names the set of services.
+_SET_BY_US = frozenset({
+    "SUPERVISOR_PID", "OWN_REDIS", "IMPORTING", "PROOF_KEY", "STATE_DIR", "API_BIND", "API_URL",
+    "WORKER_NAME", "SPILL", "ARTIFACTS", "REDIS_URL",
+})  # fmt: skip
+SETTABLE = SERVER - _SET_BY_US
+
+
+def config_file(env: Mapping[str, str]) -> Path:
+    """The path of the user's config.toml, which may not exist."""
+    named = Path(env.get("XDG_CONFIG_HOME") or "")
+    folder = named if named.is_absolute() else Path(env.get("HOME") or "~").expanduser() / ".config"
+    return folder / "leadhand" / "config.toml"
+
+
+def with_config(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the settings of config.toml that it does not set itself.
+
+    Raises SettingInvalid for a file that cannot be read, and for a setting that does not exist.
+    """
+    return {**_read(config_file(env)), **{name: text for name, text in env.items() if text}}
+
+
+def digests(env: Mapping[str, str]) -> dict[str, str]:
+    """A digest of each setting of the services in an environment, by the variable's name."""
+    return {
+        name: hashlib.sha256(text.encode()).hexdigest()[:16]
+        for name, text in env.items()
+        if text and name.removeprefix(_PREFIX) in SETTABLE and name.startswith(_PREFIX)
+    }
+
+
+def differing(env: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
+    """The settings of an environment that differ from the digests of those in force."""
+    return sorted(name for name, text in digests(env).items() if in_force.get(name) != text)
+
+
+def _read(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    try:
+        _, raw = read_toml(file)
+    except TomlUnreadable as error:
+        raise SettingInvalid("config.toml", str(file), str(error)) from None
+    return dict(_setting(file, name, value) for name, value in raw.items())
+
+
+def _setting(file: Path, name: str, value: object) -> tuple[str, str]:
+    if name.upper() not in SETTABLE or name != name.lower():
+        near = nearest(name, sorted(one.lower() for one in SETTABLE))
+        hint = f"did you mean {near!r}?" if near else "docs/settings.md lists the settings"
+        raise SettingInvalid(f"{name} in {file}", str(value), f"there is no such setting; {hint}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SettingInvalid(f"{name} in {file}", str(value), "give a text or a number")
+    return f"{_PREFIX}{name.upper()}", str(value)
