@@ -91,7 +91,7 @@ def measure(url: str, program: Program, *, sample: int) -> Cost:
     marks = {0: read_counters(redis)}
     steps = 0
     while queue.hints:
-        steps += _carry_out(engine, ref, queue)
+        steps += carry_out(engine, ref, queue)
         marks[steps] = read_counters(redis)
     memory = redis.info("memory")["used_memory"] - before_memory
     ends = sorted(marks)
@@ -115,7 +115,7 @@ def memory_per_session(url: str, program: Program, *, sessions: int) -> int:
     for _ in range(sessions + 1):
         session = engine.submit.program(program, About(kind="workflow", name="cost")).session
         while queue.hints:
-            _carry_out(engine, SessionRef(session, session), queue)
+            carry_out(engine, SessionRef(session, session), queue)
         used.append(redis.info("memory")["used_memory"])
     return round((used[-1] - used[0]) / sessions)
 
@@ -126,7 +126,7 @@ def _per_step(begin: Spent, end: Spent, steps: int) -> Spent:
     )
 
 
-def _carry_out(engine: Engine, ref: SessionRef, queue: Queue) -> int:
+def carry_out(engine: Engine, ref: SessionRef, queue: Queue) -> int:
     """Carry out a hint and the granted next steps; returns the number of steps."""
     hint = queue.hints.popleft()
     answer = engine.attempts.claim(ref, hint.address, nonce=uuid.uuid4().hex, worker="cost")
