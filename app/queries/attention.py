@@ -23,8 +23,8 @@ from leadhand.models.views import AttentionView, NeedView, Page, WorkerView
 
 #: Sessions per read, and the most that one page examines.
 BATCH, LOOKED_AT = 50, 1000
-#: Steps of a session that are read.
-STEPS = 50
+#: Steps of a session that are read; of a session with as many, MANY are.
+STEPS, MANY = 50, 2000
 #: Questions of one session that are listed.
 QUESTIONS = 10
 #: Maximum characters of a reason.
@@ -99,6 +99,8 @@ class Attention:
         known = self._store.fields_of([one.session for one in found])
         active = [ref for ref, f in known.values() if f["status"] == SessionStatus.ACTIVE]
         parked = self._store.overview().parked(active, STEPS)
+        for ref in [ref for ref, some in parked.items() if len(some) == STEPS]:
+            parked[ref] = self._store.members(ref, "parked", MANY)
         waiting = []
         for called in found:
             ref, fields = known.get(called.session, (SessionRef(called.session, ""), {}))
@@ -141,7 +143,10 @@ class Attention:
 
     def _stuck(self, ref: SessionRef, place: str) -> tuple[str, ...]:
         """Ready steps that were hinted again and again while no worker is there to take them."""
-        records = self._store.steps(ref, self._store.members(ref, "live", STEPS))
+        live = self._store.members(ref, "live", STEPS)
+        if len(live) == STEPS:
+            live = self._store.members(ref, "live", MANY)
+        records = self._store.steps(ref, live)
         found = tuple(
             address
             for address, record in records.items()

@@ -148,6 +148,17 @@ def test_session_that_is_called_again_is_not_removed_for_an_older_call(engine):
     assert redis.zcard("lh:attention") == 1
 
 
+@pytest.mark.parametrize("others", [49, 50, 1500])
+def test_question_behind_many_steps_that_wait_for_something_else_is_found(engine, others):
+    session = ask(engine)
+    ref, redis = ref_of(engine, session), engine.store._redis
+    for part in ("parked", "live"):
+        key = engine.store.keys.part(ref, part)
+        redis.zadd(key, {f"a{number:04}": 0 for number in range(others)})
+    assert needs(engine) == {session: ["question"]}
+    assert engine.attention.count() == 1
+
+
 def test_archived_failure_needs_nobody_until_it_is_restored(engine):
     session = engine.submit.document(loop()).session
     end(engine, session, "failed")
