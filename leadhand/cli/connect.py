@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -42,8 +43,13 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
     if settings.url is not None:
         yield settings.url, (outlives_attempt and settings.session_token) or settings.token
         return
+    from leadhand.cli.old_state import old_state
     from leadhand.local.connect import ensure
+    from leadhand.settings import environment
 
+    sentence = old_state(Path.cwd(), environment())
+    if sentence is not None:
+        tell(sentence)
     with ensure(say=tell) as connection:
         yield connection.url, connection.token
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from leadhand.local.bindings import require_bound
 from tests.acceptance.project import Project
 from tests.processes import runs
 from tests.waiting import wait_until
@@ -101,6 +102,33 @@ def test_an_upgrade_with_sessions_at_work_leaves_them_at_work(user: User) -> Non
     assert one.leadhand("wait", session, timeout=LONG).code == 0
     [shown] = one.leadhand("ls", "--json").json()["items"]
     assert shown["counters"]["attempts_failed"] == 0
+
+
+def test_an_old_state_folder_is_named_and_not_opened(user: User) -> None:
+    one = user.project("one")
+    old = one.folder / ".leadhand"
+    current, one.state = one.state, old
+    one.env["LEADHAND_HOME"] = str(old)
+    session = one.detached(*WORK)
+    assert "sessions from before" not in one.leadhand("ls").err
+    assert one.leadhand("down", timeout=LONG).code == 0
+    del one.env["LEADHAND_HOME"]
+    one.state = current
+    listed = one.leadhand("ls", "--all", timeout=LONG)
+    assert "sessions from before are in ./.leadhand: `leadhand --home .leadhand ls`" in listed.err
+    assert session not in listed.out
+    secret = require_bound(old, one.env).secret
+    (old / "secrets.json").write_text(json.dumps({"secret": secret, "api_token": "t"}))
+    (old / "id").unlink()  # as a version before the bindings left it
+    listed = one.leadhand("ls", timeout=LONG)
+    assert "`leadhand import` stops and lists them" in listed.err
+    assert not (old / "run.json").exists()
+    imported = one.leadhand("import", timeout=LONG)
+    assert f"{session}  stopped" in imported.out
+    assert "leadhand --home .leadhand resume" in imported.out
+    opened = one.leadhand("--home", ".leadhand", "ls", "--json", timeout=LONG)
+    assert [each["status"] for each in opened.json()["items"]] == ["stopped"]
+    assert one.leadhand("--home", ".leadhand", "down", timeout=LONG).code == 0
 
 
 def test_ls_lists_the_folder_and_those_beneath_it(user: User) -> None:

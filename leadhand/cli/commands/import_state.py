@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def import_command() -> int:
     """Import the sessions of an old or copied .leadhand/.
 
-    All sessions are stopped, and none runs until you resume it. Needed once for a state folder of
-    an earlier version, and for a copy: other commands refuse it. Webhooks, pending deliveries and
+    All sessions are stopped, and none runs until you resume it. Needed once for a folder of an
+    earlier version, and for a copy. The sessions stay in it: `leadhand --home .leadhand` uses them.
+    Webhooks, pending deliveries and
     API tokens are removed, so no receiver is contacted. Import only what you trust: a resumed
     session runs its commands as you.
     """
@@ -36,13 +37,14 @@ def import_command() -> int:
     if found is None:
         click.echo("these sessions are yours already; nothing was imported")
         return 0
+    way = "" if named is not None else " --home .leadhand"
     for session in found:
         click.echo(_line(session))
     if found:
         click.echo("their webhooks and API tokens were removed; create new tokens if needed")
     click.echo(
         f"{plural(len(found), 'session')} imported;"
-        " see each with `leadhand show`, resume it with `leadhand resume`"
+        f" see each with `leadhand{way} show`, resume it with `leadhand{way} resume`"
     )
     return 0
 
