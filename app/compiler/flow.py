@@ -9,11 +9,19 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from app.compiler.branches import start_beside
+from app.compiler.flow_nodes import (
+    limits_of,
+    literals,
+    optional_literals,
+    quick_step,
+    required_inputs,
+    rules_of,
+)
 from app.compiler.node_ids import conversation, node_id
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
 from app.compiler.tool_nodes import tool_node
-from app.domain.ids import lock_name
 from app.domain.program import (
     WITH_FORMS,
     WITH_KINDS_OF_TOOLS,
@@ -28,7 +36,7 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.references import TEXT, literal
+from app.domain.references import TEXT, literal, text_reference
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -42,6 +50,7 @@ from leadhand.flows.documents import (
     IfStep,
     LlmStep,
     Message,
+    ParallelStep,
     ResetStep,
     StartLoop,
     SubflowStep,
@@ -55,8 +64,6 @@ from leadhand.models.tool_names import BUILT_IN_TOOLS, is_newer_kind
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
-#: Timeout of the built-in quick steps.
-QUICK_TIMEOUT_S = 60.0
 #: Step types that send messages to an agent, and those that are part of a conversation.
 #: Headings in the prompt that gives an agent a person's answer.
 _QUESTION, _ANSWER = "# The question to a person", "# The answer"
@@ -69,7 +76,7 @@ def compile_flow(document: FlowDocument) -> Program:
     brought = Brought(document.commands, document.markdown)
     for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
         raise fault
-    block = _Block(document, Texts(_required_inputs(document)))
+    block = _Block(document, Texts(required_inputs(document)))
     block.take_all(nest_steps(document.steps))
     humans = (one.step for one in steps_of(document) if isinstance(one.step, HumanStep))
     has_rules = any(step.rules != FREE_TEXT for step in humans)
@@ -83,17 +90,6 @@ def compile_flow(document: FlowDocument) -> Program:
     if f"{json.dumps(TEXT)}:" not in program.model_dump_json():
         return program
     return program.model_copy(update={"schema_version": WITH_LIMITS})
-
-
-def _required_inputs(document: FlowDocument) -> dict[str, str]:
-    given = {}
-    for name, text in document.inputs.items():
-        if text is None:
-            raise InvalidDocument(
-                f"inputs.{name}", None, "this input has no default; give it a value"
-            )
-        given[name] = text
-    return given
 
 
 @dataclass
@@ -136,8 +132,15 @@ class _Block:
                 return self._subflows(one, one.step)
             case HumanStep():
                 return self._human(one, one.step)
+            case _:
+                return self._other(one)
+
+    def _other(self, one: Placed) -> str:
+        match one.step:
             case CheckStep():
                 return self._check(one, one.step)
+            case ParallelStep():
+                return self._parallel(one)
             case _:
                 return self._plain(one)
 
@@ -170,8 +173,8 @@ class _Block:
             timeout_s=AGENT_TIMEOUT_S if isinstance(step, HumanStep) else step.timeout_seconds,
             folder=True,
             retry=self._retry,
-            limits=_limits(agent, model),
-            inputs={"lines": lines, "doer": {"agent": agent}, **_optional_literals(model=model)},
+            limits=limits_of(agent, model),
+            inputs={"lines": lines, "doer": {"agent": agent}, **optional_literals(model=model)},
         )
         self._add_to_conversation(one, node, step)
         self.work = id_
@@ -210,7 +213,7 @@ class _Block:
     ) -> str:
         id_ = self._free_id(self._name(one))
         agent = agent_of(self.document, step.agent_type) if step.agent_type else None
-        who = _optional_literals(script=step.command, agent=agent, model=step.model)
+        who = optional_literals(script=step.command, agent=agent, model=step.model)
         if step.question is not None:
             who["question"] = self.texts.translate(step.question)
         node = Step(
@@ -221,7 +224,7 @@ class _Block:
             folder=True,
             queue="agents" if agent else "",
             retry=self._retry if agent else RetryPolicy(),
-            limits=_limits(agent, step.model),
+            limits=limits_of(agent, step.model),
             inputs={**who, "break_on": on},
         )
         if agent:
@@ -259,6 +262,22 @@ class _Block:
         ended: list[JsonValue] = [f"${{{id_}:}}" for id_ in children]
         return self._tool(one, "flow.tally", {"ended": ended}, id_=name, needs=tuple(children))
 
+    def _parallel(self, one: Placed) -> str:
+        """Add the nodes of each branch, and one that waits for the last of each."""
+        name, before = self._name(one), tuple(node.id for node in self.nodes[-1:])
+        prefix, texts, work = self.prefix, self.texts, self.work
+        after, ends = [], []
+        for number, branch in enumerate(one.branches, 1):
+            first = len(self.nodes)
+            self.prefix, self.texts, self.work = f"{name}-{number}-", texts, work
+            self.take_all(branch)
+            self.nodes[first:] = start_beside(self.nodes[first:], before)
+            after.append(self.texts)
+            ends.append(self.nodes[-1].id)
+        self.prefix, self.texts = prefix, texts.after(*after)
+        said: list[JsonValue] = [text_reference([self.path + end]) for end in ends]
+        return self._tool(one, "echo", {"branches": said}, id_=name, needs=tuple(ends))
+
     def _human(self, one: Placed, step: HumanStep) -> str:
         name = self._name(one)
         ask = self._free_id(f"{name}-ask" if step.agent_type else name)
@@ -267,7 +286,7 @@ class _Block:
             id=ask,
             action=Action.HUMAN,
             timeout_s=step.timeout_seconds,
-            inputs={"question": question, **_rules(step)},
+            inputs={"question": question, **rules_of(step)},
         )
         self._add(one, node)
         if step.agent_type is None:
@@ -291,9 +310,9 @@ class _Block:
             action=Action.CHECK,
             timeout_s=checker.timeout_s,
             folder=True,
-            limits=_limits(agent, checker.model),
+            limits=limits_of(agent, checker.model),
             inputs={
-                "checker": {**_literals(checker.model_dump(exclude_none=True)), **prompt},
+                "checker": {**literals(checker.model_dump(exclude_none=True)), **prompt},
                 "work": f"${{{self.work}:text}}" if self.work else None,
                 "tools_failed": f"${{{self.work}:tools_failed}}" if self.work else None,
                 **self._previous_ruling(checker, id_),
@@ -341,7 +360,7 @@ class _Block:
                 self._add(one, node)
             case ResetStep() as step:
                 thread = self._conversation(step)
-                node = _quick(id_, "flow.forget", {"conversation": literal(thread)})
+                node = quick_step(id_, "flow.forget", {"conversation": literal(thread)})
                 self._add_to_conversation(one, node, step)
             case _:
                 raise AssertionError(one.step.type)
@@ -358,7 +377,7 @@ class _Block:
     ) -> str:
         """Add a quick step that calls a built-in tool."""
         free = self._free_id(id_)
-        self._add(one, _quick(free, tool, arguments).model_copy(update={"needs": needs}))
+        self._add(one, quick_step(free, tool, arguments).model_copy(update={"needs": needs}))
         return free
 
     def _add_to_conversation(self, one: Placed, node: Step, step: _Conversing) -> None:
@@ -382,7 +401,7 @@ class _Block:
         if isinstance(node, Step):
             more["critical"] = node.critical and not getattr(step, "continue_on_failure", False)
             folder = getattr(step, "working_folder", None)
-            more["inputs"] = {**node.inputs, **_optional_literals(working_folder=folder)}
+            more["inputs"] = {**node.inputs, **optional_literals(working_folder=folder)}
         self.nodes.append(node.model_copy(update=more))
 
     @property
@@ -422,28 +441,3 @@ class _Block:
             hint = "there is no such command; write commands/NAME.json or .md beside the flows"
             raise InvalidDocument(f"{one.path}.commandName", step.command_name, hint)
         return messages
-
-
-def _quick(id_: str, tool: str, arguments: Mapping[str, JsonValue]) -> Step:
-    inputs: dict[str, JsonValue] = {"tool": tool, "arguments": dict(arguments)}
-    return Step(id=id_, action=Action.TOOL, quick=True, timeout_s=QUICK_TIMEOUT_S, inputs=inputs)
-
-
-def _rules(step: HumanStep) -> dict[str, JsonValue]:
-    """What the question of a step accepts, as JSON, in which nothing is a reference."""
-    rules = step.rules.model_dump_json(exclude_unset=True, exclude_none=True)
-    return {} if step.rules == FREE_TEXT else {"rules": rules}
-
-
-def _limits(agent: str | None, model: str | None) -> tuple[str, ...]:
-    named = (("agent", agent), ("model", model))
-    return tuple(lock_name(f"{kind}:{name}") for kind, name in named if name)
-
-
-def _optional_literals(**texts: str | None) -> dict[str, JsonValue]:
-    """The texts that are not None, as literals."""
-    return {name: literal(text) for name, text in texts.items() if text is not None}
-
-
-def _literals(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {k: literal(v) if isinstance(v, str) else v for k, v in value.items()}

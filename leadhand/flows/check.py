@@ -122,5 +122,5 @@ class _Beside:
 def _within(placed: tuple[Placed, ...]) -> Iterator[Placed]:
     for one in placed:
         yield one
-        yield from _within(one.body)
-        yield from _within(one.otherwise)
+        for inner in one.lists:
+            yield from _within(inner)

@@ -28,10 +28,11 @@ from leadhand.flows.steps import (
     LONGEST_WAIT_S,
     AgentType,
     FieldFaulty,
+    FlowMalformed,
     MarkdownFile,
     Stem,
 )
-from leadhand.flows.structure import Fault, faults
+from leadhand.flows.structure import faults
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models import patterns
 from leadhand.models.documents import (
@@ -260,6 +261,19 @@ class SubflowStep(_Step):
         return value
 
 
+class Branch(Written):
+    """Steps that run in order, beside those of other branches."""
+
+    steps: Annotated[tuple[FlowStep, ...], Field(min_length=1, max_length=1000)]
+
+
+class ParallelStep(_Step):
+    """Runs branches side by side, and continues when all have ended."""
+
+    type: Literal["parallel"]
+    branches: Annotated[tuple[Branch, ...], Field(min_length=2, max_length=50)]
+
+
 class WaitStep(_Step):
     """Waits without a worker; a restart does not restart the wait."""
 
@@ -337,11 +351,13 @@ class ToolStep(_Work):
 
 FlowStep: TypeAlias = Annotated[
     LlmStep | CommandStep | BreakStep | ContinueStep | IfStep | StartLoop | EndLoop | ResetStep
-    | SubflowStep | WaitStep | HumanStep | CheckStep | ToolStep,
+    | SubflowStep | ParallelStep | WaitStep | HumanStep | CheckStep | ToolStep,
     Field(discriminator="type"),
 ]  # fmt: skip
 IfStep.model_rebuild()
 StartLoop.model_rebuild()
+Branch.model_rebuild()
+ParallelStep.model_rebuild()
 
 
 class FlowDefinition(Written):
@@ -368,17 +384,6 @@ class FlowDefinition(Written):
         if fault is not None:
             raise FlowMalformed(fault)
         return self
-
-
-class FlowMalformed(ValueError):
-    """The steps do not fit together."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self.fault = fault
-
-    def __str__(self) -> str:
-        return f"{self.fault.path}: {self.fault.message}"
 
 
 class FlowRun(BaseModel):

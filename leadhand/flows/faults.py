@@ -16,10 +16,9 @@ from pydantic_core import ErrorDetails
 from leadhand.flows.documents import (
     ANY_STRUCTURE,
     FlowDefinition,
-    FlowMalformed,
     is_input_name,
 )
-from leadhand.flows.steps import FieldFaulty
+from leadhand.flows.steps import FieldFaulty, FlowMalformed
 from leadhand.flows.structure import INPUT_REFERENCE, Fault, faults
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest_field
@@ -88,11 +87,16 @@ def faults_of(
     error: ValidationError, given: JsonValue, model: type[BaseModel]
 ) -> list[tuple[str, str]]:
     """Returns all errors of a validation, as paths and messages, in order."""
+    return [_fault(one, given, model) for _, one in _causes(error, given)]
+
+
+def _causes(error: ValidationError, given: JsonValue) -> list[tuple[Path, ErrorDetails]]:
+    """Returns the errors with their places, without those that invalid items of a list explain."""
     wrong = [(_real(one["loc"], given), one) for one in error.errors(include_url=False)]
-    # An error in a list's length is caused by its invalid items, if it has any.
     parts = {place[:end] for place, _ in wrong for end in range(len(place))}
-    kept = [one for place, one in wrong if place not in parts or one["type"] not in _COUNTED]
-    return [_fault(one, given, model) for one in kept]
+    return [
+        (place, one) for place, one in wrong if place not in parts or one["type"] not in _COUNTED
+    ]
 
 
 def path_of(where: Sequence[int | str], given: JsonValue) -> str:
@@ -120,10 +124,7 @@ class _Owner(NamedTuple):
 def _put_aside(error: ValidationError, given: JsonValue, *, whole_steps: bool) -> JsonValue:
     """A copy of the flow without the invalid fields, or without the steps that have them."""
     kept = copy.deepcopy(given)
-    owners = {
-        _owner(_real(one["loc"], given)): one["type"] == "missing"
-        for one in error.errors(include_url=False)
-    }
+    owners = {_owner(place): one["type"] == "missing" for place, one in _causes(error, given)}
     # Inner ones first: the replacement of an outer step keeps its lists of steps.
     for owner, is_missing in sorted(owners.items(), key=lambda item: -len(item[0].path)):
         here = _at(kept, owner.path)
@@ -204,12 +205,26 @@ def _nothing(step: JsonValue) -> JsonValue:
         case "if":
             inside = _lists(was, "then", "else")
             return {"type": "if", **kept, "command": "true", "then": [_WAIT], **inside}
+        case "parallel" if _has_branches(was):
+            return {"type": "parallel", **kept, "branches": was["branches"]}
         case "break" | "continue" as type_:
             return {"type": type_, **kept, "command": "true", f"{type_}On": "yes"}
         case "endLoop":
             return {"type": "endLoop"}
         case _:
             return {**_WAIT, **kept}
+
+
+def _has_branches(step: dict[str, JsonValue]) -> bool:
+    """Whether a parallel step has branches with lists of steps, which are kept."""
+    branches = step.get("branches")
+    if not isinstance(branches, list) or len(branches) < 2:
+        return False
+    return all(
+        isinstance(one, dict) and one.keys() == {"steps"} and isinstance(one["steps"], list)
+        and one["steps"]
+        for one in branches
+    )  # fmt: skip
 
 
 _WAIT: dict[str, JsonValue] = {"type": "wait", "seconds": 1}

@@ -9,6 +9,7 @@ from pydantic import (
     Field,
 )
 
+from leadhand.flows.structure import Fault
 from leadhand.models import patterns
 
 
@@ -22,6 +23,17 @@ class FieldFaulty(ValueError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}"
+
+
+class FlowMalformed(ValueError):
+    """The steps do not fit together."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"{self.fault.path}: {self.fault.message}"
 
 
 #: How often a loop of a flow turns at most, unless it says otherwise.

@@ -57,6 +57,13 @@ class Placed:
     #: A loop's body, or the steps that an `if` runs on yes; then those that it runs on no.
     body: tuple[Placed, ...] = ()
     otherwise: tuple[Placed, ...] = ()
+    #: Of a parallel step: the steps of each branch.
+    branches: tuple[tuple[Placed, ...], ...] = ()
+
+    @property
+    def lists(self) -> tuple[tuple[Placed, ...], ...]:
+        """The lists of steps within it."""
+        return (self.body, self.otherwise, *self.branches)
 
 
 def nest_steps(steps: tuple[FlowStep, ...], path: str = "steps") -> tuple[Placed, ...]:
@@ -116,8 +123,8 @@ def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
 def _flatten(placed: tuple[Placed, ...]) -> Iterator[Placed]:
     for one in placed:
         yield one
-        yield from _flatten(one.body)
-        yield from _flatten(one.otherwise)
+        for inner in one.lists:
+            yield from _flatten(inner)
 
 
 @dataclass
@@ -175,7 +182,13 @@ class _List:
         elif step.type == "if":
             body = self._inner(step.then, f"{path}.then")
             otherwise = self._inner(step.otherwise, f"{path}.else")
-        return Placed(step, path, at + 1, len(self._steps), body, otherwise)
+        branches: tuple[tuple[Placed, ...], ...] = ()
+        if step.type == "parallel":
+            branches = tuple(
+                self._inner(branch.steps, f"{path}.branches[{number}].steps")
+                for number, branch in enumerate(step.branches)
+            )
+        return Placed(step, path, at + 1, len(self._steps), body, otherwise, branches)
 
     def _inner(self, steps: tuple[FlowStep, ...], path: str) -> tuple[Placed, ...]:
         inner = _List(steps, path)
@@ -211,16 +224,35 @@ def _faults_in(
             message = f"{step.type} is used outside a loop; move it into a loop, or remove it"
             yield Fault(one.path, message)
         yield from _faults_of_texts(one, inputs, seen, brought)
-        inner = in_loop or step.type == "startLoop"
-        for body in (one.body, one.otherwise):
+        yield from _shared_conversations(one)
+        # A branch cannot leave a loop in whose iteration others run beside it.
+        inner = (in_loop or step.type == "startLoop") and step.type != "parallel"
+        for body in one.lists:
             yield from _faults_in(
                 body, in_loop=inner, inputs=inputs, above=frozenset(seen), brought=brought
             )
         if step.label is not None:
             seen.add(step.label)
-        if step.type == "if":
+        if step.type in ("if", "parallel"):
             # Its branches are in the same block as the steps after it.
-            seen |= {p.step.label for p in (*one.body, *one.otherwise) if p.step.label}
+            seen |= {p.step.label for inner in one.lists for p in inner if p.step.label}
+
+
+def _shared_conversations(one: Placed) -> Iterator[Fault]:
+    """Yields the conversations that two branches would continue at the same time."""
+    first: dict[tuple[str, str], int] = {}
+    for number, branch in enumerate(one.branches):
+        for placed in _flatten(branch):
+            agent = getattr(placed.step, "agent_type", None)
+            identifier = getattr(placed.step, "identifier", None)
+            if agent is None or identifier is None:
+                continue
+            if first.setdefault((agent, identifier), number) != number:
+                message = (
+                    f"branches[{first[agent, identifier]}] has the conversation {identifier!r} of"
+                    f" {agent!r}, too, and runs beside this step; give it another identifier"
+                )
+                yield Fault(f"{placed.path}.identifier", message)
 
 
 def _faults_of_texts(

@@ -69,7 +69,8 @@ class Model:
         return sorted(free, key=lambda id_: (self.tasks[id_].priority, self.tasks[id_].at))
 
     def advance(self) -> None:
-        for id_ in self.startable()[: self.at_once - len(self.of("running"))]:
+        free = max(0, self.at_once - len(self.of("running")))  # a resumed one may be one too many
+        for id_ in self.startable()[:free]:
             self.tasks[id_].state = "running"
             self.tasks[id_].run += 1
         if not self.of("running") and not self.startable() and not self.asked:
