@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,35 @@ def test_agents_and_flows_are_tools_of_a_graph(fleet: Fleet) -> None:
     seen = json.loads(found["c"])["value"]
     assert seen["a"] == "QUIET"
     assert "HELLO QUIET" in seen["b"]
+
+
+#: An MCP server for tests, with the tools `add`, `refuse` and others.
+SHOP = Path(__file__).parents[2] / "unit/workers/declared/mcp_shop.py"
+
+
+@pytest.mark.timeout(120)
+def test_tools_of_an_mcp_server_are_steps_of_a_graph_and_of_a_flow(fleet: Fleet) -> None:
+    entry = f"[mcp.shop]\ncommand = {json.dumps(sys.executable)}\nargs = ['-P', '{SHOP}']\n"
+    (fleet.folder / "tools.toml").write_text(entry)
+    fleet.worker("one")
+    wait_until(lambda: "shop.add" in {tool.name for tool in fleet.engine.fleet.tools()}, timeout=60)
+    with pytest.raises(InvalidDocument, match="first"):
+        fleet.engine.submit.document(
+            graph(fleet, {"name": "a", "tool": "shop.add", "arguments": {"first": "x"}})
+        )
+    document = graph(
+        fleet,
+        {"name": "a", "tool": "shop.add", "arguments": {"first": 3, "second": 4}},
+        {"name": "each", "tool": "shop.add", "for_each": [1, 2],
+         "arguments": {"first": "${a.result}", "second": "${item}"}},
+        {"name": "bad", "tool": "shop.refuse", "critical": False, "arguments": {"why": "sold out"}},
+        {"name": "all", "tool": "echo", "arguments": {"each": "${each}", "bad": "${bad}"}},
+    )  # fmt: skip
+    session = fleet.engine.submit.document(document).session
+    assert fleet.ended(session, timeout=60).status == "completed"
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    seen = json.loads(found["all"])["value"]
+    assert [one["result"] for one in seen["each"]] == [8, 9]
+    assert "sold out" in seen["bad"]["error"]
+    step = tool("shop.add", label="sum", arguments={"first": 1})
+    assert fleet.ended(run(fleet, step), timeout=60).status == "completed"
