@@ -21,6 +21,7 @@ import psutil
 from app.truncate import cut
 from leadhand import process_guard
 from workers.processes import environment
+from workers.processes.forks import no_fork
 from workers.processes.own_folders import claim_folder
 from workers.registry.declared.book import ToolBook
 from workers.registry.declared.entry import McpServer, missing_variable
@@ -40,6 +41,8 @@ PATIENCE = 3
 #: Seconds that a client gets to end.
 _END_S = 5.0
 _WHY_LIMIT = 1_000
+#: The entry that runs a client.
+_CLIENT = "mcp-client"
 #: Characters of a path that leave room for the name of a socket.
 _PATH_LIMIT = 30
 
@@ -140,15 +143,16 @@ class _Client:
             return self._wait(why)
         self._socket.unlink(missing_ok=True)
         self._began_s = time.monotonic()
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [*process_guard.command(), sys.executable, "-P", "-m", "leadhand.serve", "mcp-client"],
-            env=environment.clean(held, named=self.entry.variables),
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with no_fork():
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [*process_guard.command(), sys.executable, "-P", "-m", "leadhand.serve", _CLIENT],
+                env=environment.clean(held, named=self.entry.variables),
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.write(self._settings())

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workers.processes import environment
+from workers.processes.forks import no_fork
 
 #: Settings without hooks, daemons, housekeeping and signatures that ask for a passphrase.
 _PLAIN = (
@@ -99,16 +100,18 @@ class Git:
         """Run git and return its exit code, its output and its errors."""
         command = ["git", *(part for one in _PLAIN for part in ("-c", one)), *arguments]
         try:
-            with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
-                command,
-                cwd=self.folder,
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                process_group=0,
-                pass_fds=() if self.lock is None else (self.lock,),
-            ) as process:
+            with no_fork():
+                started = subprocess.Popen(  # noqa: S603 - git, with fixed arguments
+                    command,
+                    cwd=self.folder,
+                    env=_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    process_group=0,
+                    pass_fds=() if self.lock is None else (self.lock,),
+                )
+            with started as process:
                 out, err = self._output(process)
         except FileNotFoundError:
             if not self.folder.is_dir():

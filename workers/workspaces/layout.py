@@ -19,8 +19,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.domain.workspaces import Kind, folder_name
+from workers.processes.forks import close_here, open_here
 from workers.processes.own_folders import claim_folder
-from workers.workspaces.fork_safe_files import close_here, open_here
 from workers.workspaces.git import Cancelled
 
 _POLL_S = 0.05

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.waiting import wait_until
-from workers.workspaces.git import Cancelled
+from workers.workspaces.git import Cancelled, Git
 from workers.workspaces.layout import Shelf
 
 
@@ -81,3 +83,43 @@ def test_fork_takes_the_lock_as_any_process_does(tmp_path: Path) -> None:
     if pid == 0:
         os._exit(0 if is_free(shelf) else 1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+class Fork:
+    """A fork in another thread, which may have to wait."""
+
+    def __init__(self) -> None:
+        self._forked = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        self._forked.set()
+        os.waitpid(pid, 0)
+
+    @property
+    def waits(self) -> bool:
+        return not self._forked.wait(0.5)
+
+    def join(self) -> None:
+        self._thread.join(30)
+        assert self._forked.is_set()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fork_waits_until_git_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, forks, waited = subprocess.Popen, list[Fork](), list[bool]()
+
+    def start_beside_a_fork(*arguments: Any, **more: Any) -> Any:
+        forks.append(Fork())
+        waited.append(forks[-1].waits)
+        return start(*arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start_beside_a_fork)
+    assert Git(tmp_path)("version").startswith("git version")
+    for fork in forks:
+        fork.join()
+    assert waited == [True]

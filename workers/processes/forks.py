@@ -1,20 +1,29 @@
-"""Opens files that a fork of this process does not keep open.
+"""Keeps forks of this process apart from what other threads open.
 
-A worker forks its pool processes while other threads hold locks of repositories. A lock (flock)
-lasts as long as any process has its open file: without this, a new pool process would keep the lock
-for as long as it lives, although the thread that took it has closed the file. Programs that are
-started close such files by themselves, unless they are passed on.
+A worker's main process forks its pool processes while its threads start programs and hold locks of
+repositories. What is open at that moment is open in the fork, too, as long as that lives: a lock
+(flock) that is never free again, or the pipe by which `subprocess` waits until a program has
+started. `FD_CLOEXEC` does not help, as a fork starts no program.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-#: Held while a file is opened or closed, and by a fork, so that none comes in between.
+#: Held by a fork, and while something is opened that it must not see.
 _guard = threading.Lock()
 _opened: set[int] = set()
+
+
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Let forks of this process wait: for the start of a program, not for its run."""
+    with _guard:
+        yield
 
 
 def open_here(path: Path) -> int:
