@@ -16,6 +16,7 @@ from api.dashboard.hosts import Hosts
 from api.dashboard.pages import (
     again,
     bulk,
+    compare,
     economics,
     fleet,
     flows,
@@ -69,7 +70,7 @@ def blueprint(
     routes.register_error_handler(Exception, _Errors(access).answer)
     routes.app_context_processor(lambda: _shell(engine))
     SignIn(engine, access).add_to(routes)
-    for part in (inbox, sessions, bulk, session, again, flows, plans, fleet, economics):
+    for part in (inbox, sessions, bulk, session, again, compare, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
     StepActions(engine).add_to(routes)

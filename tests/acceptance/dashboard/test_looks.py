@@ -55,6 +55,7 @@ def pages_of(some: Furnished) -> dict[str, str]:
         "session-running": f"sessions/{some.running}",
         "again": f"{session}/again",
         "bulk": "sessions/bulk?status=failed&status=stopped&verb=resume",
+        "compare": f"compare?left={some.failed}&right={some.done}",
         "plan": f"plans/{some.plan}",
         "plan-draft": f"plans/{some.draft}",
         "flow": "flows/review",
