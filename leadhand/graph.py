@@ -58,7 +58,7 @@ class GraphResult:
 
     @classmethod
     def of(cls, view: ResultView) -> GraphResult:
-        """Convert the API's view of a result."""
+        """Build the result from the API's view of a session's result."""
         reason = view.exit_reason or (view.reason.text if view.reason is not None else "")
         return cls(
             session_id=view.session_id,

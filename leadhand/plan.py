@@ -44,7 +44,7 @@ class PlanResult:
 
     @classmethod
     def of(cls, result: ResultView, plan: PlanView) -> PlanResult:
-        """Convert a session's result and its plan."""
+        """Build the result from a session's result and its plan."""
         reason = result.exit_reason or (result.reason.text if result.reason is not None else "")
         return cls(
             session_id=result.session_id,

@@ -50,7 +50,7 @@ class LoopResult:
 
     @classmethod
     def from_view(cls, view: ResultView) -> LoopResult:
-        """Convert the API's view of a loop's result."""
+        """Build the result of a loop from the API's view of it."""
         return cls(
             session_id=view.session_id,
             verdict=view.verdict or "terminate",
@@ -95,7 +95,7 @@ class PhaseResult:
 
     @classmethod
     def from_view(cls, view: PhaseView, *, session_id: str) -> PhaseResult:
-        """Convert the API's view of a phase's result."""
+        """Build the result of a phase from the API's view of it."""
         loop = LoopResult(
             session_id=session_id,
             verdict=_loop_verdict(view.verdict),

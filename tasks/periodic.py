@@ -25,7 +25,7 @@ class PeriodicThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the first call is after one interval."""
+        """Start the thread that calls its function periodically, first after one interval."""
         self._thread.start()
 
     def stop(self) -> None:

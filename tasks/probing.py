@@ -27,7 +27,7 @@ class Prober(PeriodicThread):
         self._on_spill = on_spill
 
     def start(self) -> None:
-        """Check the folders once, then start the thread that repeats it."""
+        """Check whether the folders are writable, then start the thread that repeats the check."""
         self._look()
         super().start()
 

@@ -88,7 +88,7 @@ class Actions:
         return done("The plan is approved; its tasks start.", f"/ui/plans/{session}")
 
     def changes(self, session: str) -> Response:
-        """POST /ui/plans/ID/changes: have the team lead change its draft."""
+        """POST /ui/plans/ID/changes: ask the team lead for another draft."""
         text = request.form.get("text", "").strip()
         if not text:
             raise missing("text", "say what should change")

@@ -48,7 +48,7 @@ def read_form(model: type[M]) -> M:
 def done(text: str, target: str) -> Response:
     """Returns the response to a successful action: a message, or without scripts a redirect."""
     if not request.headers.get("HX-Request"):
-        return see(target if target.startswith("/") else f"/ui/sessions/{target}")
+        return see_other(target if target.startswith("/") else f"/ui/sessions/{target}")
     return notice(page("notice.html", problem=None, text=text))
 
 
@@ -69,13 +69,13 @@ def notice(response: Response) -> Response:
 def go_to(path: str) -> Response:
     """Returns a redirect to another page, for browsers with or without scripts."""
     if not request.headers.get("HX-Request"):
-        return see(path)
+        return see_other(path)
     response = Response(status=204)
     response.headers["HX-Redirect"] = path
     return response
 
 
-def see(path: str) -> Response:
+def see_other(path: str) -> Response:
     """Returns a redirect with status 303, which the browser follows with GET."""
     response = redirect(path, 303)
     assert isinstance(response, Response)

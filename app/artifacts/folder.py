@@ -63,7 +63,7 @@ class ArtifactFolder:
         self._sized_at: float | None = None
 
     def put_file(self, digest: str, source: Path) -> None:
-        """Store a copy of a file; a stored one gets a new age, so that `sweep` keeps it."""
+        """Store a copy of a file; one that is stored already gets a new age for `sweep`."""
         size = source.stat().st_size
         self._check_size(size)
         with self._translate_errors():

@@ -81,10 +81,10 @@ def pack_data(data: JsonValue) -> str | None:
     return text
 
 
-def fold(message: str, fields: Mapping[str, JsonValue]) -> str:
+def append_fields(message: str, fields: Mapping[str, JsonValue]) -> str:
     r"""Appends extra fields to a message as lines of text, because agents read only the text.
 
-    >>> fold("done", {"pr_number": 12, "note": None})
+    >>> append_fields("done", {"pr_number": 12, "note": None})
     'done\n\npr_number: 12'
     """
     lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]

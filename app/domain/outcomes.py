@@ -152,10 +152,10 @@ class Outcome(BaseModel):
     tools_failed: int | None = None
 
 
-def writable(outcome: Outcome) -> Outcome:
+def without_surrogates(outcome: Outcome) -> Outcome:
     r"""Replaces lone surrogates in an outcome, which JSON cannot hold, with question marks.
 
-    >>> writable(Outcome(word="succeeded", text="half a \ud83d")).text
+    >>> without_surrogates(Outcome(word="succeeded", text="half a \ud83d")).text
     'half a ?'
     """
     return serialize(outcome)[0]

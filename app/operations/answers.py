@@ -13,7 +13,7 @@ from app.domain.answer_errors import AnswerUnfit
 from app.domain.clock import iso
 from app.domain.fan_out import expansion
 from app.domain.ids import SessionRef
-from app.domain.outcomes import Outcome, Verdict, writable
+from app.domain.outcomes import Outcome, Verdict, without_surrogates
 from app.domain.program import Action, Program
 from app.domain.records import Reply, StepRecord
 from app.errors import AnswerUnwanted, ProgramStale
@@ -103,7 +103,7 @@ class Answers:
             program = self._registry.program(name)
             if not program.has(path_of(address)):
                 raise ProgramStale
-            expand, final = expansion(program, address, writable(outcome))
+            expand, final = expansion(program, address, without_surrogates(outcome))
             shown = _redact(final)
             arguments: dict[str, JsonValue] = {
                 "address": address,

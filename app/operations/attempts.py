@@ -17,7 +17,7 @@ from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
 from app.domain.graphs import apply_policy
 from app.domain.ids import SessionRef, lock_name
-from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, writable
+from app.domain.outcomes import Busy, Outcome, Thread, Usage, serialize, without_surrogates
 from app.domain.plans import parse_plan, status_of
 from app.domain.program import SCHEMA_VERSION, Action, Step
 from app.domain.reasons import Reason, ReasonCode
@@ -175,12 +175,12 @@ class Attempts:
     def refuse(
         self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
     ) -> Reply:
-        """Fail a granted step without reading its program; the attempt's usage counts.
+        """Fail a granted step without reading its program, which is not trusted or failed.
 
         For programs with an invalid signature, and for internal errors.
         """
         reason = Reason(code=ReasonCode.FAILED_STEP, text=why, at=grant.address)
-        outcome = writable(
+        outcome = without_surrogates(
             Outcome(word="failed", text=why, reason=reason, retryable=False, usage=usage)
         )
         text = outcome.model_dump_json(exclude_none=True)
@@ -211,7 +211,7 @@ class Attempts:
         patch: str | None = None,
         changed: bool = False,
     ) -> Reply:
-        """Record an attempt's outcome once; following quick steps for `take` are granted at once.
+        """Record an attempt's outcome once; the worker may get quick next steps at once.
 
         `patch` is the diff of its folder, `changed` whether the folder had changed before it. The
         reply is `settled`, `again` (it will be retried), `repeated` or `superseded`. The caller

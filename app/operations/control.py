@@ -95,7 +95,7 @@ class SessionControl:
         seen: Seen | None = None,
         planner: Planner | None = None,
     ) -> SessionView:
-        """Stop, resume, exit or abort. Raises SessionUnknown, SessionChanged, ControlRefused.
+        """Stop, resume, exit or abort a session. Raises SessionUnknown, ControlRefused.
 
         A resume may set new budget limits, and name the last point that counts as done:
         everything after it runs again. Raises PositionRefused for a point that the session never

@@ -15,9 +15,9 @@ from app.domain.messages import (
     NOTICE,
     Message,
     MessageRefused,
+    append_fields,
     check_kind,
     check_text,
-    fold,
     pack_data,
 )
 from app.domain.records import Reply
@@ -81,7 +81,9 @@ class Inbox:
         the session has no parent), CapabilityRefused if the attempt that calls has ended.
         """
         ref = self._registry.ref(session)
-        text = check_text(fold(check_text(message, "message"), {"pr_number": pr_number}), "message")
+        text = check_text(
+            append_fields(check_text(message, "message"), {"pr_number": pr_number}), "message"
+        )
         parent = self._registry.facts(ref).parent
         if parent is None:
             raise MessageRefused(session, "it has no parent session that could read this")

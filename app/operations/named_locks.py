@@ -85,7 +85,7 @@ class NamedLocks:
             raise SessionUnknown(session)
         return answer.word == "released"
 
-    def look(self, root: str, name: str) -> None:
+    def expire(self, root: str, name: str) -> None:
         """Free a lock whose time is over; the outbox calls this."""
         self._store.run("tree_look", SessionRef(root, root), "", {"lock": f"lock:{root}:{name}"})
 

@@ -78,7 +78,7 @@ class Outbox:
             if verb == "spawn":
                 self._plans.spawn(SessionRef(session, root), more[0])
             elif verb == "lock":
-                self._locks.look(root, more[0])
+                self._locks.expire(root, more[0])
             else:
                 self._handle(verb, SessionRef(session, root), seen)
         except SessionChanged:

@@ -80,7 +80,7 @@ class SessionFilter(BaseModel):
 
     @property
     def facts(self) -> dict[str, str]:
-        """The conditions that the index `facts` can answer."""
+        """Returns the conditions that the index `facts` can look up, such as the label."""
         folder = None if self.folder is None else folder_fact(self.folder)
         given = {"kind": self.kind, "label": self.label, "name": self.name, "folder": folder}
         return {name: value for name, value in given.items() if value is not None}

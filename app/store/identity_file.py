@@ -113,7 +113,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def memory_of(settings: Settings) -> Memory:
-    """Opens the memory of a server process: one file per Redis URL and prefix.
+    """Opens the file in which a server process remembers the identity of its store.
 
     Raises SettingInvalid if LEADHAND_STATE_DIR is not writable. Without that variable it uses the
     user's state folder; if that is not writable, it logs a warning and remembers nothing.

@@ -63,7 +63,7 @@ class Coverage(NamedTuple):
 
 
 def folder_fact(path: str) -> str | None:
-    """The value of a folder in `facts`; None if the folder has no lines.
+    """Returns the hash of a folder's path for the index `facts`; None if it is not indexed.
 
     >>> folder_fact("/work"), folder_fact("/")
     ('342f2f6ad141ea11', None)

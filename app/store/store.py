@@ -156,7 +156,7 @@ class Store:
         return self.run("due", SessionRef("", ""), "", arguments)
 
     def accept(self, arguments: Mapping[str, JsonValue]) -> Reply:
-        """Accept the store's data; the only transition on an unverified connection."""
+        """Accept the data in Redis as this fleet's store, over an unverified connection."""
         values = self._values(SessionRef("", ""), "", Call(arguments))
         with self._translate_errors():
             scripts = Scripts(self._redis, self._read, None)
@@ -176,7 +176,7 @@ class Store:
         return self.run("limit", SessionRef("", ""), "", arguments)
 
     def remove_due(self, due: Due, member: str) -> None:
-        """Remove an entry from a list of due entries."""
+        """Remove an entry from a sorted set of due entries."""
         with self._translate_errors():
             self._redis.zrem(self.keys.everywhere(due), member)
 

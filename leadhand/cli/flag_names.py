@@ -39,7 +39,7 @@ _KEYED = frozenset({"inputs", "agents"})
 
 
 def in_flags(message: str, command: click.Command) -> str:
-    """Replaces the field name at the start of an error message with the command's flag.
+    """Replaces the field name at the start of an error message with the command's flag for it.
 
     >>> option = click.Option(["--input", "inputs"])
     >>> in_flags("inputs.who: it is missing", click.Command("run", params=[option]))

@@ -32,7 +32,7 @@ _OTHER_REDIS = ("LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL", "LEADHAND_URL")
 def import_sessions(
     home: Path, env: Mapping[str, str], say: Callable[[str], None]
 ) -> list[SessionView] | None:
-    """Stop and return every session of the state folder; None if it is bound to this user already.
+    """Stops all sessions in an imported state folder and returns them; None if it needs no import.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
     """

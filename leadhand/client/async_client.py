@@ -87,7 +87,7 @@ class AsyncClient(
 
     @property
     def url(self) -> str:
-        """The URL of the API."""
+        """Return the URL of the API."""
         return self._connection.transport.reach.url
 
     async def submit(

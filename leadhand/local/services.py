@@ -74,7 +74,7 @@ class RestartedService:
         self._began_s = began_s
         self._due_s: float | None = None
 
-    def look(self, now_s: float) -> str | None:
+    def check(self, now_s: float) -> str | None:
         """Check the service, and restart it after it has ended; return a message to log, if any."""
         if self._due_s is not None:
             return self._start(now_s) if now_s >= self._due_s else None

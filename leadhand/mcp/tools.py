@@ -116,7 +116,7 @@ class Calls:
         )
 
     async def exit(self, given: arguments.Exit) -> Result:
-        """End the session around the caller."""
+        """End the session that the caller works in, because its task cannot succeed."""
         own = self._own("exit", "`leadhand stop ID` or `leadhand abort ID` ends one from outside")
         return await self._client.exit(own, given.reason)
 

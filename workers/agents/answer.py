@@ -37,7 +37,7 @@ class Answer:
         return replace(self, thread=thread)
 
     def mark_retryable(self, failure: Outcome) -> Outcome:
-        """Mark the step's failure as retryable unless the agent's failure is final."""
+        """Mark a failure as retryable unless the agent reported it as final."""
         return failure if self.final else mark_retryable(failure, self.result)
 
     def add_usage(self, outcome: Outcome) -> Outcome:

@@ -55,7 +55,7 @@ class SpillCleanup(PeriodicThread):
         self._engine = engine
         self._folder = Path(engine.settings.spill)
 
-    def look(self, now_s: float) -> list[str]:
+    def clean(self, now_s: float) -> list[str]:
         """Delete the spill folders of deleted sessions and return the names of these."""
         ours, gone = self._known_store(), list[str]()
         sessions = list(self._sessions())
@@ -97,7 +97,7 @@ class SpillCleanup(PeriodicThread):
         return now_s - written > self._engine.settings.spill_keep_s
 
     def _round(self) -> None:
-        for session in self.look(time.time()):
+        for session in self.clean(time.time()):
             log.info("spill of a deleted session removed", extra={"session": session})
 
 

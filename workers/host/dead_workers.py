@@ -26,12 +26,12 @@ class DeadWorkers(PeriodicThread):
     """
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__("leases of dead workers", EVERY_S, self.look)
+        super().__init__("leases of dead workers", EVERY_S, self.expire_attempts)
         self._engine = engine
         self._left: list[HeldStep] | None = None
         self._give_up = time.monotonic() + engine.settings.lease_s
 
-    def look(self) -> None:
+    def expire_attempts(self) -> None:
         """Expire the attempts of dead workers once their commands have ended. Raises StoreAway."""
         if self._left is None:
             self._left = attempts_of_dead_workers(self._engine, is_gone)

@@ -77,12 +77,12 @@ class ToolServers:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self.look()
+                self.supervise()
             except Exception:  # one faulty entry must not end the others' clients
                 log.exception("tool servers failed, will be looked at again")
             self._stop.wait(_LOOK_S)
 
-    def look(self) -> None:
+    def supervise(self) -> None:
         """Start, restart and end clients, as tools.toml and their processes require."""
         book = self._book()
         wanted = {name: (entry, book.folders[name]) for name, entry in book.servers.items()}
@@ -95,7 +95,7 @@ class ToolServers:
             if name not in self._clients:
                 claim_folder(self._folder)
                 self._clients[name] = _Client(name, entry, cwd, self._folder, self._hosts)
-            self._clients[name].look(environment.inherited())
+            self._clients[name].supervise(environment.inherited())
 
 
 class _Client:
@@ -115,7 +115,7 @@ class _Client:
         self._held: Mapping[str, str] = {}
         self._due_s = self._began_s = time.monotonic()
 
-    def look(self, held: Mapping[str, str]) -> None:
+    def supervise(self, held: Mapping[str, str]) -> None:
         """Start the process if it is time for it; note how it ended if it has."""
         if self._process is None:
             if time.monotonic() >= self._due_s:

@@ -20,13 +20,13 @@ _COUNTS = {"completed": "succeeded", "stopped": "stopped", "aborted": "stopped",
 
 
 def forget(arguments: dict[str, JsonValue]) -> Outcome:
-    """Reset the conversation in `arguments["conversation"]`: its next turn has no history."""
+    """Built-in tool: resets a conversation, so that its next turn has no history."""
     thread = Thread(conversation=str(arguments["conversation"]), id=None)
     return Outcome(word="succeeded", text="forgotten", thread=thread)
 
 
 def require(arguments: dict[str, JsonValue]) -> Outcome:
-    """Succeed if the check accepted; otherwise fail with its feedback."""
+    """Built-in tool: succeeds if a check accepted, otherwise fails with the check's feedback."""
     text = cut(str(arguments.get("text") or ""), TEXT_LIMIT)
     if arguments.get("verdict") == "accept":
         return Outcome(word="succeeded", text=text)
@@ -35,7 +35,7 @@ def require(arguments: dict[str, JsonValue]) -> Outcome:
 
 
 def tally(arguments: dict[str, JsonValue]) -> Outcome:
-    """Counts how the subflows of a step ended; a failed subflow does not fail the step.
+    """Built-in tool: counts how the subflows of a step ended; never fails.
 
     Each subflow that did not succeed gets a line of its own.
 
@@ -71,7 +71,7 @@ def _word(one: JsonValue) -> str:
 
 
 def items(arguments: dict[str, JsonValue]) -> Outcome:
-    """Returns the list of a for_each, which another step then iterates over.
+    """Built-in tool: returns the list that a for_each iterates over.
 
     >>> items({"items": ["a"]}).value
     ['a']

@@ -23,10 +23,10 @@ class OrphanCleanup(PeriodicThread):
     """Looks for folders of deleted sessions until it is stopped."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__("cleanup of worktrees", EVERY_S, self.look)
+        super().__init__("cleanup of worktrees", EVERY_S, self.remove_orphans)
         self._engine = engine
 
-    def look(self) -> int:
+    def remove_orphans(self) -> int:
         """Remove folders of deleted sessions without unsaved work; return how many."""
         engine = self._engine
         engine.guard.require()

@@ -41,11 +41,11 @@ class WorktreeRescue(PeriodicThread):
     """Looks for worktrees of ended sessions until it is stopped."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__("rescue of worktrees", EVERY_S, self.look)
+        super().__init__("rescue of worktrees", EVERY_S, self.rescue)
         self._engine = engine
         self._is_marked = False
 
-    def look(self) -> list[str]:
+    def rescue(self) -> list[str]:
         """Commit unsaved work in the worktrees of ended sessions and return their folders."""
         root = self._engine.settings.worktrees_root
         if not self._is_marked:

@@ -75,7 +75,7 @@ def attempt_of(state: GuardState) -> tuple[int, str]:
 
 
 def begin_prompt(state: GuardState, prompt_id: str | None, *, event: str = "prompt") -> Turn:
-    """Ends the series of consecutive blocks: a new prompt, an idle agent or a closed session."""
+    """Ends a series of consecutive blocks, because a new prompt or an idle agent follows it."""
     warnings = (_overridden(event),) if state.decision == "block" else ()
     new = {
         "row": 0,

@@ -66,7 +66,7 @@ class OwnFolders:
         return str(answer.status) if answer.word == "refused" else ""
 
     def release(self, session: str) -> None:
-        """End a reservation of `reserve`."""
+        """End the reservation of a session's folder, so that the session can be resumed."""
         ref = self._store.ref(session)
         if ref is not None:
             with suppress(SessionUnknown):

@@ -176,7 +176,7 @@ class PlanProgress:
         )
         return submitted, {"replan": True}
 
-    def look(self, ref: SessionRef) -> None:
+    def repeat_lost(self, ref: SessionRef) -> None:
         """Repeat messages of a plan that may have been lost, and start the tasks that can start."""
         plan = parse_plan(self._store.plan(ref))
         for task in plan.tasks if plan is not None else ():

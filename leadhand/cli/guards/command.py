@@ -40,7 +40,7 @@ def status_command(*, agent_session: str | None, as_json: bool) -> int:
 @click.argument("agent_session", required=False)
 @click.option("--all", "of_all", is_flag=True, help="Reset all guards.")
 def reset_command(*, agent_session: str | None, of_all: bool) -> int:
-    """Begin the counters of limits again, of one session of an agent or of all.
+    """Set the counters of limits to 0, for one session of an agent or for all.
 
     A hook that runs is not waited for any more.
     """

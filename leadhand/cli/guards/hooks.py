@@ -40,7 +40,7 @@ def stop_command(*, timeout_s: float | None) -> int:
 
 @click.command("event")
 def event_command() -> int:
-    """For UserPromptSubmit, Notification and SessionEnd: recognise a block that was overridden."""
+    """For UserPromptSubmit, Notification and SessionEnd: detect that a block was overridden."""
     from leadhand.cli.guards.stop import note_event
     from leadhand.settings import environment
 
@@ -61,7 +61,7 @@ def event_command() -> int:
 @click.option("--remove", is_flag=True, help="Take the hooks out again.")
 @click.option("--yes", is_flag=True, help="Approve the gates' commands without a question.")
 def install_command(*, agent: Agent, scope: str, remove: bool, yes: bool) -> int:
-    """Write the hooks of a Stop guard into the settings of AGENT, or take them out.
+    """Write the hooks of a Stop guard into the settings of AGENT, or remove them.
 
     The commands of the gates in leadhand.toml are shown, and run once you approve them.
     """

@@ -92,7 +92,7 @@ def done_command(
 @click.argument("step")
 @which_workflow
 def attempt_command(*, step: str, workflow: str | None, folder: Path, name: str | None) -> int:
-    """Count a quality attempt of STEP, and print how many there are."""
+    """Add 1 to the quality attempts of STEP, and print their number."""
     from leadhand.cli.connect import open_client
     from leadhand.stack.mirror import update_files
 

@@ -33,8 +33,9 @@ class AsyncArtifactCalls(AsyncDrawingCalls):
                 return found
 
     async def put_artifact(self, session: str, data: bytes) -> UploadView:
-        """Upload an artifact, as workers do for their attempts; the sweep removes it unless an
-        attempt refers to it. Raises ArtifactRefused.
+        """Upload an artifact for an attempt of a session. Raises ArtifactRefused.
+
+        The sweep removes it unless an attempt refers to it.
         """
         at = 0
         while True:

@@ -181,7 +181,7 @@ def test_rescue_leaves_a_session_that_was_resumed_while_it_waited(failed: Failed
         return found
 
     store.fields_of = read_then_resume  # type: ignore[method-assign,assignment]
-    assert rescue.look() == []
+    assert rescue.rescue() == []
     assert failed.left()
     assert list(open_worktrees(failed.home.root)) == [failed.home.path]
 
@@ -189,18 +189,18 @@ def test_rescue_leaves_a_session_that_was_resumed_while_it_waited(failed: Failed
 def test_rescue_that_failed_is_repeated(failed: Failed) -> None:
     rescue = WorktreeRescue(failed.engine)
     git(failed.home.path, "checkout", "-qb", "mine")
-    assert rescue.look() == []
+    assert rescue.rescue() == []
     git(failed.home.path, "checkout", "-q", f"leadhand/{failed.ref.id}")
-    assert rescue.look() == [str(failed.home.path)]
+    assert rescue.rescue() == [str(failed.home.path)]
     assert not failed.left()
 
 
 def test_session_that_fails_again_is_rescued_again(failed: Failed) -> None:
     rescue = WorktreeRescue(failed.engine)
-    assert rescue.look() == [str(failed.home.path)]
+    assert rescue.rescue() == [str(failed.home.path)]
     failed.fail()
     assert failed.left()
-    assert rescue.look() == [str(failed.home.path)]
+    assert rescue.rescue() == [str(failed.home.path)]
     assert not failed.left()
 
 
@@ -233,13 +233,13 @@ def test_folder_of_a_deleted_session_is_removed_once_it_holds_no_work(failed: Fa
     failed.engine.guard.require()
     record = failed.home.require_record()
     write_record(tree, record.model_copy(update={"store": failed.engine.store.expected_id()}))
-    assert cleanup.look() == 0
+    assert cleanup.remove_orphans() == 0
     failed.engine.deletion.delete(failed.ref.id, force=True)
-    assert cleanup.look() == 0
+    assert cleanup.remove_orphans() == 0
     assert failed.left()
     for one in tree.glob("left by*"):
         one.unlink()
-    assert cleanup.look() == 1
+    assert cleanup.remove_orphans() == 1
     assert not tree.exists()
     assert not record_file(tree).exists()
 

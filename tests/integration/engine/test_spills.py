@@ -36,7 +36,7 @@ def gone(engine: Engine) -> Path:
     """What a session left that was seen once, and was deleted then."""
     session = engine.submit.document(loop()).session
     folder = left(engine, session)
-    assert SpillCleanup(engine).look(SOON) == []
+    assert SpillCleanup(engine).clean(SOON) == []
     assert (folder / MARK).read_text() == engine.store.identity().name()
     engine.deletion.delete(session, force=True)
     return folder
@@ -44,21 +44,21 @@ def gone(engine: Engine) -> Path:
 
 def test_what_a_session_left_goes_once_it_is_gone_and_old(engine: Engine) -> None:
     folder = gone(engine)
-    assert SpillCleanup(engine).look(SOON) == []
-    assert SpillCleanup(engine).look(LATE) == [folder.name]
+    assert SpillCleanup(engine).clean(SOON) == []
+    assert SpillCleanup(engine).clean(LATE) == [folder.name]
     assert not folder.exists()
 
 
 def test_what_a_session_has_stays_however_old(engine: Engine) -> None:
     folder = left(engine, engine.submit.document(loop()).session)
-    assert SpillCleanup(engine).look(LATE) == SpillCleanup(engine).look(LATE) == []
+    assert SpillCleanup(engine).clean(LATE) == SpillCleanup(engine).clean(LATE) == []
     assert folder.exists()
 
 
 def test_what_another_store_knows_stays(engine: Engine) -> None:
     other, unknown = left(engine, "0123abcd"), left(engine, "89abcdef")
     (other / MARK).write_text("another store")
-    assert SpillCleanup(engine).look(LATE) == []
+    assert SpillCleanup(engine).clean(LATE) == []
     assert other.exists()
     assert unknown.exists()
     assert not (unknown / MARK).exists()
@@ -71,14 +71,14 @@ def test_nothing_but_folders_of_sessions_is_looked_at(engine: Engine, tmp_path: 
         (folder / MARK).write_text(engine.store.identity().name())
     (spill / "0123abcd").symlink_to(elsewhere)
     (spill / "4567abcd").write_text("a file")
-    assert SpillCleanup(engine).look(LATE) == []
+    assert SpillCleanup(engine).clean(LATE) == []
     assert elsewhere.exists()
     assert len(list(spill.iterdir())) == 3
 
 
 def test_a_folder_that_is_not_there_is_no_trouble(engine: Engine) -> None:
     Path(engine.settings.spill).rmdir()
-    assert SpillCleanup(engine).look(LATE) == []
+    assert SpillCleanup(engine).clean(LATE) == []
 
 
 def test_a_store_keeps_its_name(engine: Engine, store_url: str) -> None:

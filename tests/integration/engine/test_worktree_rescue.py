@@ -47,18 +47,18 @@ def make(engine: Engine, session: str, tmp_path: Path) -> Path:
 def test_worktree_of_an_ended_session_is_committed_once(engine: Engine, tmp_path: Path) -> None:
     session = engine.submit.document(loop()).session
     path = make(engine, session, tmp_path)
-    assert WorktreeRescue(engine).look() == []
+    assert WorktreeRescue(engine).rescue() == []
     assert git(path, "status", "--porcelain") == "?? half"
     engine.control.apply(session, "abort")
-    assert WorktreeRescue(engine).look() == [str(path)]
+    assert WorktreeRescue(engine).rescue() == [str(path)]
     assert git(path, "log", "-1", "--format=%s") == "leadhand: unfinished"
     assert git(path, "status", "--porcelain") == ""
-    assert WorktreeRescue(engine).look() == []
+    assert WorktreeRescue(engine).rescue() == []
 
 
 def test_worktree_of_another_store_is_left_alone(engine: Engine, tmp_path: Path) -> None:
     path = make(engine, "0123abcd", tmp_path)
-    assert WorktreeRescue(engine).look() == []
+    assert WorktreeRescue(engine).rescue() == []
     assert git(path, "status", "--porcelain") == "?? half"
 
 
@@ -68,10 +68,10 @@ def test_rescue_reads_only_records_of_sessions_at_work(engine: Engine, tmp_path:
     session = engine.submit.document(loop()).session
     path = make(engine, session, tmp_path)
     rescue = WorktreeRescue(engine)
-    rescue.look()
+    rescue.rescue()
     assert list(open_worktrees(root)) == [path]
     engine.control.apply(session, "abort")
-    rescue.look()
+    rescue.rescue()
     assert list(open_worktrees(root)) == []
     assert record_file(path).exists()
 
@@ -83,7 +83,7 @@ def test_record_of_an_older_version_is_found_once(engine: Engine, tmp_path: Path
     shutil.rmtree(root / ".open")
     assert list(open_worktrees(root)) == []
     engine.control.apply(session, "abort")
-    assert WorktreeRescue(engine).look() == [str(path)]
+    assert WorktreeRescue(engine).rescue() == [str(path)]
 
 
 def test_own_worktree_of_a_failed_session_is_committed(engine: Engine, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_own_worktree_of_a_failed_session_is_committed(engine: Engine, tmp_path:
     open_folder(Git(repo), home, most=1)
     (home.path / "half").write_text("done")
     engine.control.apply(session, "abort")
-    assert WorktreeRescue(engine).look() == [str(home.path)]
+    assert WorktreeRescue(engine).rescue() == [str(home.path)]
     assert git(repo, "show", f"leadhand/{session}:half") == "done"
 
 
@@ -105,10 +105,10 @@ def test_worktree_in_the_middle_of_a_rebase_is_committed(engine: Engine, tmp_pat
     rebase(path)
     tip = git(path, "rev-parse", branch)
     engine.control.apply(session, "abort")
-    assert WorktreeRescue(engine).look() == [str(path)]
+    assert WorktreeRescue(engine).rescue() == [str(path)]
     assert git(path, "rev-parse", branch) == tip
     assert git(path, "symbolic-ref", "--short", "HEAD") == branch
     assert git(path, "log", "-1", "--format=%s", f"{branch}-unfinished") == "leadhand: unfinished"
     assert git(path, "show", f"{branch}-unfinished:new") == "untracked"
     assert git(path, "status", "--porcelain") == ""
-    assert WorktreeRescue(engine).look() == []
+    assert WorktreeRescue(engine).rescue() == []

@@ -33,16 +33,16 @@ class Scripted:
 
 def test_service_that_runs_is_left_alone():
     kept = RestartedService("api", Scripted(), began_s=0)
-    assert kept.look(1.0) is None
+    assert kept.check(1.0) is None
 
 
 def test_service_that_ended_is_started_after_a_delay():
     service = Scripted()
     kept = RestartedService("api", service, began_s=0)
     service.runs = False
-    assert kept.look(1.0) == "api has ended; it is restarted in 0.25 s"
-    assert kept.look(1.2) is None
-    assert kept.look(1.3) == "api is restarted"
+    assert kept.check(1.0) == "api has ended; it is restarted in 0.25 s"
+    assert kept.check(1.2) is None
+    assert kept.check(1.3) == "api is restarted"
     assert service.starts == 1
 
 
@@ -52,11 +52,11 @@ def test_each_end_in_a_row_waits_longer_up_to_a_limit():
     waited: list[float] = []
     for _ in range(9):
         service.runs = False
-        kept.look(now_s)
+        kept.check(now_s)
         ended_s = now_s
         while not service.runs:
             now_s += 0.125
-            kept.look(now_s)
+            kept.check(now_s)
         waited.append(now_s - ended_s)
     assert waited == [0.25, 0.5, 1, 2, 4, 8, 10, 10, 10]
     assert kept.ends_in_a_row == 9
@@ -67,7 +67,7 @@ def test_service_that_ran_well_begins_with_the_first_delay_again():
     kept = RestartedService("api", service, began_s=0)
     for now_s in (0.0, 0.25, 40.0):
         service.runs = now_s == 0.25
-        kept.look(now_s)
+        kept.check(now_s)
     assert kept.ends_in_a_row == 1
 
 
@@ -75,7 +75,7 @@ def test_service_that_cannot_be_started_is_tried_again():
     service = Scripted()
     kept = RestartedService("redis", service, began_s=0)
     service.runs, service.disk_is_full = False, True
-    kept.look(0.0)
-    assert "the disk is full" in str(kept.look(0.5))
+    kept.check(0.0)
+    assert "the disk is full" in str(kept.check(0.5))
     service.disk_is_full = False
-    assert kept.look(1.5) == "redis is restarted"
+    assert kept.check(1.5) == "redis is restarted"
