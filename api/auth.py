@@ -73,7 +73,7 @@ class Doorkeeper:
         g.token_recheck = lambda: self._still(text)
 
     def recognise(self, text: str) -> Visitor:
-        """Returns the caller that a token belongs to. Raises Refused.
+        """Returns the caller that a token belongs to.
 
         Raises Refused if it is invalid, revoked or expired, and StoreUnknown.
         """

@@ -46,7 +46,7 @@ def install(flask: Flask, engine: Engine) -> None:
 
 
 def check_unknown(engine: Engine, error: Exception) -> None:
-    """Checks whether a session is unknown only because Redis lost its data. Raises StoreUnknown.
+    """Checks whether a session is unknown only because Redis lost its data.
 
     Raises StoreUnknown.
     """

@@ -153,7 +153,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     def handle_error(self, req: object, client: ClientSocket, addr: object, exc: Exception) -> None:
         """Respond to an exception with problem+json instead of gunicorn's HTML.
 
-        It calls this in the thread.
+        Gunicorn calls this in the thread.
         """
         page = _Page()
         super().handle_error(req, page, addr, exc)

@@ -80,7 +80,7 @@ class Join(NamedTuple):
 def joins_for_rerun(
     program: Program, names: Iterable[str], finished: Iterable[str]
 ) -> tuple[Join, ...]:
-    """Returns the joins of the outermost block and of each of its nodes that runs again.
+    """Returns, for each outermost node that runs again, which nodes it waits for are done.
 
     Nodes that never started run too: their needs may have been met too late to release them.
     """

@@ -175,7 +175,7 @@ class Attempts:
     def refuse(
         self, ref: SessionRef, grant: Grant, *, why: str, usage: Usage | None = None
     ) -> Reply:
-        """Fail a granted step without reading its program, which is not trusted or failed.
+        """Fail a granted step without reading its program.
 
         For programs with an invalid signature, and for internal errors.
         """

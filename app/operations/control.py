@@ -253,7 +253,7 @@ class SessionControl:
         return self._queries.session(session)
 
     def choose_again(self, ref: SessionRef, workers: Sequence[WorkerView]) -> None:
-        """Move a session that no worker has started to the only other place that can run it.
+        """Move a session that no worker has started to another place that can run it.
 
         Only if exactly one other place can run it.
         """

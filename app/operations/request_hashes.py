@@ -10,7 +10,7 @@ from leadhand.flows.documents import AnyDocument, FlowRun
 def hash_document(document: AnyDocument) -> str:
     """Returns the hash by which a repeated submit of a document is recognised.
 
-    Of what the caller wrote: defaults that a later version adds must not change it.
+    It covers only what the caller wrote: defaults that a later version adds must not change it.
     """
     return digest_of(document.model_dump_json(exclude_unset=True))
 

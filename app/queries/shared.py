@@ -97,7 +97,7 @@ def named_locks(store: Store, ref: SessionRef) -> dict[str, LockRecord]:
 def named_waits(store: Store, ref: SessionRef) -> dict[tuple[str, str], NamedWait]:
     """Returns which named lock each attempt of a session waits for, by session and address.
 
-    By session and address; who has stopped to ask does not wait any more.
+    A waiter that has stopped asking is left out. The session itself has an empty address.
     """
     found = {}
     locks = named_locks(store, ref)

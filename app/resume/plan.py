@@ -327,7 +327,7 @@ def _after(body: tuple[Node, ...], name: str | None) -> Iterable[str]:
 
 
 def joins_of(body: tuple[Node, ...], run: set[str], done_outermost: set[str]) -> tuple[Join, ...]:
-    """Returns the joins of the block and of each node that runs, with the nodes that are done."""
+    """Returns, for each node that runs again, which of the nodes it waits for are done already."""
     needs = needs_of(body)
     joins = {"": sinks_of(body)} | {name: needs[name] for name in needs if name in run}
     return tuple(Join(n, tuple(m for m in joins[n] if m in done_outermost)) for n in joins)

@@ -173,7 +173,7 @@ class Keys(NamedTuple):
         return f"{self.prefix}:status:{status}"
 
     def id(self, session: str) -> str:
-        """Return the key that maps a session to its root session."""
+        """Return the key that stores the root session of a session."""
         return f"{self.prefix}:id:{session}"
 
     def idempotency(self, key: str) -> str:

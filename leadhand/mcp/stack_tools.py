@@ -104,7 +104,7 @@ async def start_workflow(calls: Calls, given: StartWorkflow) -> Result:
 
 
 async def start_step(calls: Calls, given: OneStep) -> Result:
-    """Record the start of a step."""
+    """Record that a step of a workflow session on the stack has started."""
     change = await calls.client.start_step(
         given.scope.stack, given.step_id, workflow=given.session_id
     )
@@ -112,7 +112,7 @@ async def start_step(calls: Calls, given: OneStep) -> Result:
 
 
 async def complete_step(calls: Calls, given: CompleteStep) -> Result:
-    """Record the end of a step."""
+    """Record that a step of a workflow session has ended, with its outputs."""
     change = await calls.client.complete_step(
         given.scope.stack, given.step_id, given.outputs, given.notes, workflow=given.session_id
     )
@@ -120,7 +120,7 @@ async def complete_step(calls: Calls, given: CompleteStep) -> Result:
 
 
 async def record_quality_attempt(calls: Calls, given: OneStep) -> Result:
-    """Count a quality attempt of a step."""
+    """Add 1 to the quality attempts of a workflow step."""
     change = await calls.client.record_quality_attempt(
         given.scope.stack, given.step_id, workflow=given.session_id
     )
@@ -136,13 +136,13 @@ async def advance_to_step(calls: Calls, given: Advance) -> Result:
 
 
 async def complete_workflow(calls: Calls, given: OfSession) -> Result:
-    """End a workflow session as completed."""
+    """Mark a workflow session as completed."""
     change = await calls.client.complete_workflow(given.scope.stack, workflow=given.session_id)
     return await _result(given.scope, change)
 
 
 async def abort_workflow(calls: Calls, given: Abort) -> Result:
-    """End a workflow session as aborted."""
+    """Mark a workflow session as aborted."""
     change = await calls.client.abort_workflow(
         given.scope.stack, given.explanation, workflow=given.session_id
     )
@@ -161,7 +161,7 @@ async def load_session(calls: Calls, given: Load) -> Result:
 
 
 async def get_active_session(calls: Calls, given: OfSession) -> Result:
-    """Get a workflow session."""
+    """Get a workflow session, by default the active one."""
     return await calls.client.stack_workflow(given.scope.stack, given.session_id)
 
 

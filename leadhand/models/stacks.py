@@ -70,7 +70,7 @@ class WorkflowSession(BaseModel):
 
     @property
     def workflow(self) -> str:
-        """Return the job and the workflow in one word.
+        """Return the job name and the workflow name, joined by a slash.
 
         >>> WorkflowSession(session_id="0000000a", job_name="web", workflow_name="release", goal="",
         ...                 current_step_id="build", started_at="").workflow
@@ -121,7 +121,7 @@ class StackedWorkflow(View):
 
     @property
     def workflow(self) -> str:
-        """Return the job and the workflow in one word."""
+        """Return the job name and the workflow name, joined by a slash."""
         return f"{self.job_name}/{self.workflow_name}"
 
 

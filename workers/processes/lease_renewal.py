@@ -36,7 +36,7 @@ class WarmLease:
         self.known = float("inf")
 
     def limit(self, until: float, *, exactly: bool = False) -> None:
-        """Let the launcher kill the process at this time; up to SPARE_S later unless `exactly`."""
+        """Let the launcher kill the process at this time; unless `exactly`, possibly earlier."""
         if until < self.known or (until > self.known and (exactly or self._is_near(SPARE_S))):
             self._send(until)
 

@@ -30,7 +30,8 @@ def doer_prompt(inputs: DoerInputs) -> str:
 def continued_prompt(inputs: DoerInputs, *, has_new_task: bool) -> str:
     """Builds the prompt for a doer that continues its conversation: the feedback only.
 
-    It also has the task, unless that has changed since: then the prompt begins with the new one.
+    The conversation has the task already. If it has changed since, the prompt begins with the new
+    one.
     """
     feedback = inputs.previous.feedback if inputs.previous is not None else ""
     task = (f"{_NEW_TASK}\n\n{inputs.task.strip()}", *_scope(inputs)) if has_new_task else ()

@@ -25,7 +25,7 @@ class Conversation(NamedTuple):
 
 
 def conversation_of(work: Work) -> Conversation:
-    """Returns the name of a step's conversation; a doer without one gets one per loop run.
+    """Returns the conversation of a step; a loop's doer begins a new one in each run of its loop.
 
     So the next run of the loop begins a fresh one, whatever an older run left. The name of a loop's
     conversation ends with a digest of the task: a thread that was committed under another digest

@@ -1,6 +1,6 @@
 -- Ends a parked step: its answer, its time or its child's end has come. The first one wins.
--- Arguments: address, fence, word, by, verdict?, reason?, text?, child? (its usage is counted), expand?, take, lease_ms,
---   artifacts? (of the outcome: name, digest, size, media_type)
+-- Arguments: address, fence, word, by, verdict?, reason?, text?, child? (its usage is counted), expand?, take,
+--   lease_ms, artifacts? (of the outcome: name, digest, size, media_type)
 -- Returns: settled | superseded(state; by: who answered first)
 --- @requires budgets, dispatch, outcomes, records, transaction, transcript, usage/usage
 return function(tx)

@@ -105,7 +105,7 @@ class LiveScreen:
                 self._live.start()
 
     def show(self, event: Event) -> None:
-        """Update the drawing with an event."""
+        """Update the displayed progress with an event."""
         if event.type == OUTPUT:
             self._tail.add(event)
             return

@@ -31,7 +31,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, widest: int 
 def places_table(
     head: Sequence[str], rows: Sequence[Sequence[object]], why_not: Sequence[Mapping[str, str]]
 ) -> list[str]:
-    """Formats a table in which the row's unusable places follow below it, with the reasons.
+    """Formats a table with, below each row, the places where the entry cannot be used and why.
 
     >>> places_table(["TOOL"], [["slug"]], [{"here": "no such file"}])
     ['TOOL', 'slug', '  not at here: no such file']

@@ -1,5 +1,5 @@
--- The index of sessions by kind, label, name and folder: a line for each fact of a session, `fact<value<created<session`, in
--- the order of the names. So the sessions of one value are in the order of their creation.
+-- The index of sessions by kind, label, name and folder: a line for each fact, `fact<value<created<session`, in the
+-- order of the names. So the sessions of one value are in the order of their creation.
 --
 -- A session has a line for the folder that it is listed in and each one above: `folder<hash<created<session`. So the
 -- sessions of a folder and those beneath it are together.

@@ -121,7 +121,7 @@ function turns.end_early(tx, id, verdict, reason)
   turns.try_close(tx, id, turn)
 end
 
--- Ends the turn of a block that cannot continue, because a node failed for good. A loop that reached its iteration limit
+-- Ends the turn of a block that cannot continue: a node failed for good. A loop that reached its iteration limit
 -- passes that verdict to the loops around it.
 function turns.fail_block(tx, block, reason, verdict)
   local id, is_capped = addresses.turn_of(block), verdict == 'max_iterations'

@@ -1,4 +1,4 @@
--- Creates a session from copied records of another one, all or nothing: its steps continue from a point of that session.
+-- Creates a session from copied records of another one, all or nothing. Its steps continue from a point of that one.
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes, owner? (token,
 --   size, quotas), request? (the document), store? (the id of the caller's store), counts (of the copied records, by
 --   part), again, levels and threads (what runs, as for a resume), warnings, origin (its base; updated? if at rest)
