@@ -235,7 +235,7 @@ class Supervisor:
         for kept in self._kept:
             if kept.service.has_ended() and code_stamp() != self._code:
                 raise _Upgraded  # one service of new code beside old ones may not fit
-            news = kept.look(time.monotonic())
+            news = kept.check(time.monotonic())
             if news:
                 _log.warning("%s", news)
 
