@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Maximum characters of a session's title in the list.
 _TITLE = 40
+#: Maximum characters of a session's folder, of which the end is shown.
+_PATH = 50
 #: A narrow terminal has no room for all columns: REASON is left out first.
 _COLUMNS = (
     Column("ID"),
@@ -119,13 +121,22 @@ def _table(items: Sequence[SessionView], *, with_folder: bool) -> list[str]:
             _status(view),
             view.counters.iterations,
             age(view.created_at),
-            *([plain(view.folder or "", most=200)] if with_folder else []),
+            *([_short(plain(view.folder or "", most=4096))] if with_folder else []),
             reason_line(view),
         ]
         for view in items
     ]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return list(fitted_table(columns, rows, width)) if rows else []
+
+
+def _short(path: str) -> str:
+    """The end of a path that is too long for its column.
+
+    >>> _short("/a"), _short("/" + "a" * 60)[:3]
+    ('/a', '…aa')
+    """
+    return path if len(path) <= _PATH else "…" + path[1 - _PATH :]
 
 
 def _folder(given: Path | None) -> str | None:
