@@ -63,7 +63,7 @@ FAULTS = (
     ),
     Fault(
         "children of a lost attempt go on",
-        "lib/outcomes",
+        "lib/steps/retries",
         "  children.abort_of_attempt(tx, address)\n  step.lease",
         "  step.lease",
         "test_lost_attempt_loses_its_children_but_those_that_are_let_go_on",

@@ -91,7 +91,7 @@ FAULTS = (
     ),
     Fault(
         "a lease outlives its step",
-        "lib/outcomes",
+        "lib/steps/retries",
         "  redis.call('ZREM', tx.shared.leases, addresses.member(tx, address))\n",
         "",
     ),

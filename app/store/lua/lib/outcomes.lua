@@ -1,6 +1,7 @@
--- Outcomes: the one way in which a step ends or is retried, and how long a retry waits.
---- @requires addresses, budgets, cancellation, events, hints, indexes/changes, locks/locks, loops, programs, quotas
---- @requires records, results/artifacts, sessions, steps/shares, tree/children, turns, usage/statistics, usage/usage
+-- Outcomes: the one way in which a step ends.
+--- @requires addresses, budgets, cancellation, events, indexes/changes, loops, programs, quotas, records
+--- @requires results/artifacts, sessions, steps/retries, steps/shares, tree/children, turns, usage/statistics
+--- @requires usage/usage
 local outcomes = {}
 
 -- Closes the outermost turn around a block that is ending, if nothing runs below it.
@@ -13,16 +14,6 @@ function outcomes.close_around(tx, block)
   if closing then turns.try_close(tx, closing, records.load(tx, 'turns', closing)) end
 end
 
--- Removes a step from the lists of its state, and releases its locks.
-local function leave(tx, address, state)
-  if state ~= 'running' and state ~= 'parked' then hints.withdraw(tx, address) end
-  locks.release(tx, address)
-  if state ~= 'parked' then redis.call('ZREM', tx.keys.running, address) end
-  if state ~= 'running' then redis.call('ZREM', tx.keys.parked, address) end
-  redis.call('ZREM', tx.keys.live, address)
-  redis.call('ZREM', tx.shared.leases, addresses.member(tx, address))
-end
-
 -- Records the outcome of a step.
 local function record(tx, address, step, word, verdict, reason, text)
   local before = step.state
@@ -30,7 +21,7 @@ local function record(tx, address, step, word, verdict, reason, text)
   step.state, step.verdict, step.reason, step.ended = word, verdict, reason, tx.now
   step.lease, step.deadline, step.parked, step.due, step.failure, step.ending = nil, nil, nil, nil, nil, nil
   records.save(tx, 'steps', address)
-  leave(tx, address, before)
+  retries.leave(tx, address, before)
   if tx.document ~= '' then redis.call('HSET', tx.keys.out, address, tx.document) end
   artifacts.refer(tx, address)
   if tx.document == '' and reason then
@@ -110,43 +101,18 @@ function outcomes.finish(tx, address, step, word, verdict, reason, text)
   sessions.stop_if_idle(tx)
 end
 
--- Makes a step ready again, at a time if `due` is given.
-local function make_ready_again(tx, address, step, due)
-  leave(tx, address, step.state)
-  children.abort_of_attempt(tx, address)
-  step.lease, step.deadline, step.parked, step.due = nil, nil, nil, due
-  hints.make_ready(tx, address, step)
-end
-
--- Retries a step after a wait.
-local function retry_later(tx, address, step, reason, wait)
-  events.emit(tx, 'step.retried', address, {reason = reason, wait_ms = wait, fence = step.fence})
-  make_ready_again(tx, address, step, math.floor(tx.now + wait))
-  sessions.stop_if_idle(tx)
-end
-
--- Retries a step whose service was busy. That is no failed attempt, and has a number of tries of its own.
-local function retry_if_busy(tx, address, step, reason)
-  local busy, before = tx.args.busy, step.busy or 0
-  if not busy or before >= busy.tries or not loops.all_open(tx, addresses.block_of(address)) then return false end
-  step.busy = before + 1
-  retry_later(tx, address, step, reason, busy.after_ms or math.min(1000 * 2 ^ before, 60000))
-  return true
-end
-
 -- Ends a failed attempt: with a retry by the step's policy, or with the end of the step.
 function outcomes.fail_attempt(tx, address, step, reason, retryable, text)
-  if retry_if_busy(tx, address, step, reason) then return end
+  if retries.retry_busy(tx, address, step, reason) then return end
   local r = programs.route_of(tx, address)
   step.failed = (step.failed or 0) + 1
   usage.tally(tx, address, 'attempts_failed')
   if not (retryable and step.failed <= r.retries and loops.all_open(tx, addresses.block_of(address))) then
     return outcomes.finish(tx, address, step, 'failed', tx.args.verdict, reason, text)
   end
-  local wait = math.min(r.backoff_ms * 2 ^ (step.failed - 1), r.max_backoff_ms)
   step.failure = tx.args.failure or (reason and reason.text)   -- for the next attempt
   step.ending = tx.args.ending
-  retry_later(tx, address, step, reason, wait * (tx.args.jitter or 1))
+  retries.retry_failed(tx, address, step, reason, r)
 end
 
 -- Makes a step ready again whose attempt was handed back and does not count, or cancels it if its turn is ending.
@@ -154,7 +120,7 @@ function outcomes.hand_back(tx, address, step, kind, fields)
   fields.fence = step.fence
   events.emit(tx, kind, address, fields)
   if loops.all_open(tx, addresses.block_of(address)) then
-    make_ready_again(tx, address, step)
+    retries.make_ready(tx, address, step)
   else
     cancellation.cancel_step(tx, address, step)
     outcomes.close_around(tx, addresses.block_of(address))
