@@ -62,7 +62,7 @@ class Access:
 
     @property
     def cookie_name(self) -> str:
-        """Returns the name of the session cookie, which contains the port of the API."""
+        """Returns the name of the session cookie: over HTTP it contains the port of the API."""
         if self.hosts.is_secure:
             return f"__Host-{_COOKIE}"
         _, _, port = request.host.rpartition(":")

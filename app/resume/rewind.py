@@ -53,7 +53,7 @@ class Rewind(NamedTuple):
     threads: Mapping[str, str] | None = None
 
     def arguments(self) -> dict[str, JsonValue]:
-        """Convert the rewind to arguments of the Lua function `control`."""
+        """Return the rewind as a dict of named arguments of the Lua function `control`."""
         return {
             "again": [join.argument() for join in self.again],
             "levels": [level.argument() for level in self.levels],

@@ -55,7 +55,7 @@ def seal_commands(session: str, root: str, *, secret: str) -> str:
 
 
 def is_command_seal(session: str, root: str, signature: str, *, secret: str) -> bool:
-    """Whether a signature of `seal_commands` is valid."""
+    """Whether a signature allows commands in the children of a session (see `seal_commands`)."""
     return is_valid_seal(_COMMANDS, [session, root], signature, secret=secret)
 
 

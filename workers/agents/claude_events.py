@@ -18,7 +18,7 @@ from workers.agents.activity import (
 
 
 def read_claude(event: dict[str, JsonValue]) -> Iterator[Activity]:
-    """Yields the tool calls and notices in an event of Claude Code; none for other events."""
+    """Yields the texts, tool calls, tool results and notices in an event of Claude Code."""
     kind = event.get("type")
     if kind in ("assistant", "user"):
         yield from _read_message(kind, event.get("message"))

@@ -38,7 +38,7 @@ def command_verdict(result: ProcessResult, *, timeout_s: float) -> Outcome:
 
 
 def agent_verdict(name: str, answer: Answer, *, timeout_s: float) -> Outcome:
-    """Parses the verdict in an agent's answer; a busy agent gives none."""
+    """Turns a checker agent's answer into a verdict; if the agent was busy, into that failure."""
     who = f"Checker agent {name!r}"
     early = _early_end(answer.result, who=who, timeout_s=timeout_s)
     if early is not None:

@@ -164,7 +164,7 @@ def in_order_of_time(diffs: Iterable[DiffView], ledger: Iterable[LedgerEntry]) -
 
 
 def why_no_diffs(none: NoDiffs | None, ledger: Iterable[LedgerEntry], iteration: int | None) -> str:
-    """Returns why an iteration, or the whole session, has no diffs."""
+    """Formats the API's reason why an iteration, or the whole session, has no diffs."""
     ended = {entry.iteration for entry in ledger}
     if none is None:  # an older API, which does not give the reason
         return "no changes are stored"

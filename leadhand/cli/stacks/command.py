@@ -112,7 +112,7 @@ def attempt_command(*, step: str, workflow: str | None, folder: Path, name: str 
 def advance_command(
     *, step: str, index: int, workflow: str | None, folder: Path, name: str | None, as_json: bool
 ) -> int:
-    """Move to STEP, forwards or back. INDEX is its position in the workflow, from 0."""
+    """Make STEP the current step, forwards or back; INDEX is its position, from 0."""
     return _change(
         lambda client, stack: client.advance_to_step(stack, step, index, workflow=workflow),
         folder, name, as_json=as_json,

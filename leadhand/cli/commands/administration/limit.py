@@ -44,7 +44,7 @@ def list_(*, as_json: bool) -> int:
     help="The most that start per minute.",
 )  # fmt: skip
 def set_(*, key: str, concurrency: int | None, per_minute: float | None) -> int:
-    """Set the limit on attempts with KEY; it replaces an earlier one."""
+    """Limit how many attempts with KEY run at once, start per minute, or both."""
     from leadhand.cli.connect import open_client
 
     if concurrency is None and per_minute is None:

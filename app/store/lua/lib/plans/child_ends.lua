@@ -1,5 +1,5 @@
 -- What the end of a child session, or its resume, makes of the task that it carries out.
---- @requires plans/merges, plans/notices, plans/progress, plans/task_ends, plans/tasks
+--- @requires plans/merges, plans/notices, plans/plan_end, plans/progress, plans/task_ends, plans/tasks
 local child_ends = {}
 
 -- Whether a failed task gets another run.
@@ -16,7 +16,7 @@ local function fail(tx, task, status, reason)
   task.reason = reason or {code = 'failed_step', text = 'its session is ' .. status}
   if may_retry(head, task, status) then
     task.state, task.tries = 'waiting', task.tries + 1
-    tasks.note(tx, task, 'pending', 'engine', 'another run: ' .. progress.reason_text(task))
+    tasks.note(tx, task, 'pending', 'engine', 'another run: ' .. plan_end.reason_text(task))
     return progress.list_startable(tx, task)
   end
   task_ends.fail(tx, task, status)

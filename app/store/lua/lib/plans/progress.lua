@@ -1,7 +1,7 @@
--- The progress of a plan that executes: which tasks start, what their child sessions come to, and the end of the plan.
+-- The progress of a plan that executes: which tasks start, and what their child sessions come to.
 -- A task is waiting, starting (its child is being created), running, merging or done. Its fact is the status in which
 -- its child, or the merge of its work, ended; `accepted` is the only one that its dependants wait for.
---- @requires events, outcomes, plans/links, plans/tasks, records
+--- @requires plans/links, plans/plan_end, plans/tasks, records
 local progress = {}
 
 -- Whether a dependency of the task is not accepted yet.
@@ -61,63 +61,6 @@ local function start(tx, task)
   queue(tx, task, '')
 end
 
--- What came of the tasks: accepted and failed ones, and those that did not start.
-local function sort_out(tx)
-  local accepted, failed, open, sessions, worktrees = 0, {}, {}, {}, {}
-  for _, task in ipairs(tasks.all(tx)) do
-    if task.fact == 'accepted' then accepted = accepted + 1
-    elseif task.state == 'done' then table.insert(failed, task)
-    else table.insert(open, task.id) end
-    if task.session then table.insert(sessions, {id = task.id, session = task.session, run = task.run}) end
-    if task.folder then
-      table.insert(worktrees, {id = task.id, folder = task.folder, branch = task.branch, base = task.base,
-        merged = task.merged})
-    end
-  end
-  return accepted, failed, open, sessions, worktrees
-end
-
-local function reason_of_end(tx, accepted, failed, open)
-  local head, first = tasks.head(tx), failed[1]
-  local beneath = first and first.reason
-  if head.halted then
-    beneath = (tasks.load(tx, head.halted) or first or {}).reason
-    return {code = 'failed_step', at = head.address, beneath = beneath,
-      text = 'task ' .. head.halted .. ' failed, and the plan ends at the first failed task'}
-  elseif #open > 0 then
-    return {code = 'blocked_on', at = head.address, beneath = beneath,
-      text = 'tasks cannot start, because a task that they need was not accepted: ' .. tasks.name(open)}
-  elseif accepted == 0 then
-    return {code = 'failed_step', at = head.address, beneath = beneath, text = 'no task was accepted'}
-  end
-end
-
--- Why a task failed, as text.
-function progress.reason_text(task)
-  return task.reason and task.reason.text or task.fact
-end
-
--- Settles the execute step, once no task works and none may start.
-local function finish(tx)
-  local head = tasks.head(tx)
-  local step = records.load(tx, 'steps', head.address)
-  if not step or step.state ~= 'parked' then return end
-  local accepted, failed, open, sessions, worktrees = sort_out(tx)
-  local reason = reason_of_end(tx, accepted, failed, open)
-  local bad = {}
-  for _, task in ipairs(failed) do
-    table.insert(bad, {id = task.id, reason = progress.reason_text(task), session = task.session})
-    if not reason then events.warn(tx, 'task ' .. task.id .. ' failed: ' .. tostring(progress.reason_text(task))) end
-  end
-  local text = accepted .. ' of ' .. accepted + #failed + #open .. ' tasks accepted'
-  local word = reason and 'failed' or 'succeeded'
-  head.state, step.answered_by = 'ended', 'plan'
-  tx.document = cjson.encode({word = word, text = text, reason = reason, value = {accepted = accepted,
-    sessions = #sessions > 0 and sessions or nil, worktrees = #worktrees > 0 and worktrees or nil,
-    failed = #bad > 0 and bad or nil, open = #open > 0 and open or nil}})
-  outcomes.finish(tx, head.address, step, word, nil, reason, text)
-end
-
 -- Starts what may start, up to the limit of the plan; ends the plan if nothing is left to do.
 function progress.advance(tx)
   local head = tasks.head(tx)
@@ -131,7 +74,7 @@ function progress.advance(tx)
   end
   local idle = head.halted or redis.call('ZCARD', tx.keys.startable) == 0
   local works = head.working + (head.merging or 0) + (head.replanning or 0) > 0
-  if not works and idle and (head.halted or (head.proposed or 0) == 0) then finish(tx) end
+  if not works and idle and (head.halted or (head.proposed or 0) == 0) then plan_end.settle(tx) end
 end
 
 -- Lists anew which tasks may start: after the draft, an edit, or a resume.

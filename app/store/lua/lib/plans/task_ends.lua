@@ -1,5 +1,5 @@
 -- The end of a task for good: its work is accepted, and merged if the plan merges, or it has failed.
---- @requires plans/notices, plans/progress, plans/replans, plans/tasks, webhooks
+--- @requires plans/notices, plans/plan_end, plans/progress, plans/replans, plans/tasks, webhooks
 local task_ends = {}
 
 -- Accepts the work of a task, and lists the tasks that waited for it.
@@ -19,10 +19,10 @@ function task_ends.fail(tx, task, status)
   local head = tasks.head(tx)
   task.state, task.fact = 'done', status
   if task.word ~= 'blocked' then task.word = nil end
-  notices.send(tx, 'failed', task.session or '', task, progress.reason_text(task), true)
+  notices.send(tx, 'failed', task.session or '', task, plan_end.reason_text(task), true)
   webhooks.enqueue_about_task(tx, 'task_failed', task, {status = task.word or 'failed', reason = task.reason})
   if head.on_failure == 'stop' then head.halted = task.id end
-  tasks.note(tx, task, task.word or 'failed', 'engine', progress.reason_text(task))
+  tasks.note(tx, task, task.word or 'failed', 'engine', plan_end.reason_text(task))
   replans.ask(tx, task)
 end
 
