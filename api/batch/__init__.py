@@ -1,0 +1,1 @@
+"""Submits many documents in one request."""
