@@ -18,7 +18,8 @@ YOUNG_S = 24 * 3600.0
 PART_BYTES = 2 * 1024 * 1024
 #: The artifact that is the value of a step, and the one that is the `result` in the value of a step
 #: that called a flow; its other artifacts are outputs of programs.
-VALUE, RESULT = "value", "result"
+VALUE: Literal["value"] = "value"
+RESULT: Literal["result"] = "result"
 _DIGEST = re.compile(r"^[0-9a-f]{64}$")
 
 

@@ -223,7 +223,8 @@ def test_long_result_of_a_called_flow_is_the_value_that_others_refer_to(
     (artifact,) = outcome.artifacts or ()
     assert isinstance(outcome.value, dict)
     assert outcome.value["result"] == {"artifact": artifact.digest, "bytes": artifact.size}
-    steps = [{"name": "search"}, {"name": "report", "arguments": {"a": "${search.result[7].url}"}}]
+    report: dict[str, object] = {"name": "report", "arguments": {"a": "${search.result[7].url}"}}
+    steps: list[dict[str, object]] = [{"name": "search"}, report]
     graph = fleet.graph(steps)
     grant = graph.grant("search")
     work = fleet.engine.attempts.work(graph.ref, grant)
