@@ -24,7 +24,9 @@ NAMED = 50
 #: Replaces a secret.
 HIDDEN = "(not shown)"
 
-_SECRET_NAME = re.compile(r"token|secret|passw|api_?key|authorization|credential", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"^(shell_)?env\.|token|secret|passw|api_?key|authorization|credential", re.IGNORECASE
+)
 _SECRET_VALUE = re.compile(
     r"(Bearer\s|Basic\s|lhc1\.|lht_|sk-|gh[opsu]_|github_pat_|xox[abp]-|AKIA|-----BEGIN )"
     r"|://[^/\s]*:[^/\s]*@"

@@ -147,8 +147,10 @@ class Engine:
         self.step_verbs = Retry(store, self.registry, self.control)
         self.skips = Skip(store, self.registry, self.transitions, self.control, self.queries)
         self.annotations = Annotations(self.registry, self.transitions, self.queries)
-        self.forks = Forks(store, self.registry, self.transitions, self.submit, self.fleet)
-        self.reruns = Reruns(store, self.registry, self.submit)
+        self.forks = Forks(
+            store, settings, self.registry, self.transitions, self.submit, self.fleet
+        )
+        self.reruns = Reruns(store, settings, self.registry, self.submit)
         self.limits = Limits(store, self.transitions, self.guard)
         self.inbox = Inbox(store, self.registry, self.transitions)
         self.locks = NamedLocks(store, self.registry, self.transitions)

@@ -26,6 +26,8 @@ FILES = {
     "dashboard/async_dashboard_calls.py": "dashboard/dashboard_calls.py",
     "guards/async_guard_calls.py": "guards/guard_calls.py",
     "batch/async_batch_calls.py": "batch/batch_calls.py",
+    "submit/async_environment_calls.py": "submit/environment_calls.py",
+    "submit/async_submit_calls.py": "submit/submit_calls.py",
     "steps/async_step_calls.py": "steps/step_calls.py",
 }
 HEADER = "# Generated from {source} by scripts/client.py: do not edit.\n"

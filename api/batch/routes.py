@@ -61,7 +61,7 @@ def submit_batch(engine: Engine) -> Response:
     parsed: list[Item | Problem] = []
     for number, given in enumerate(asked.items):
         try:
-            parsed.append(_item(given, current_owner(), free=free))
+            parsed.append(_item(given, current_owner(), engine.settings.secret, free=free))
         except Refused as refusal:
             if all_or_none:
                 raise Refused(_of_item(refusal.problem, number), refusal.headers) from None
@@ -79,12 +79,12 @@ def submit_batch(engine: Engine) -> Response:
     return answer(BatchView(items=views), 202)
 
 
-def _item(given: _GivenItem, owner: Owner | None, *, free: bool) -> Item:
+def _item(given: _GivenItem, owner: Owner | None, secret: str, *, free: bool) -> Item:
     """Parse an item. Raises Refused."""
     document = requests.parse_document(given.document)
     allow(document, free=free)
     key = given.idempotency_key
-    return Item(document, Asker(hash_document(document), key, owner=owner, free=free))
+    return Item(document, Asker(hash_document(document, secret), key, owner=owner, free=free))
 
 
 def _view(result: Result, number: int) -> BatchItemView:

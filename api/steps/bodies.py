@@ -8,13 +8,14 @@ from pydantic import Field, JsonValue
 
 from api.requests import Body
 from leadhand.models.documents import Checker, Name, Text
+from leadhand.models.session_environment import WithEnvironment
 
 _Position = Annotated[str, Field(min_length=1, max_length=1000)]
 _Inputs = Annotated[dict[Name, JsonValue], Field(default_factory=dict, max_length=1000)]
 _Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000)]
 
 
-class Fork(Body):
+class Fork(Body, WithEnvironment):
     """Where a fork continues, and what is different in it."""
 
     #: The last point of the session that counts as done, as for a resume; without it the fork goes
@@ -31,7 +32,7 @@ class Fork(Body):
     label: Name | None = None
 
 
-class Rerun(Body):
+class Rerun(Body, WithEnvironment):
     """What is different in the new session."""
 
     #: Another task of a loop, or request of a plan.

@@ -12,6 +12,7 @@ from api.auth import allow, current_caller, current_owner, may_bring_commands
 from api.requests import NoQuery
 from api.responses import session_answer
 from api.steps import bodies
+from app.domain.environment.session import environment_of
 from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
@@ -57,12 +58,13 @@ class StepVerbs:
         asked = requests.body(bodies.Fork)
         requests.query(NoQuery)
         free = may_bring_commands(self._engine)
+        allow(asked, free=free)
         changes = Changes(
             agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label
         )
         made = self._engine.forks.fork(
             session,
-            Wish(asked.after, changes, as_is=asked.folder == "as-is"),
+            Wish(asked.after, changes, asked.folder == "as-is", environment_of(asked)),
             key=requests.idempotency_key(),
             owner=current_owner(),
             free=free,
@@ -75,6 +77,7 @@ class StepVerbs:
         asked = requests.body(bodies.Rerun)
         requests.query(NoQuery)
         free = may_bring_commands(self._engine)
+        allow(asked, free=free)
         changes = Changes(
             task=asked.task, checkers=asked.checkers, agent=asked.agent, inputs=asked.inputs,
             label=asked.label,
@@ -82,6 +85,7 @@ class StepVerbs:
         made = self._engine.reruns.rerun(
             session,
             changes,
+            environment=environment_of(asked),
             key=requests.idempotency_key(),
             owner=current_owner(),
             free=free,

@@ -291,3 +291,5 @@ class NewSession(NamedTuple):
     owner: Mapping[str, JsonValue] | None = None
     #: The submitted document (JSON), if there is one.
     request: str = ""
+    #: The stored form of its environment, which is encrypted; empty without one.
+    environment: str = ""

@@ -19,7 +19,7 @@ def _view(name: str, workers: Sequence[WorkerView]) -> AgentView:
     found = [(w.place, a) for w in workers for a in w.agents_here if a.name == name]
     first, at, why_not = summarize(found)
     return AgentView(
-        **first.model_dump(exclude={"why_not"}),
+        **first.model_dump(exclude={"why_not", "lacks", "program"}),
         default=any(worker.default_agent == name for worker in workers),
         usable_at=at,
         why_not=dict(why_not),

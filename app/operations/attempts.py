@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from app.compiler.workspaces import opening_inputs
 from app.domain.addresses import block_of, turn_of
 from app.domain.artifacts import VALUE, ArtifactSource, marker
+from app.domain.environment.session import SessionEnvironment
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
 from app.domain.graphs import apply_policy
@@ -53,6 +54,8 @@ class Work(NamedTuple):
     cwd: Path | None
     #: The folder that the session's first step makes, as the signed program says.
     workspace: Mapping[str, JsonValue] | None = None
+    #: What the session's submitter passed to its bodies.
+    environment: SessionEnvironment = SessionEnvironment()
 
     @property
     def locks_another(self) -> Path | None:
@@ -138,7 +141,8 @@ class Attempts:
             inputs["current"] = self._planned(ref, facts, is_failed="failed" in inputs)
         beneath = str(inputs.get("working_folder") or "")
         cwd = Path(facts.cwd, beneath) if facts.cwd else None
-        return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program))
+        environment = self._registry.environment(ref, facts.environment)
+        return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program), environment)
 
     def _planned(self, ref: SessionRef, facts: Facts, *, is_failed: bool) -> JsonValue:
         """The tasks of the plan as people have edited them; None before the first draft.

@@ -102,7 +102,11 @@ class Migration:
             else {}
         )
         signature = self._registry.signature(
-            ref, program.hash, cwd=fields.get("cwd", ""), place=fields["place"]
+            ref,
+            program.hash,
+            cwd=fields.get("cwd", ""),
+            place=fields["place"],
+            environment=fields.get("environment", ""),
         )
         known = Snapshot(self._store, ref)
         return ResumePlan(

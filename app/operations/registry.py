@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from app.domain.environment.errors import EnvironmentSealed
+from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.program import Program
 from app.errors import ProgramNewer, SessionUnknown, SpecForeign
+from app.security.environment_cipher import decrypt, mark_of
 from app.security.signatures import (
     Spec,
     is_command_seal,
@@ -43,6 +46,8 @@ class Facts(NamedTuple):
     signature: str = ""
     #: The lock of its working folder.
     folder: str = ""
+    #: The mark of its environment, which the signature covers; empty without one.
+    environment: str = ""
 
 
 class _Loaded(NamedTuple):
@@ -54,7 +59,7 @@ class _Loaded(NamedTuple):
 
 
 #: The fields of a session's hash that hold its facts.
-_FACTS = ("program", "kind", "place", "cwd", "parent", "signature", "folder")
+_FACTS = ("program", "kind", "place", "cwd", "parent", "signature", "folder", "environment")
 _PROGRAM = TypeAdapter(Program)
 
 
@@ -67,6 +72,7 @@ class Registry:
         self._accepted = settings.secrets
         self.facts = lru_cache(maxsize=SESSIONS)(self._read_facts)
         self._programs = lru_cache(maxsize=PROGRAMS)(self._read_program)
+        self._environments = lru_cache(maxsize=PROGRAMS)(self._read_environment)
         self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_signed_here)
 
     def program(self, program: str) -> Program:
@@ -88,9 +94,12 @@ class Registry:
         """Clear the cache of session facts, because a place or program has changed."""
         self.facts.cache_clear()
 
-    def signature(self, ref: SessionRef, program: str, *, cwd: str, place: str) -> str:
-        """Sign the program, working folder and place of a session."""
-        return sign(Spec(ref.id, ref.root, program, cwd, place), secret=self._secret)
+    def signature(
+        self, ref: SessionRef, program: str, *, cwd: str, place: str, environment: str = ""
+    ) -> str:
+        """Sign the program, working folder and place of a session, and its environment's mark."""
+        spec = Spec(ref.id, ref.root, program, cwd, place, environment)
+        return sign(spec, secret=self._secret)
 
     def seal_commands(self, ref: SessionRef) -> str:
         """Sign that the children which a session's bodies start may contain commands."""
@@ -121,11 +130,14 @@ class Registry:
 
     def verified_program(self, ref: SessionRef, facts: Facts) -> Program:
         """Returns the session's program. Raises SpecForeign unless its signature is valid."""
-        spec = Spec(ref.id, ref.root, facts.program, facts.cwd or "", facts.place)
+        spec = Spec(
+            ref.id, ref.root, facts.program, facts.cwd or "", facts.place, facts.environment
+        )
         if not facts.signature:
             raise SpecForeign(ref.id, "it was not signed")
         if not self._signed_here(spec, facts.signature):
-            raise SpecForeign(ref.id, "its signature does not match this worker's LEADHAND_SECRET")
+            why = "its signature does not match this worker's LEADHAND_SECRET"
+            raise SpecForeign(ref.id, why + ("; submit --env again" if facts.environment else ""))
         found = self._programs(facts.program)
         if not found.genuine:
             raise SpecForeign(ref.id, f"program {facts.program} was changed after it was signed")
@@ -142,7 +154,19 @@ class Registry:
             self.verified_program(ref, facts)
         except SpecForeign:
             return ""
-        return self.signature(ref, facts.program, cwd=facts.cwd or "", place=place)
+        return self.signature(
+            ref, facts.program, cwd=facts.cwd or "", place=place, environment=facts.environment
+        )
+
+    def environment(self, ref: SessionRef, mark: str) -> SessionEnvironment:
+        """The environment of a session with this mark. Raises EnvironmentSealed."""
+        return self._environments(ref, mark) if mark else SessionEnvironment()
+
+    def _read_environment(self, ref: SessionRef, mark: str) -> SessionEnvironment:
+        stored = self._store.copies().environment(ref)
+        if mark_of(stored) != mark:
+            raise EnvironmentSealed(ref.id)
+        return decrypt(stored, ref, accepted=self._accepted)
 
     def _is_signed_here(self, spec: Spec, signature: str) -> bool:
         return any(is_signed(spec, signature, secret=secret) for secret in self._accepted)
@@ -173,4 +197,5 @@ def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
         parent,
         fields.get("signature", ""),
         fields.get("folder", ""),
+        fields.get("environment", ""),
     )

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import hashlib
 
+from app.domain.environment.session import environment_of
+from app.security.environment_cipher import comparison
 from leadhand.flows.documents import AnyDocument, FlowRun
+from leadhand.models.session_environment import FIELDS, WithEnvironment
 
 
-def hash_document(document: AnyDocument) -> str:
+def hash_document(document: AnyDocument, secret: str) -> str:
     """Returns the hash by which a repeated submit of a document is recognised.
 
     It covers only what the caller wrote: defaults that a later version adds must not change it.
+    The values of its environment count by their MAC.
     """
-    return digest_of(document.model_dump_json(exclude_unset=True))
+    return digest_of(_text(document) + hash_environment(document, secret))
 
 
-def hash_run(name: str, run: FlowRun) -> str:
+def hash_run(name: str, run: FlowRun, secret: str) -> str:
     """Returns the hash by which a repeated run of a flow is recognised."""
-    return digest_of(f"flow {name} {run.model_dump_json(exclude_unset=True)}")
+    return digest_of(f"flow {name} {_text(run)}{hash_environment(run, secret)}")
+
+
+def hash_environment(given: WithEnvironment, secret: str) -> str:
+    """The MAC of the values that a request passes; '' for none. Those of the shell may differ."""
+    return comparison(environment_of(given), secret=secret)
+
+
+def _text(given: WithEnvironment) -> str:
+    return given.model_dump_json(exclude_unset=True, exclude={*FIELDS})
 
 
 def digest_of(text: str) -> str:

@@ -48,7 +48,9 @@ class Spawner:
         Raises ParentRests if the attempt has ended, TreeLimitReached, and the errors of a submit.
         """
         _refuse_webhook(document)
-        asker = self._asker(caller, hash_document(document), key, on_parent_end)
+        asker = self._asker(
+            caller, hash_document(document, self._settings.secret), key, on_parent_end
+        )
         return self._submissions.document_of(asker, document)
 
     def flow(
@@ -56,7 +58,7 @@ class Spawner:
     ) -> Submitted:
         """Run a flow of the catalog as a child session. Raises FlowUnknown, FlowDisabled."""
         _refuse_webhook(run)
-        asker = self._asker(caller, hash_run(name, run), key, on_parent_end)
+        asker = self._asker(caller, hash_run(name, run, self._settings.secret), key, on_parent_end)
         return self._submissions.flow_of(asker, name, run)
 
     def _asker(self, caller: Caller, body: str, key: str | None, policy: ParentEnd) -> Asker:

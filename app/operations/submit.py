@@ -13,6 +13,11 @@ from app.catalog.catalog import Catalog, hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain.budgets import limits_of
+from app.domain.environment.session import (
+    SessionEnvironment,
+    environment_of,
+    without_environment,
+)
 from app.domain.ids import SessionRef, lock_name
 from app.domain.program import Program
 from app.domain.records import NewSession, Reply
@@ -20,6 +25,7 @@ from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
 from app.fleet.admission import Where, admit
+from app.fleet.session_path import workers_for
 from app.operations.create_errors import create_error
 from app.operations.folders.documents import own_facts, own_folder
 from app.operations.quotas import owner_argument, quota_error
@@ -29,10 +35,12 @@ from app.operations.step_verbs.documents import stored_text
 from app.operations.store_guard import StoreGuard
 from app.operations.submission.compiled import CompiledPrograms
 from app.operations.submission.drafts import About, Asker, Draft, Submitted
+from app.operations.submission.environments import Environments
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.redaction import without_keys
 from app.security.api_tokens import Owner
+from app.security.environment_cipher import mark_of
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
@@ -69,6 +77,7 @@ class Submissions:
         self._catalog = catalog
         self._programs = CompiledPrograms(catalog)
         self._guard = guard
+        self._environments = Environments(store, settings, registry)
 
     def document(
         self,
@@ -87,7 +96,7 @@ class Submissions:
         with another body, QuotaPassed if the owner's quota is used up, LabelTaken if another
         active session has the label.
         """
-        body = hash_document(document)
+        body = hash_document(document, self._settings.secret)
         asker = Asker(body, idempotency_key, parent, root, owner, free, workspace=workspace)
         return self.document_of(asker, document)
 
@@ -108,7 +117,8 @@ class Submissions:
 
         Raises FlowUnknown, FlowDisabled, and the errors of `document`.
         """
-        asker = Asker(hash_run(name, run), idempotency_key, owner=owner, free=free)
+        body = hash_run(name, run, self._settings.secret)
+        asker = Asker(body, idempotency_key, owner=owner, free=free)
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
@@ -165,15 +175,16 @@ class Submissions:
     ) -> Draft:
         """Check and compile a document, for these workers if given. Raises InvalidDocument."""
         workers = self._fleet.inventories() if workers is None else workers
-        owner, given = asker.owner, document
+        environment = self._environment_of(asker, environment_of(document))
+        document = without_environment(document)
+        owner, given, asker = asker.owner, document, asker._replace(environment=environment)
         if document.place is None and asker.place:
             document = document.model_copy(update={"place": asker.place})
-        hook = document.webhook or (owner.webhook if owner is not None else None)
-        label = document.label or ""
+        hook, label = document.webhook or (owner and owner.webhook), document.label or ""
         if isinstance(document, FlowDocument):
             given = document = self._with_files(document)
             label = document.label or f"Flow: {document.name}"
-        where = admit(document, self._settings, workers)
+        where = admit(document, self._settings, workers_for(workers, environment))
         text = document.model_dump_json()
         program = self._programs.compile(document, text)
         cwd = document.cwd or ""
@@ -291,7 +302,9 @@ class Submissions:
         asker, program = draft.asker, draft.program
         session = secrets.token_hex(4)
         ref = SessionRef(session, asker.root or session)
-        fields = self.fields_of(ref, program, _about_of(session, draft.about, asker.own), asker)
+        sealed = self._environments.encrypt(ref, self._environment_of(asker))
+        about = _about_of(session, draft.about, asker.own)
+        fields = self.fields_of(ref, program, about, asker, sealed)
         return NewSession(
             ref=ref,
             program=program.hash,
@@ -303,7 +316,17 @@ class Submissions:
             limits=asker.limits,
             owner=owner_argument(asker.owner, draft.size),
             request=draft.request,
+            environment=sealed,
         )
+
+    def _environment_of(
+        self, asker: Asker, given: SessionEnvironment | None = None
+    ) -> SessionEnvironment:
+        """The environment of a new session. A draft has it; `given` is that of a document."""
+        if given is None and asker.environment is not None:
+            return asker.environment
+        given = asker.environment or given or SessionEnvironment()
+        return self._environments.effective(given, asker.parent, asker.root)
 
     def submitted(self, draft: Draft, new: NewSession, answer: Reply) -> Submitted | None:
         """What the reply of the create transition means; None if it is to be called again.
@@ -330,10 +353,10 @@ class Submissions:
                 raise create_error(answer, draft.about.label, parent)
 
     def fields_of(
-        self, ref: SessionRef, program: Program, about: About, asker: Asker
+        self, ref: SessionRef, program: Program, about: About, asker: Asker, sealed: str = ""
     ) -> dict[str, str]:
-        """Build the fields of a new session's hash."""
-        parent = asker.parent
+        """Build the fields of a new session's hash; `sealed` is its stored environment."""
+        parent, mark = asker.parent, mark_of(sealed)
         return {
             "id": ref.id,
             "root": ref.root,
@@ -343,8 +366,9 @@ class Submissions:
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "program": program.hash,
             "signature": self._registry.signature(
-                ref, program.hash, cwd=about.cwd, place=about.place
+                ref, program.hash, cwd=about.cwd, place=about.place, environment=mark
             ),
+            **({"environment": mark} if mark else {}),
             "schema": str(program.schema_version),
             "window": str(self._settings.window),
             "export": "1" if self._settings.export_dir else "",

@@ -1,4 +1,4 @@
-"""Finds the commands and callables in a document, which need the scope `exec:free`."""
+"""Finds commands, callables and variables in a document, which need the scope `exec:free`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pydantic import BaseModel, JsonValue
 from app.domain.references import parse
 from leadhand.flows.documents import Decision
 from leadhand.models.documents import Checker, Doer, WorktreeOptions
+from leadhand.models.session_environment import FIELDS, WithEnvironment
 
 
 def free_commands(document: BaseModel) -> Iterator[str]:
-    """Yields the paths of all fields of a document that contain a command or a function.
+    """Yields the paths of all fields of a document that contain a command, a function or variables.
 
     >>> from leadhand.models.documents import LoopDocument
     >>> given = {"task": "t", "checkers": ["true", "agent: look"], "doer": {"agent": "a"}}
     >>> list(free_commands(LoopDocument.model_validate(given)))
     ['checkers.0.command']
     """
+    if isinstance(document, WithEnvironment):
+        yield from (name for name in sorted(FIELDS) if getattr(document, name))
     yield from _within(document, "")
 
 

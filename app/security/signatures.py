@@ -37,16 +37,18 @@ class Spec(NamedTuple):
     program: str
     cwd: str
     place: str
+    #: The mark of its environment; empty without one.
+    environment: str = ""
 
 
 def sign(spec: Spec, *, secret: str) -> str:
     """Returns the signature of a session's program, folder and place, for the session's record."""
-    return seal(_SESSION, list(spec), secret=secret)
+    return seal(_SESSION, _signed_values(spec), secret=secret)
 
 
 def is_signed(spec: Spec, signature: str, *, secret: str) -> bool:
     """Whether the signature was made with this secret; false without a secret."""
-    return is_valid_seal(_SESSION, list(spec), signature, secret=secret)
+    return is_valid_seal(_SESSION, _signed_values(spec), signature, secret=secret)
 
 
 def seal_commands(session: str, root: str, *, secret: str) -> str:
@@ -72,6 +74,11 @@ def is_request_seal(session: str, root: str, request: str, signature: str, *, se
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _signed_values(spec: Spec) -> JsonValue:
+    """The values of a signature; without an environment they are those of older versions."""
+    return [*spec] if spec.environment else [*spec[:-1]]
 
 
 def program_id(document: str) -> str:

@@ -58,8 +58,15 @@ class Copies:
 
     def request(self, ref: SessionRef) -> str | None:
         """Read the document that a session was submitted with; None if none is stored."""
+        return self._text(ref, "request")
+
+    def environment(self, ref: SessionRef) -> str:
+        """The encrypted environment of a session; '' for none."""
+        return self._text(ref, "environment") or ""
+
+    def _text(self, ref: SessionRef, part: str) -> str | None:
         with self._away():
-            found = self._redis.get(self._keys.part(ref, "request"))
+            found = self._redis.get(self._keys.part(ref, part))
         return None if found is None else str(found)
 
     def discard(self, target: SessionRef) -> None:

@@ -100,6 +100,7 @@ def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
         "fields": dict(new.fields),
         "body": new.body_hash,
         "request": new.request,
+        "environment": new.environment,
         "store": store,
     }
     if new.idempotency_key is not None:

@@ -43,7 +43,8 @@ inbox      hash    id of a message -> the message (JSON); ``key:X`` -> the messa
                    Idempotency-Key, and a digest; ``taken``: the last calls that took some
 unread     zset    messages that no turn has acknowledged: id (12 digits), ``!`` (it escalates)
                    or ``-``, and the address of the step that has got it
-request    string  the document with which it was submitted (JSON), without its webhook
+request    string  the document with which it was submitted (JSON), without webhook and env
+environment string the variables that its bodies get, encrypted (AES-GCM); until it cannot resume
 guard      hash    of a Stop guard: its state and the hook that runs (JSON), version; ``stop:X``,
                    ``stops``: the last decisions by stop
 kv         hash    of a tree's root: key -> version, time, nonce and author (JSON), a line break and
@@ -127,7 +128,7 @@ SESSION_PARTS = (
     "open", "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
     "born", "holding", "hooks", "threads", "transcript", "diffs", "plan",
     "startable", "outputs", "artifacts", "inbox", "unread", "kv", "guard",
-    "request",
+    "request", "environment",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.
 GLOBAL_PARTS = (

@@ -7,11 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
+from leadhand.cli.env_options import env_options
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def child_options(command: _F) -> _F:
-    """Adds the options --key and --on-parent-end to a command."""
+    """Adds the options --key and --on-parent-end, and those of env_options, to a command."""
+    command = env_options(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

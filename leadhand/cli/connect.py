@@ -22,11 +22,22 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
 
     With `outlives_attempt` it uses the session's token where there is one.
     """
+    from leadhand.cli.env_options import chosen_python, passed_variables
     from leadhand.client.client import Client
+    from leadhand.client.submit.here import Here
+    from leadhand.settings import ClientSettings, environment
 
+    settings = ClientSettings.from_env()
+    own = settings.url is None and settings.redis_url is None
+    here = Here(
+        environment(),
+        passed_variables(),
+        is_embedded=own,
+        python=chosen_python() or (sys.executable if own else None),
+    )
     with (
         reach(outlives_attempt=outlives_attempt) as (url, token),
-        Client(url, token, say=tell) as client,
+        Client(url, token, say=tell, here=here) as client,
     ):
         yield client
 

@@ -25,6 +25,7 @@ from leadhand.models.documents import (
     WorkflowDocument,
     WorktreeOptions,
 )
+from leadhand.models.session_environment import REVEALED
 from leadhand.models.views import ResultView, SessionView
 from leadhand.run import Interrupted, wait_for_session
 
@@ -113,7 +114,7 @@ class Conductor:
 
 def overridden(document: WorkflowDocument, given: Overrides) -> WorkflowDocument:
     """Returns the workflow with the settings of the command line, such as another doer."""
-    fields = document.model_dump()
+    fields = document.model_dump(context=REVEALED)
     fields["budget"] = {**fields["budget"], **given.budget.model_dump(exclude_none=True)}
     if given.doer is not None:
         fields["doer"] = given.doer
@@ -131,7 +132,7 @@ def with_settings(document: WorkflowDocument, settings: Mapping[str, object]) ->
     """Sets these fields in all phases of a workflow; keeps a checker's own timeout."""
     if not settings:
         return document
-    fields = document.model_dump()
+    fields = document.model_dump(context=REVEALED)
     for phase in fields["phases"]:
         for checker in phase["checkers"]:
             if checker["timeout_s"] == phase["checker_timeout_s"]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.cli.env_options import env_options
 from leadhand.cli.render.tables import echo_json, plural
 from leadhand.models.text import block, plain, tool_lines
 
@@ -53,12 +54,13 @@ class Trial:
 @click.option("--place", metavar="NAME", help="The place to try it at, if workers are at several.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=300.0,
               show_default=True, help="Seconds until it times out.")  # fmt: skip
+@env_options
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def try_command(*, name: str, timeout_s: float, as_json: bool, **given: Any) -> int:
     """Let an agent run one tool call on a worker.
 
-    It runs as a session of one step, with the environment of the worker and not of this command.
-    The agent may change files. Exits with 3 if it fails, or if all of its tool calls do.
+    It runs as a session of one step, with the variables that any session started here gets. The
+    agent may change files. Exits with 3 if it fails, or if all of its tool calls do.
     """
     from leadhand.cli.connect import open_client
 
@@ -82,7 +84,7 @@ def _usable(client: Client, name: str, place: str | None) -> AgentView:
         raise click.ClickException(
             f"no worker knows agent {plain(name)!r}; known: {known}. Add it to agents.toml"
         )
-    if place in agent.usable_at or (place is None and agent.usable_at):
+    if place in agent.usable_at or (place is None and agent.usable_at) or _is_here(client, agent):
         return agent
     reasons = [
         f"at {plain(where)}: {plain(why, most=400)}"
@@ -91,6 +93,19 @@ def _usable(client: Client, name: str, place: str | None) -> AgentView:
     ]
     reasons = reasons or [f"no worker at {plain(place)} has it"]
     raise click.ClickException(f"agent {name!r} cannot be used {'; '.join(reasons)}")
+
+
+def _is_here(client: Client, agent: AgentView) -> bool:
+    """Whether this shell has what the worker lacks; embedded services take it from here."""
+    import shutil
+    from pathlib import PurePosixPath
+
+    here, program = client.here, agent.command.split(" ")[0]
+    held = {**here.values, **here.passed}
+    if not here.is_embedded or agent.kind != "command" or PurePosixPath(program).is_absolute():
+        return False
+    is_found = shutil.which(program, path=held.get("PATH")) is not None
+    return is_found and all(held.get(name) for name in agent.needs_env)
 
 
 def _document(

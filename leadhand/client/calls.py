@@ -9,6 +9,7 @@ from typing import NamedTuple
 import httpx2
 from pydantic import ValidationError
 
+from leadhand.client.submit.here import Here
 from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
 
@@ -54,6 +55,8 @@ class Reach(NamedTuple):
     patience_s: float = 30.0
     #: Called with a message when retries begin.
     say: Callable[[str], None] | None = None
+    #: The environment of the caller, of which new sessions get a part.
+    here: Here = Here()
 
     @property
     def headers(self) -> dict[str, str]:

@@ -18,17 +18,17 @@ from leadhand.client.event_stream import follow
 from leadhand.client.event_trail import BEGINNING
 from leadhand.client.guards.guard_calls import GuardCalls
 from leadhand.client.options import Options
-from leadhand.client.origin import Origin, ParentEnd
 from leadhand.client.plan_calls import PlanCalls
 from leadhand.client.polling import next_look_s
-from leadhand.client.requests import BulkVerb, Document, SessionsWanted, Steer
+from leadhand.client.requests import BulkVerb, SessionsWanted, Steer
 from leadhand.client.shared_calls import SharedCalls
 from leadhand.client.stacks.calls import StackCalls
 from leadhand.client.steps.step_calls import StepCalls
+from leadhand.client.submit.here import Here
+from leadhand.client.submit.submit_calls import SubmitCalls
 from leadhand.client.troubles.report import TroubleReport
 from leadhand.client.work.calls import WorkCalls
 from leadhand.errors import ControlRefused, SessionChanged, SessionStillRuns
-from leadhand.flows.documents import NO_WISHES, FlowRun
 from leadhand.models.documents import Budget
 from leadhand.models.views import (
     BulkView,
@@ -53,6 +53,7 @@ from leadhand.models.views import (
 
 
 class Client(
+    SubmitCalls,
     PlanCalls,
     SharedCalls,
     StackCalls,
@@ -66,7 +67,8 @@ class Client(
     """A client of one API: that of `url`, of LEADHAND_URL, or the user's embedded stack.
 
     If the connection breaks or Redis is unreachable, a call is retried for `patience_s` and
-    executed once; `say` is called with a message then.
+    executed once; `say` is called with a message then. `here` is the environment of the caller,
+    by default that of this process.
 
     It is open from the start until `close` or the end of a `with`, and threads may share it.
     """
@@ -79,8 +81,9 @@ class Client(
         timeout_s: float = 30.0,
         patience_s: float = 30.0,
         say: Callable[[str], None] | None = None,
+        here: Here | None = None,
     ) -> None:
-        options = Options(url, token, timeout_s, patience_s, say)
+        options = Options(url, token, timeout_s, patience_s, say, here)
         super().__init__(Connection(options))
         #: What keeps the sessions waiting that are waited for; it speaks by `say`.
         self.troubles = TroubleReport(say)
@@ -90,20 +93,10 @@ class Client(
         """Return the URL of the API."""
         return self._connection.transport.reach.url
 
-    def submit(
-        self,
-        document: Document,
-        idempotency_key: str | None = None,
-        *,
-        on_parent_end: ParentEnd | None = None,
-    ) -> SessionView:
-        """Start a session. The same key with the same document returns the same session.
-
-        Inside a doer or checker it is a child of the running session; the same document without a
-        key is the same child. It ends with its parent unless `on_parent_end` is `let-go-on`.
-        """
-        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
-        return self._ask(requests.submit(document, origin))
+    @property
+    def here(self) -> Here:
+        """The environment of the caller, of which new sessions get a part."""
+        return self._connection.transport.reach.here
 
     def session(self, session: str) -> SessionView:
         """Get a session. Raises SessionUnknown."""
@@ -252,21 +245,6 @@ class Client(
     def flow(self, name: str) -> FlowView:
         """Get a flow with its definition. Raises FlowUnknown."""
         return self._ask(requests.flow(name))
-
-    def run_flow(
-        self,
-        name: str,
-        run: FlowRun | Mapping[str, Any] = NO_WISHES,
-        idempotency_key: str | None = None,
-        *,
-        on_parent_end: ParentEnd | None = None,
-    ) -> SessionView:
-        """Run a flow of the catalog. The same key with the same run returns the same session.
-
-        Inside a doer or checker it is a child of the running session, as with `submit`.
-        """
-        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
-        return self._ask(requests.run_flow(name, run, origin))
 
     def check_flow(self, definition: Any) -> FlowCheckView:
         """Validate a flow definition; the result lists all errors."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from leadhand.client.calls import Reach
-from leadhand.settings import ClientSettings
+from leadhand.client.submit.here import Here
+from leadhand.settings import ClientSettings, environment
 
 
 class Options(NamedTuple):
@@ -18,6 +20,7 @@ class Options(NamedTuple):
     timeout_s: float
     patience_s: float
     say: Callable[[str], None] | None
+    here: Here | None = None
 
 
 def find_api(options: Options, held: ExitStack) -> Reach:
@@ -28,12 +31,17 @@ def find_api(options: Options, held: ExitStack) -> Reach:
     settings = ClientSettings.from_env()
     url = options.url or settings.url
     if url is not None:
-        return _reach(options, url, options.token or settings.token or "")
+        return _reach(options, url, options.token or settings.token or "", is_embedded=False)
     from leadhand.local.connect import ensure
 
     connection = held.enter_context(ensure())
-    return _reach(options, connection.url, options.token or connection.token)
+    # Services on another Redis may have workers elsewhere.
+    own = settings.redis_url is None
+    return _reach(options, connection.url, options.token or connection.token, is_embedded=own)
 
 
-def _reach(options: Options, url: str, token: str) -> Reach:
-    return Reach(url, token, options.timeout_s, options.patience_s, options.say)
+def _reach(options: Options, url: str, token: str, *, is_embedded: bool) -> Reach:
+    here = options.here or Here(
+        environment(), is_embedded=is_embedded, python=sys.executable if is_embedded else None
+    )
+    return Reach(url, token, options.timeout_s, options.patience_s, options.say, here)

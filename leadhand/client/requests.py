@@ -11,10 +11,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from leadhand.client.calls import Answer, Call, Param
 from leadhand.client.operator import limits, tokens
-from leadhand.client.origin import Origin
 from leadhand.client.paths import flow_path, session_path
 from leadhand.errors import AnswerUnreadable, SessionUnknown, TokenUnknown
-from leadhand.flows.documents import AnyDocument, FlowRun
+from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Budget, Webhook
 from leadhand.models.etags import etag
 from leadhand.models.views import (
@@ -104,13 +103,6 @@ class SessionsWanted(BaseModel):
         elif self.status is not None:
             found["status"] = list(self.status)
         return found
-
-
-def submit(document: Document, origin: Origin) -> Ask[SessionView]:
-    headers, params = origin.headers(), origin.params()
-    content = _document(document)
-    call = Call("POST", SESSIONS, headers=headers, params=params, content=content)
-    return _reads(SessionView, call)
 
 
 def session(id_: str) -> Ask[SessionView]:
@@ -248,15 +240,6 @@ def flows() -> Ask[list[FlowView]]:
 
 def flow(name: str) -> Ask[FlowView]:
     return _reads(FlowView, Call("GET", flow_path(name)))
-
-
-def run_flow(name: str, run: FlowRun | Mapping[str, Any], origin: Origin) -> Ask[SessionView]:
-    fields = run.model_dump(mode="json", exclude_unset=True) if isinstance(run, FlowRun) else run
-    path = flow_path(name, "runs")
-    content = _JSON.dump_json(dict(fields))
-    headers, params = origin.headers(), origin.params()
-    call = Call("POST", path, headers=headers, params=params, content=content)
-    return _reads(SessionView, call)
 
 
 def check_flow(definition: Any) -> Ask[FlowCheckView]:
@@ -415,12 +398,6 @@ def parsed(model: type[M], response: httpx2.Response) -> M:
         return model.model_validate_json(response.content)
     except ValidationError as error:
         raise AnswerUnreadable(str(response.url), response.status_code) from error
-
-
-def _document(document: Document) -> bytes:
-    if isinstance(document, BaseModel):
-        return document.model_dump_json().encode()
-    return _JSON.dump_json(dict(document))
 
 
 def _if_match(seen: SessionView | None) -> dict[str, str]:

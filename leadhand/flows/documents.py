@@ -55,6 +55,7 @@ from leadhand.models.documents import (
 from leadhand.models.form_answers import fit
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import PlanDocument
+from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.tool_names import check_flow_tool_name
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
@@ -386,7 +387,7 @@ class FlowDefinition(Written):
         return self
 
 
-class FlowRun(BaseModel):
+class FlowRun(WithEnvironment):
     """The options of a run of a flow of the catalog."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
@@ -395,9 +396,9 @@ class FlowRun(BaseModel):
     working_folder: str | None = None
     #: What people call the session; `Flow: NAME` unless given.
     title: Name | None = None
-    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)]] = {}
+    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)]] = Field(default={})
     #: Replaces an agentType by an agent; `*` replaces all others.
-    agents: dict[AgentType | Literal["*"], AgentType] = {}
+    agents: dict[AgentType | Literal["*"], AgentType] = Field(default={})
     priority: Priority = "normal"
     #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
     #: its work is applied.
@@ -417,7 +418,7 @@ class FlowRun(BaseModel):
 NO_WISHES = FlowRun()
 
 
-class FlowDocument(FlowDefinition):
+class FlowDocument(FlowDefinition, WithEnvironment):
     """A flow to run, with the content of all files that it uses."""
 
     kind: Literal["flow"] = "flow"
@@ -426,8 +427,7 @@ class FlowDocument(FlowDefinition):
     label: Name | None = None
     priority: Priority = "normal"
     cwd: str | None = None
-    #: Whether it works in a worktree of the folder's repository, or in a copy of the folder, until
-    #: its work is applied.
+    #: Whether it works in a worktree or a copy of the folder, until its work is applied.
     worktree: StrictBool | WorktreeOptions = False
     place: Name | None = None
     webhook: Webhook | None = None

@@ -15,6 +15,9 @@ _ANY_NUMBER = inspect.Parameter.VAR_POSITIONAL
 class ArgumentsRefused(ValueError):
     """An argument is unknown, missing or of the wrong type."""
 
+    #: The tool was not called, and its text says why.
+    is_refusal = True
+
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)
         self.name = name

@@ -22,6 +22,9 @@ TAKEN = frozenset({*sys.stdlib_module_names, *_OURS})
 class AnotherModule(ImportError):
     """Importing a tool's module would give a module from another file."""
 
+    #: Its text says all: callers show no traceback.
+    is_refusal = True
+
     def __init__(self, module: str, found: str) -> None:
         super().__init__(module, found)
         self.module = module

@@ -28,6 +28,7 @@ from leadhand.models.documents import (
     absolute,
     without_zero,
 )
+from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.tool_names import check_graph_tool_name
 
 #: A step's default timeout, in seconds.
@@ -93,7 +94,7 @@ class GraphStep(Document):
     description: Annotated[str, Field(max_length=2_000)] | None = None
 
 
-class GraphDocument(Document):
+class GraphDocument(Document, WithEnvironment):
     """Steps that call tools; a step runs once all steps that it depends on have ended."""
 
     model_config = ConfigDict(str_strip_whitespace=False)

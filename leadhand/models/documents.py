@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from leadhand.models import patterns
+from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.suggestions import nearest
 
 #: The default of a loop's max_iterations.
@@ -315,7 +316,7 @@ def _check_continues(loop: _Loop, doer: Doer | None) -> None:
         )
 
 
-class LoopDocument(_Loop):
+class LoopDocument(_Loop, WithEnvironment):
     """One doer-checker loop."""
 
     kind: Literal["loop"] = "loop"
@@ -377,7 +378,7 @@ class PhaseDocument(_Loop):
         return int(self.on_fail[6:]) if self.on_fail.startswith("retry:") else 0
 
 
-class WorkflowDocument(Document):
+class WorkflowDocument(Document, WithEnvironment):
     """Loops in sequence, each with its own task, checkers and policy."""
 
     kind: Literal["workflow"] = "workflow"

@@ -29,6 +29,7 @@ from leadhand.models.documents import (
     Webhook,
     absolute,
 )
+from leadhand.models.session_environment import WithEnvironment
 from leadhand.models.suggestions import nearest
 
 #: The most tasks of a plan.
@@ -71,7 +72,7 @@ class PlannedTask(Document):
     )
 
 
-class PlanDocument(Document):
+class PlanDocument(Document, WithEnvironment):
     """A request that a team lead plans, and that child sessions carry out."""
 
     kind: Literal["plan"] = "plan"

@@ -35,7 +35,7 @@ command = ["no-such-program"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory):
-    """A folder whose services were started with MINE=yours, which later commands do not have."""
+    """A folder whose services were started with another MINE than that of later commands."""
     project = Project(tmp_path_factory.mktemp("try"), MINE="of the worker")
     project.write("agents.toml", AGENTS)
     with project.up():
@@ -48,13 +48,13 @@ def tried(project: Project, *arguments: str, timeout: float = 120) -> Ended:
     return project.leadhand("agents", "try", *arguments, timeout=timeout)
 
 
-def test_it_answers_with_the_environment_of_the_worker(project: Project) -> None:
+def test_it_answers_with_the_environment_of_the_command(project: Project) -> None:
     ended = tried(project, "echo", "--prompt", "Hello?", "--json")
     assert ended.code == 0, ended.err
     told = ended.json()
-    assert (told["word"], told["text"]) == ("succeeded", r"'Hello?\n' of the worker")
+    assert (told["word"], told["text"]) == ("succeeded", r"'Hello?\n' of the client")
     shown = tried(project, "echo", "--prompt", "Hello?").out.splitlines()
-    assert shown[:2] == [r"'Hello?\n' of the worker", "it reported no tool call"]
+    assert shown[:2] == [r"'Hello?\n' of the client", "it reported no tool call"]
     assert shown[-1].startswith("answered after ")
 
 
@@ -94,11 +94,11 @@ def test_a_real_agent_shows_its_tool_call_and_the_result(
         return Say("It works, I am scripted.") if asked.results else Use("echo leadhand works")
 
     with model_server(answer) as model:
-        project = make_project(**environment(tmp_path, model))
+        given = environment(tmp_path, model)
+        later = {name: given.pop(name) for name in (*GIVEN, "PATH") if name in given}
+        project = make_project(**given)
         with project.up():
-            # What the worker has, this command has not.
-            project.env = {k: v for k, v in project.env.items() if k not in GIVEN}
-            project.env["PATH"] = os.environ["PATH"]
+            project.env |= later  # exported after the services have started
             ended = tried(project, agent)
             lines = ended.out.splitlines()
             assert ended.code == 0, ended.out + ended.err
@@ -131,7 +131,7 @@ def test_a_real_agent_whose_tool_calls_fail_is_not_fine(
 
 
 #: Variables of the agents.
-GIVEN = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_HOME", "TMPDIR")
+GIVEN = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CODEX_HOME")
 
 
 def environment(folder: Path, model: ModelServer) -> dict[str, str]:

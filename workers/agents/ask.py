@@ -42,7 +42,7 @@ def ask(
     agent = task.agents.agent(name)
     if model is not None and not agent.takes_model:
         raise ModelUnwanted(name, model)
-    missing = missing_here(agent)
+    missing = missing_here(agent, task.inherit(agent.variables))
     if missing is not None:
         raise AgentUnusable(name, missing)
     question = Question(

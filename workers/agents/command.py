@@ -12,7 +12,6 @@ from workers.agents.codex_rollout import codex_home
 from workers.agents.mcp_config import codex_args, config_file
 from workers.agents.output_parser import OutputParser
 from workers.agents.question import Question
-from workers.processes import environment
 from workers.processes.exit_outcome import failed_outcome, failure
 from workers.processes.process import Command, ProcessResult, run
 from workers.registry.errors import AnswerUnreadable
@@ -24,7 +23,7 @@ _MESSAGE_LIMIT = 2_000
 def ask_program(question: Question, cancel: threading.Event) -> Answer:
     """Run the agent's program on the prompt and return its answer."""
     task, agent, thread_before = question.task, question.agent, question.thread_before
-    own = environment.clean(task.inherited, named=agent.variables)
+    own = task.inherit(agent.variables)
     parser = OutputParser(
         agent,
         before=thread_before.told,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import iteration_of
+from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
@@ -33,7 +34,7 @@ from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
-from workers.attempt.redact import secrets_of, secrets_of_task
+from workers.attempt.redact import secrets_of, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.workspace_step import diff_target, turn_failure
 from workers.checkers.check import QuickCheck, quick_check
@@ -310,7 +311,9 @@ class Attempts:
         if is_skipped(work):
             return skipped_outcome(work)
         if work.step.action in PARKING:
-            return retry_while_away(lambda: park(self._engine, work, self._secrets()), lease)
+            return retry_while_away(
+                lambda: park(self._engine, work, self._secrets(work.environment)), lease
+            )
         failure = folder_failure(work, self._engine.settings) or turn_failure(
             work, self._engine.settings.worktrees_root
         )
@@ -345,7 +348,8 @@ class Attempts:
             timeout_s=work.step.timeout_s,
             url=settings.api_url,
             mint=partial(step_tokens.mint, caller, secret=settings.secret),
-            inherited=self._inherited,
+            worker_environment=self._inherited,
+            session_environment=work.environment,
             agents=self._agents(),
             default_agent=settings.default_agent,
             retries=work.step.retry.retries,
@@ -379,8 +383,10 @@ class Attempts:
         holder = self._engine.callers.session_caller(caller)
         return step_tokens.mint(holder, secret=self._engine.settings.secret)
 
-    def _secrets(self) -> frozenset[str]:
-        return secrets_of(self._agents(), self._inherited, self._shelf.book.secret_names)
+    def _secrets(self, given: SessionEnvironment) -> frozenset[str]:
+        held = given.inherit(self._inherited)
+        named = secrets_of(self._agents(), held, self._shelf.book.secret_names)
+        return named | secrets_passed(given)
 
 
 def _nonces() -> Iterator[str]:

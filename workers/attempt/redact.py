@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
+from app.domain.environment.session import SessionEnvironment
 from app.domain.outcomes import Outcome, ToolCall
 from app.domain.reasons import Reason
 from app.redaction import without_keys, without_secrets
+from workers.processes.environment import is_plain
 from workers.registry.agents import AgentBook
 from workers.task.excerpt import redacted_start
 from workers.task.task import BodyTask
@@ -37,7 +39,16 @@ def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
 def secrets_of_task(task: BodyTask) -> frozenset[str]:
     """Returns the secret values that no output or outcome of this task may show."""
     held = secrets_of(task.agents, task.inherited, task.shelf.book.secret_names)
-    return held | _long(set(task.handed_tokens))
+    return held | secrets_passed(task.session_environment) | _long(set(task.handed_tokens))
+
+
+def secrets_passed(given: SessionEnvironment) -> frozenset[str]:
+    """The values that a session's submitter passed, and their lines.
+
+    Those of variables such as HOME and LANG are no secrets, and are in many texts.
+    """
+    values = [value for name, value in given.passed.items() if not is_plain(name)]
+    return _long({*values, *(line.strip() for value in values for line in value.splitlines())})
 
 
 def secrets_of(

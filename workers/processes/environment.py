@@ -22,10 +22,13 @@ def clean(inherited: Mapping[str, str], *, named: Iterable[str] = ()) -> dict[st
     >>> clean({"PATH": "/bin", "LC_ALL": "C", "AWS_KEY": "x", "LEADHAND_SECRET": "y"})
     {'PATH': '/bin', 'LC_ALL': 'C'}
     """
-    passed = {name for name in named if not name.startswith(OURS)} | PLAIN
-    return {
-        name: value for name, value in inherited.items() if name in passed or name.startswith("LC_")
-    }
+    passed = {name for name in named if not name.startswith(OURS)}
+    return {name: value for name, value in inherited.items() if name in passed or is_plain(name)}
+
+
+def is_plain(name: str) -> bool:
+    """Whether every body gets the variable."""
+    return name in PLAIN or name.startswith("LC_")
 
 
 def place(inherited: Mapping[str, str]) -> dict[str, str]:

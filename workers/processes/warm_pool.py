@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
+from leadhand.functions import runner
 from workers.processes import launcher
 from workers.processes.lease_renewal import WarmLease
 from workers.processes.orphans import MARK, kill_orphans, new_mark
@@ -57,6 +58,8 @@ class Where(NamedTuple):
     env: Mapping[str, str]
     #: For tools: the folders that are searched for their modules.
     tools: str = ""
+    #: For other functions: the Python that runs them, by default this one.
+    python: str = ""
 
 
 class Call(NamedTuple):
@@ -369,8 +372,10 @@ def _start(where: Where, mark: str) -> _Link:
     status = os.open(os.devnull, os.O_WRONLY)
     try:
         options = [str(lifeline), str(status), str(GRACE_S), "inf", str(where.folder)]
-        command = [sys.executable, "-P", "-m", "leadhand.functions.serve", str(theirs.fileno())]
-        command += [where.tools] if where.tools else []
+        command = [where.python or sys.executable, runner.__file__, "serve", str(theirs.fileno())]
+        if where.tools:
+            served = [sys.executable, "-P", "-m", "leadhand.functions.serve"]
+            command = [*served, str(theirs.fileno()), where.tools]
         process = subprocess.Popen(  # noqa: S603 - calling what the user names is its purpose
             [sys.executable, "-I", "-S", launcher.__file__, *options, *command],
             env={**where.env, MARK: mark},

@@ -115,10 +115,23 @@ def _read(file: Path) -> _Entries:
     agents, broken = dict[str, Agent](), dict[str, AgentsFileInvalid]()
     for name, entry in named.items():
         try:
-            agents |= _File.model_validate({"agents": {name: entry}}).agents
+            agents |= _File.model_validate({"agents": {name: _extended(name, entry)}}).agents
         except ValidationError as error:
             broken[name] = _fault(error.errors(include_url=False)[0], file, text)
     return _Entries(agents, broken, faults)
+
+
+def _extended(name: str, entry: object) -> object:
+    """An entry of a ready-made agent's name that starts nothing extends that agent."""
+    ready = BUILTIN_AGENTS.get(name)
+    starts = ("command", "model", "callable")
+    if ready is None or not isinstance(entry, dict) or any(key in entry for key in starts):
+        return entry
+    fields = ready.model_dump(exclude_unset=True) | entry
+    named = entry.get("env")
+    if isinstance(named, list):
+        fields["env"] = [*dict.fromkeys([*ready.env, *named])]
+    return fields
 
 
 def _errors(raw: Mapping[str, object]) -> Sequence[ErrorDetails]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from app.fleet.programs import why_no_program
 from app.redaction import redact_command
@@ -21,7 +23,8 @@ _SHOWN = 200
 
 def why_unusable(agent: Agent) -> str | None:
     """Returns why the agent cannot run on this host, with the fix; None if it can."""
-    return _program_missing(agent) or missing_here(agent)
+    held = environment.inherited()
+    return _program_missing(agent, held) or missing_here(agent, held)
 
 
 def agents_here(book: AgentBook) -> tuple[AgentHere, ...]:
@@ -55,29 +58,52 @@ def _here(name: str, agent: Agent) -> AgentHere:
         keeps_to_folder=agent.keeps_to_folder,
         knows_cost=agent.knows_cost,
         why_not=why_unusable(agent),
+        lacks=_lacks(agent),
+        program=_searched_program(agent),
+        env=[*agent.variables],
+        needs_env=[*agent.needed],
     )
 
 
-def missing_here(agent: Agent) -> str | None:
-    """Returns the variable or package that the agent needs and the host lacks; None if none."""
+def _lacks(agent: Agent) -> Literal["program", "variable"] | None:
+    """What the worker's own environment lacks, and that of a session may have."""
     held = environment.inherited()
-    for name in agent.needed:
-        if not held.get(name):
-            return f"the variable {name} is not set; set it in the worker's environment"
+    if _program_missing(agent, held) is not None:
+        return "program" if _searched_program(agent) is not None else None
+    return "variable" if _variable_missing(agent, held) is not None else None
+
+
+def missing_here(agent: Agent, held: Mapping[str, str]) -> str | None:
+    """The variable or package that the agent needs and is missing; None if none is.
+
+    `held` is the environment that it would get its variables from.
+    """
+    missing = _variable_missing(agent, held)
+    if missing is not None:
+        return f"the variable {missing} is not set; pass it with --env, or set it for the worker"
     if agent.model is not None and importlib.util.find_spec("openai") is None:
         return "the openai package is not installed; install leadhand[openai]"
     return None
 
 
-def _program_missing(agent: Agent) -> str | None:
+def _variable_missing(agent: Agent, held: Mapping[str, str]) -> str | None:
+    return next((name for name in agent.needed if not held.get(name)), None)
+
+
+def _searched_program(agent: Agent) -> str | None:
+    """The program of the agent if it is searched on the PATH."""
+    program = agent.command[0] if agent.command else ""
+    return program if program and "/" not in program else None
+
+
+def _program_missing(agent: Agent, held: Mapping[str, str]) -> str | None:
     """Why the program cannot be run; a relative path may be one in the working folder."""
     program = agent.command[0] if agent.command else ""
     if program.startswith("/"):
         fault = why_no_program(Path(program))
         return f"the program {program!r}: {fault}" if fault else None
-    if not program or "/" in program:
-        return None
-    if shutil.which(program, path=environment.inherited().get("PATH")) is not None:
+    searched = _searched_program(agent)
+    if searched is None or shutil.which(searched, path=held.get("PATH")) is not None:
         return None
     hint = "install it on the worker's PATH, or set its command in agents.toml"
-    return f"the program {program!r} is not found; {hint}"
+    return f"the program {searched!r} is not found; {hint}"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from leadhand.functions import runner
 from workers.processes import environment
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
@@ -56,8 +57,9 @@ def call(
 ) -> CallResult:
     """Call a user's Python function; its module is searched in the working folder first.
 
-    A quick function runs in a warm process of its folder. If tool folders are given, the function
-    is a tool: its module is searched there and it gets the context alone.
+    It runs under the submitter's Python if that is known. A quick function runs in a warm process
+    of its folder. If tool folders are given, the function
+    is a tool: its module is searched there, it gets the context alone, and runs under this Python.
     """
     shelf = os.pathsep.join(map(str, tools))
     if quick and task.warm is not None:
@@ -67,15 +69,10 @@ def call(
     returned = task.spill / _RETURNED
     with contextlib.suppress(FileNotFoundError):
         returned.unlink()
-    line: tuple[str, ...] = (
-        sys.executable,
-        "-P",
-        "-m",
-        "leadhand.functions.call",
-        name,
-        str(returned),
-    )
-    line = (*line, shelf) if shelf else line
+    runs: tuple[str, ...] = (sys.executable, "-P", "-m", "leadhand.functions.call")
+    if not shelf:
+        runs = (task.session_environment.python or sys.executable, runner.__file__, "call")
+    line = (*runs, name, str(returned), *([shelf] if shelf else []))
     command = task.command(
         line, prompt=json.dumps(arguments), timeout_s=timeout_s, variables=variables
     )
@@ -95,7 +92,8 @@ def prepare_call(
     env = task.command(name).env
     ours = {key: value for key, value in env.items() if key.startswith(environment.OURS)}
     shared = {key: value for key, value in env.items() if key not in ours}
-    where = Where(task.folder, shared, shelf)
+    python = "" if shelf else task.session_environment.python or ""
+    where = Where(task.folder, shared, shelf, python)
     return Call(name, _arguments(task, context, shelf), ours, where, task.until)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from app.domain.environment.session import SessionEnvironment
 from app.domain.messages import Message
 from app.domain.outcomes import Thread, Usage
 from app.domain.program import Action
@@ -88,7 +89,9 @@ class BodyTask:
     #: Returns when the attempt's lease expires, on the monotonic clock.
     until: Callable[[], float] = field(default=unlimited)
     #: The worker's environment; the body's is a part of it.
-    inherited: Mapping[str, str] = field(default_factory=environment.inherited)
+    worker_environment: Mapping[str, str] = field(default_factory=environment.inherited)
+    #: What the session's submitter passed.
+    session_environment: SessionEnvironment = field(default_factory=SessionEnvironment)
     #: The warm processes for quick functions; without them each gets a process of its own.
     warm: Calls | None = None
     #: The tools of this worker.
@@ -158,17 +161,27 @@ class BodyTask:
         claim_session_folder(own)
         return own
 
+    @cached_property
+    def inherited(self) -> Mapping[str, str]:
+        """The worker's environment, with the values of the submitting shell in its place."""
+        return self.session_environment.inherit(self.worker_environment)
+
+    def inherit(self, variables: Iterable[str]) -> dict[str, str]:
+        """The body's variables that are not Leadhand's: inherited ones, and the passed ones."""
+        named = environment.clean(self.inherited, named=variables)
+        return {**named, **self.session_environment.passed}
+
     def _environment(self, variables: Iterable[str]) -> dict[str, str]:
         variables = frozenset(variables)
         outlives = environment.SESSION_TOKEN in variables
         return {
-            **environment.clean(self.inherited, named=variables),
+            **self.inherit(variables),
             "LEADHAND_URL": self.url,
             "LEADHAND_SESSION": self.session,
             "LEADHAND_STEP": self.address,
             "LEADHAND_ITERATION": str(self.iteration),
             "LEADHAND_KEY": f"{self.session}:{self.address}",
             "LEADHAND_TOKEN": self.token,
-            **environment.place(self.inherited),
+            **environment.place(self.worker_environment),
             **({environment.SESSION_TOKEN: self.session_token} if outlives else {}),
         }

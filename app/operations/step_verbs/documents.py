@@ -16,14 +16,15 @@ from leadhand.flows.documents import AnyDocument, FlowDocument
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Checker, Doer, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
+from leadhand.models.session_environment import FIELDS
 from leadhand.models.suggestions import nearest
 from leadhand.models.validation_messages import first_error
 
 #: Fields of a document.
 Fields = dict[str, object]
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
-#: Fields that are not stored: a webhook has a secret.
-_SECRET = {"webhook"}
+#: Fields that are not stored: a webhook has a secret, and an environment may have some.
+_SECRET = {"webhook", *FIELDS}
 
 
 class Changes(NamedTuple):

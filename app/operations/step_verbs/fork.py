@@ -10,6 +10,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.workspaces import own_folder_of
+from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
 from app.domain.program import Program
@@ -36,6 +37,7 @@ from app.operations.step_verbs.documents import (
     submitted_document,
     with_changes,
 )
+from app.operations.submission.environments import Environments
 from app.operations.submit import DRAWS, About, Asker, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -43,6 +45,8 @@ from app.resume.compatibility import explain_misfit
 from app.resume.forking import changed_nodes, rewind_of_fork, steps_left
 from app.resume.rewind import Rewind
 from app.security.api_tokens import Owner
+from app.security.environment_cipher import comparison
+from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument
 
@@ -63,10 +67,13 @@ class Wish(NamedTuple):
     changes: Changes = Changes()
     #: Whether it works in the session's folder as that is now.
     as_is: bool = False
+    #: What its bodies get: not what those of the other session got.
+    environment: SessionEnvironment = SessionEnvironment()
 
-    def digest(self, session: str) -> str:
+    def digest(self, session: str, secret: str) -> str:
         """Return the hash by which a repeated call is recognised."""
-        return digest_of(f"fork {session} {json.dumps(self, default=list, sort_keys=True)}")
+        shown = json.dumps(self[:-1], default=list, sort_keys=True)
+        return digest_of(f"fork {session} {shown}{comparison(self.environment, secret=secret)}")
 
 
 class _Plan(NamedTuple):
@@ -85,13 +92,16 @@ class Forks:
     def __init__(
         self,
         store: Store,
+        settings: Settings,
         registry: Registry,
         transitions: Transitions,
         submissions: Submissions,
         fleet: Fleet,
     ) -> None:
         self._store = store
+        self._settings = settings
         self._registry = registry
+        self._environments = Environments(store, settings, registry)
         self._transitions = transitions
         self._submissions = submissions
         self._fleet = fleet
@@ -112,7 +122,9 @@ class Forks:
         ControlRefused for a session that cannot be forked, PositionRefused, InvalidDocument for a
         change that does not apply, IdempotencyConflict, QuotaPassed.
         """
-        asker = Asker(wish.digest(session), key, owner=owner, free=free)
+        environment = self._environments.effective(wish.environment)
+        body = wish.digest(session, self._settings.secret)
+        asker = Asker(body, key, owner=owner, free=free, environment=environment)
         for _ in range(DRAWS):
             ref = self._registry.ref(session)
             made = self._submissions.find_submitted(asker) or self._try(ref, wish, asker, check)
@@ -278,7 +290,8 @@ class Forks:
             source=fields.get("source", ""),
             made_from=json.dumps(made_from),
         )
-        new = self._submissions.fields_of(target, plan.program, about, asker)
+        sealed = self._environments.encrypt(target, asker.environment)
+        new = self._submissions.fields_of(target, plan.program, about, asker, sealed)
         size = len(plan.program.text.encode())
         return NewSession(
             ref=target,
@@ -294,6 +307,7 @@ class Forks:
             body_hash=asker.body,
             owner=owner_argument(asker.owner, size),
             request=plan.request,
+            environment=sealed,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from app.domain.environment.session import SessionEnvironment
 from app.operations.registry import Registry
 from app.operations.request_hashes import digest_of
 from app.operations.step_verbs.documents import (
@@ -15,6 +16,8 @@ from app.operations.step_verbs.documents import (
 )
 from app.operations.submit import Asker, Submissions, Submitted
 from app.security.api_tokens import Owner
+from app.security.environment_cipher import comparison
+from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument
 
@@ -24,8 +27,11 @@ VERB = "rerun"
 class Reruns:
     """Submits the documents of sessions again."""
 
-    def __init__(self, store: Store, registry: Registry, submissions: Submissions) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, registry: Registry, submissions: Submissions
+    ) -> None:
         self._store = store
+        self._settings = settings
         self._registry = registry
         self._submissions = submissions
 
@@ -34,6 +40,7 @@ class Reruns:
         session: str,
         changes: Changes,
         *,
+        environment: SessionEnvironment = SessionEnvironment(),  # noqa: B008 - immutable
         key: str | None = None,
         owner: Owner | None = None,
         free: bool = False,
@@ -49,7 +56,10 @@ class Reruns:
         given = submitted_document(self._store, self._registry, ref, fields, VERB)
         document = with_changes(given, changes)
         check(document)
-        body = digest_of(f"rerun {session} {stored_text(document)}")
+        passed = comparison(environment, secret=self._settings.secret)
+        body = digest_of(f"rerun {session} {stored_text(document)}{passed}")
         made_from = json.dumps({"session": session, "verb": VERB})
-        asker = Asker(body, key, owner=owner, free=free, made_from=made_from)
+        asker = Asker(
+            body, key, owner=owner, free=free, made_from=made_from, environment=environment
+        )
         return self._submissions.document_of(asker, document)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.domain.environment.session import SessionEnvironment
 from app.domain.program import Program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.security.api_tokens import Owner
@@ -64,6 +65,8 @@ class Asker(NamedTuple):
     own: OwnFolder | None = None
     #: For a rerun, as of About.
     made_from: str = ""
+    #: What its bodies get in addition; of a child, with its parent's.
+    environment: SessionEnvironment | None = None
 
     @property
     def stored_key(self) -> str | None:

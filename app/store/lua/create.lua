@@ -3,7 +3,7 @@
 -- Arguments: session, root, member, key? and body (digest of the request), program, fields, routes? (none: the program
 --   is stored already), parent? (base, address and fence of the step that starts it), limits? (of the tree, for a child
 --   that a body starts: depth, children of one session, sessions), owner? (token, size, quotas), request? (the
---   document), store? (the id of the caller's store)
+--   document), environment? (encrypted), store? (the id of the caller's store)
 -- Document: of the program, if the routes are given.
 -- Returns: created | exists(session) | conflict | taken | refused | tree_limit(why, limit) | quota(why) |
 --   label_taken(session) | other_store | no_program
@@ -47,7 +47,7 @@ return function(tx)
   programs.attach(tx, args.program, tx.document, args.routes)
   parents.link(tx)
   sessions.write_fields(tx, args.fields)
-  if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
+  sessions.keep_texts(tx)
   local owner = args.owner or {}
   if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
   quotas.assign(tx, owner.token or args.parent and quotas.token_of(args.parent.base), owner.size)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.budget_options import budget_options
+from leadhand.cli.env_options import env_options
 from leadhand.cli.plans.home import plan_apply_command
 from leadhand.cli.plans.options import plan_options
 from leadhand.cli.render.tables import echo_json
@@ -35,6 +36,7 @@ plan_command.add_command(plan_apply_command)
 @click.argument("request", required=False)
 @plan_options
 @budget_options
+@env_options
 @click.option("--detach", is_flag=True, help="Print the session's id and exit.")
 @_JSON
 def plan_new_command(*, request: str | None, detach: bool, as_json: bool, **given: Any) -> int:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.batch import requests
 from leadhand.client.requests import Document
+from leadhand.client.submit.async_environment_calls import AsyncEnvironmentCalls
+from leadhand.client.submit.requests import fields_of
 from leadhand.models.views.batch import BatchItemView, BatchView
 
 
-class AsyncBatchCalls:
+class AsyncBatchCalls(AsyncEnvironmentCalls):
     """Submits many documents."""
-
-    _connection: AsyncConnection
 
     async def submit_many(
         self,
@@ -21,6 +20,7 @@ class AsyncBatchCalls:
         idempotency_keys: Sequence[str] | None = None,
         *,
         mode: requests.Mode = "all",
+        env: Mapping[str, str] | None = None,
     ) -> list[BatchItemView]:
         """Start a session for each document, in order, with one request for each hundred.
 
@@ -29,7 +29,8 @@ class AsyncBatchCalls:
         documents return the same sessions. A quota or label may refuse single items in both modes.
         """
         found: list[BatchItemView] = []
-        for call in requests.submit_many(documents, idempotency_keys, mode):
+        items = await self._all_with_environment([fields_of(one) for one in documents], env)
+        for call in requests.submit_many(items, idempotency_keys, mode):
             answer = await self._connection.transport.send(call)
             found += BatchView.model_validate_json(answer.checked().content).items
         return found

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from leadhand.client.batch import requests
-from leadhand.client.connection import Connection
 from leadhand.client.requests import Document
+from leadhand.client.submit.environment_calls import EnvironmentCalls
+from leadhand.client.submit.requests import fields_of
 from leadhand.models.views.batch import BatchItemView, BatchView
 
 
-class BatchCalls:
+class BatchCalls(EnvironmentCalls):
     """Submits many documents."""
-
-    _connection: Connection
 
     def submit_many(
         self,
@@ -22,6 +21,7 @@ class BatchCalls:
         idempotency_keys: Sequence[str] | None = None,
         *,
         mode: requests.Mode = "all",
+        env: Mapping[str, str] | None = None,
     ) -> list[BatchItemView]:
         """Start a session for each document, in order, with one request for each hundred.
 
@@ -30,7 +30,8 @@ class BatchCalls:
         documents return the same sessions. A quota or label may refuse single items in both modes.
         """
         found: list[BatchItemView] = []
-        for call in requests.submit_many(documents, idempotency_keys, mode):
+        items = self._all_with_environment([fields_of(one) for one in documents], env)
+        for call in requests.submit_many(items, idempotency_keys, mode):
             answer = self._connection.transport.send(call)
             found += BatchView.model_validate_json(answer.checked().content).items
         return found

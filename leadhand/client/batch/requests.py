@@ -7,10 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel
-
 from leadhand.client.calls import Call
-from leadhand.client.requests import Document
 from leadhand.errors import local_error
 from leadhand.models.problems import Kind
 from leadhand.models.views.batch import MOST
@@ -20,9 +17,9 @@ Mode = Literal["all", "each"]
 
 
 def submit_many(
-    documents: Sequence[Document], keys: Sequence[str] | None, mode: Mode
+    documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None, mode: Mode
 ) -> Iterator[Call]:
-    """The calls that submit documents, each with as many as one may have.
+    """The calls that submit the fields of documents, each with as many as one may have.
 
     Raises RequestInvalid unless there is a key for each document.
     """
@@ -31,16 +28,9 @@ def submit_many(
         text = f"there are {len(keys)} keys for {len(documents)} documents; give one for each"
         raise local_error(Kind.INVALID, text, field="idempotency_keys")
     items = [
-        {"document": _fields(document), "idempotency_key": key}
-        for document, key in zip(documents, keys, strict=True)
+        {"document": fields, "idempotency_key": key}
+        for fields, key in zip(documents, keys, strict=True)
     ]
     for start in range(0, len(items), MOST):
         body = {"items": items[start : start + MOST], "mode": mode}
         yield Call("POST", "/v1/sessions/batch", content=json.dumps(body).encode())
-
-
-def _fields(document: Document) -> Mapping[str, Any]:
-    if isinstance(document, BaseModel):
-        fields: dict[str, Any] = document.model_dump(mode="json")
-        return fields
-    return document

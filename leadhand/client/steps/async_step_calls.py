@@ -7,17 +7,15 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from leadhand.client.async_connection import AsyncConnection
 from leadhand.client.calls import Call
 from leadhand.client.requests import read_session
 from leadhand.client.steps import requests
+from leadhand.client.submit.async_environment_calls import AsyncEnvironmentCalls
 from leadhand.models.views import SessionView
 
 
-class AsyncStepCalls:
+class AsyncStepCalls(AsyncEnvironmentCalls):
     """Skips steps of sessions, and makes sessions from others."""
-
-    _connection: AsyncConnection
 
     async def skip(
         self, session: str, step: str, reason: str | None = None, *, seen: SessionView | None = None
@@ -39,11 +37,13 @@ class AsyncStepCalls:
         folder: Literal["as-is"] | None = None,
         label: str | None = None,
         idempotency_key: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> SessionView:
         """Create a session that copies another one's outcomes up to a point and runs the rest.
 
         `after` names the last step that counts as done. What refers to a changed input runs again.
-        `folder="as-is"` lets it work in the session's folder as that is now.
+        `folder="as-is"` lets it work in the session's folder as that is now. Variables are as of
+        `submit`: those that the other session got are not taken over.
         """
         call = requests.fork(
             session,
@@ -54,6 +54,7 @@ class AsyncStepCalls:
             agent=agent,
             folder=folder,
             label=label,
+            **await self._with_environment({}, env),
         )
         return await self._act(call)
 
@@ -67,6 +68,7 @@ class AsyncStepCalls:
         inputs: Mapping[str, JsonValue] | None = None,
         label: str | None = None,
         idempotency_key: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> SessionView:
         """Run the document of a session again as a new session, with changes."""
         call = requests.rerun(
@@ -77,6 +79,7 @@ class AsyncStepCalls:
             agent=agent,
             inputs=None if inputs is None else dict(inputs),
             label=label,
+            **await self._with_environment({}, env),
         )
         return await self._act(call)
 

@@ -9,16 +9,14 @@ from typing import Literal
 from pydantic import JsonValue
 
 from leadhand.client.calls import Call
-from leadhand.client.connection import Connection
 from leadhand.client.requests import read_session
 from leadhand.client.steps import requests
+from leadhand.client.submit.environment_calls import EnvironmentCalls
 from leadhand.models.views import SessionView
 
 
-class StepCalls:
+class StepCalls(EnvironmentCalls):
     """Skips steps of sessions, and makes sessions from others."""
-
-    _connection: Connection
 
     def skip(
         self, session: str, step: str, reason: str | None = None, *, seen: SessionView | None = None
@@ -40,11 +38,13 @@ class StepCalls:
         folder: Literal["as-is"] | None = None,
         label: str | None = None,
         idempotency_key: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> SessionView:
         """Create a session that copies another one's outcomes up to a point and runs the rest.
 
         `after` names the last step that counts as done. What refers to a changed input runs again.
-        `folder="as-is"` lets it work in the session's folder as that is now.
+        `folder="as-is"` lets it work in the session's folder as that is now. Variables are as of
+        `submit`: those that the other session got are not taken over.
         """
         call = requests.fork(
             session,
@@ -55,6 +55,7 @@ class StepCalls:
             agent=agent,
             folder=folder,
             label=label,
+            **self._with_environment({}, env),
         )
         return self._act(call)
 
@@ -68,6 +69,7 @@ class StepCalls:
         inputs: Mapping[str, JsonValue] | None = None,
         label: str | None = None,
         idempotency_key: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> SessionView:
         """Run the document of a session again as a new session, with changes."""
         call = requests.rerun(
@@ -78,6 +80,7 @@ class StepCalls:
             agent=agent,
             inputs=None if inputs is None else dict(inputs),
             label=label,
+            **self._with_environment({}, env),
         )
         return self._act(call)
 

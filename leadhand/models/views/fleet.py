@@ -42,6 +42,13 @@ class AgentHere(View):
     knows_cost: bool | None = None
     #: Why it cannot be used there, and what to do about it.
     why_not: str | None = None
+    #: What of the worker's environment it lacks there, which a session may bring.
+    lacks: Literal["program", "variable"] | None = None
+    #: The program that is looked up on the PATH; null for a path, and from older workers.
+    program: str | None = None
+    #: The variables that it gets, and those without which it cannot run.
+    env: list[str] = []
+    needs_env: list[str] = []
 
 
 class AgentsFault(View):
@@ -67,6 +74,9 @@ class AgentView(View):
     knows_cost: bool | None = None
     #: Whether it is the default agent.
     default: bool = False
+    #: The variables that it gets beside those of every body, and those that it cannot run without.
+    env: list[str] = []
+    needs_env: list[str] = []
     usable_at: list[str] = []
     #: By place: why it cannot be used there, and what to do about it.
     why_not: dict[str, str] = {}

@@ -284,7 +284,7 @@ def redacted(outcome: Outcome, **held: str) -> Outcome:
     task = BodyTask(
         session="s", address="do", action=Action.AGENT, iteration=1, attempt=1, inputs={},
         cwd=None, spill=Path("x"), timeout_s=1, url="", mint=str, agents=book,
-        default_agent=None, inherited=held,
+        default_agent=None, worker_environment=held,
     )  # fmt: skip
     return redact_outcome(outcome, task)
 

@@ -21,6 +21,13 @@ function sessions.list(tx)
   changes.add(tx, 'active')
 end
 
+-- Stores the document of a new session and its encrypted environment, if it has them.
+function sessions.keep_texts(tx)
+  for _, part in ipairs({'request', 'environment'}) do
+    if (tx.args[part] or '') ~= '' then redis.call('SET', tx.keys[part], tx.args[part]) end
+  end
+end
+
 -- Removes a session, whose record still exists, from the indexes.
 function sessions.unlist(tx)
   redis.call('ZREM', tx.shared.sessions, tx.args.session)
@@ -111,7 +118,9 @@ function sessions.finish(tx, status, reason)
   statistics.count_session(tx, status, reason)
   budgets.stop_clock(tx)
   redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
-  if status ~= 'failed' then redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips) end
+  if status ~= 'failed' then
+    redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips, tx.keys.environment)
+  end
   events.emit(tx, 'session.ended', '', {status = status, reason = reason})
   tx.reply.ended = status
   quotas.release_session(tx)

@@ -60,7 +60,7 @@ return function(tx)
   end
   programs.attach(tx, args.program, tx.document, args.routes)
   sessions.write_fields(tx, args.fields)
-  if (args.request or '') ~= '' then redis.call('SET', tx.keys.request, args.request) end
+  sessions.keep_texts(tx)
   local owner = args.owner or {}
   if owner.sessions then redis.call('HSET', tx.keys.session, 'max_sessions', owner.sessions) end
   quotas.assign(tx, owner.token, owner.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from leadhand.cli.env_options import env_options
 from leadhand.cli.key_values import pairs_of
 
 
@@ -27,6 +28,7 @@ from leadhand.cli.key_values import pairs_of
 )
 @click.option("--label", metavar="TEXT", help="The label of the new session.")
 @click.option("--key", metavar="TEXT", help="The same key again returns the same session.")
+@env_options
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 def rerun_command(
     *,

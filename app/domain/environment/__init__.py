@@ -1,0 +1,1 @@
+"""The environment of a session, and its error (pure)."""

@@ -1,0 +1,83 @@
+"""Encrypts the environments of sessions, which Redis stores (AES-GCM; the key is never there).
+
+The session's id is associated data: the environment of one session cannot be put in the place of
+another one's. See decision 65.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import secrets
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from app.domain.environment.errors import EnvironmentSealed
+from app.domain.environment.session import SessionEnvironment
+from app.domain.ids import SessionRef
+from app.security.signatures import seal
+
+#: Context of the derived key, and the first bytes of the associated data.
+_CONTEXT = b"leadhand environment 1"
+#: Prefix of the stored form.
+_FORM = "1:"
+_NONCE_BYTES = 12
+_KEY_BYTES = 32
+
+
+def encrypt(environment: SessionEnvironment, ref: SessionRef, *, secret: str) -> str:
+    """The stored form of a session's environment. `secret` is LEADHAND_SECRET, not empty."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    text = json.dumps(environment._asdict()).encode()
+    sealed = AESGCM(_key(secret)).encrypt(nonce, text, _associated(ref))
+    return _FORM + base64.b64encode(nonce + sealed).decode()
+
+
+def decrypt(stored: str, ref: SessionRef, *, accepted: tuple[str, ...]) -> SessionEnvironment:
+    """The environment of the stored form. Raises EnvironmentSealed if no secret opens it."""
+    try:
+        raw = base64.b64decode(stored.removeprefix(_FORM), validate=True)
+    except binascii.Error:
+        raise EnvironmentSealed(ref.id) from None
+    for secret in accepted:
+        try:
+            text = AESGCM(_key(secret)).decrypt(
+                raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _associated(ref)
+            )
+        except (InvalidTag, ValueError):
+            continue
+        return SessionEnvironment(**json.loads(text))
+    raise EnvironmentSealed(ref.id)
+
+
+def mark_of(stored: str) -> str:
+    """The mark of a stored form, which the session's signature covers; '' for none.
+
+    >>> mark_of(""), len(mark_of("1:AAAA"))
+    ('', 32)
+    """
+    return hashlib.sha256(stored.encode()).hexdigest()[:32] if stored else ""
+
+
+def comparison(environment: SessionEnvironment, *, secret: str) -> str:
+    """A MAC of the passed values, by which a repeated request is recognised; '' for none."""
+    if not environment.passed:
+        return ""
+    return seal(_CONTEXT.decode(), dict(environment.passed), secret=secret)
+
+
+def _associated(ref: SessionRef) -> bytes:
+    return b"\0".join((_CONTEXT, ref.root.encode(), ref.id.encode()))
+
+
+@lru_cache(maxsize=4)
+def _key(secret: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=_CONTEXT).derive(
+        secret.encode()
+    )

@@ -1,0 +1,1 @@
+"""The operations of the clients that start sessions, with the environment of their bodies."""

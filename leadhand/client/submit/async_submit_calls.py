@@ -1,0 +1,56 @@
+"""The operations of the asynchronous client that start sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leadhand.client.origin import Origin, ParentEnd
+from leadhand.client.requests import Document, read_session
+from leadhand.client.submit import requests
+from leadhand.client.submit.async_environment_calls import AsyncEnvironmentCalls
+from leadhand.flows.documents import NO_WISHES, FlowRun
+from leadhand.models.views import SessionView
+
+
+class AsyncSubmitCalls(AsyncEnvironmentCalls):
+    """Starts sessions."""
+
+    async def submit(
+        self,
+        document: Document,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> SessionView:
+        """Start a session. The same key with the same document returns the same session.
+
+        Inside a doer or checker it is a child of the running session, and the same document
+        without a key is the same child. `on_parent_end` says whether the child is to `abort`, as
+        it does unless given, or to `let-go-on` at the end of what started it.
+
+        `env` has variables for its doers and checkers. Embedded services also get PATH,
+        VIRTUAL_ENV and the variables that agents' entries name, as they are in this process.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        fields = await self._with_environment(requests.fields_of(document), env)
+        return read_session(await self._connection.transport.send(requests.submit(fields, origin)))
+
+    async def run_flow(
+        self,
+        name: str,
+        run: FlowRun | Mapping[str, Any] = NO_WISHES,
+        idempotency_key: str | None = None,
+        *,
+        on_parent_end: ParentEnd | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> SessionView:
+        """Run a flow of the catalog. The same key with the same run returns the same session.
+
+        Inside a doer or checker it is a child of the running session, as with `submit`.
+        """
+        origin = Origin(idempotency_key, on_parent_end, self._connection.transport.reach.token)
+        fields = await self._with_environment(requests.fields_of(run), env)
+        call = requests.run_flow(name, fields, origin)
+        return read_session(await self._connection.transport.send(call))

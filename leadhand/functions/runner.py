@@ -1,0 +1,269 @@
+"""Calls users' functions under any Python from 3.9: it needs the standard library alone.
+
+It is started by its path, not as a module, since Leadhand need not be installed for the Python that
+starts it. `PYTHON runner.py call module:function FILE` reads the context as JSON from its input.
+FILE receives a JSON pair: `["returned", value]`, `["missing", why]`, or `["raised", details]` with
+the traceback and the names of the errors. `PYTHON runner.py serve FD` is a warm process: FD is a
+socket with requests.
+
+Each request is a line: a JSON object of a name, its context, its environment, and the time on the
+monotonic clock by which the call has to begin, or else the reply is `late` (null: no limit). Each
+reply is a line too: a word as above, the value, the printed output, and whether the process
+continues. It ends when an imported file of the folder has changed (the word is then `stale`, and
+nothing was called), and after a call that left a thread or a process behind.
+
+`leadhand.functions.call` and `leadhand.functions.serve` do the same for tools, which belong to the
+operator and run under the Python of the services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.machinery
+import inspect
+import io
+import json
+import os
+import socket
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_FOLDER = str(Path(__file__).resolve().parent)
+#: Characters of a call's output that are kept.
+PRINTED = 64 * 1024
+
+#: Calls a function by name with a context; returns a word, and its value or why it has none.
+Caller = Callable[[str, Mapping[str, Any]], "tuple[str, object]"]
+
+
+def main(arguments: list[str]) -> int:
+    """Call one function, or serve calls."""
+    import_from_working_folder()
+    if arguments[0] == "serve":
+        return serve(int(arguments[1]), call_function, folders=[str(Path.cwd())])
+    return call_once(call_function, *arguments[1:])
+
+
+def call_once(call: Caller, name: str, file: str) -> int:
+    """Call the function with the context on standard input and write its result to the file."""
+    word, value = call(name, json.load(sys.stdin))
+    written = Path(file)
+    unfinished = written.with_suffix(".unfinished")
+    unfinished.write_text(as_json(word, value), encoding="utf-8")
+    unfinished.replace(written)
+    return 0
+
+
+def call_function(name: str, context: Mapping[str, Any]) -> tuple[str, object]:
+    """Call a function of the working folder; it gets what its parameters name."""
+    return call_found(name, context, find=find_function, fill=_arguments)
+
+
+def call_found(
+    name: str,
+    context: Mapping[str, Any],
+    *,
+    find: Callable[[str], Any],
+    fill: Callable[..., tuple[tuple[object, ...], dict[str, object]]],
+) -> tuple[str, object]:
+    """Find the function, make its arguments of the context and call it."""
+    try:
+        function = find(name)
+    except Exception as error:  # noqa: BLE001 - importing runs the user's code
+        why = str(error) if hasattr(error, "is_refusal") else _story(error)
+        return "missing", f"cannot import {name!r}: {why}"
+    if not callable(function):
+        return "missing", f"{name!r} is not a function but {type(function).__name__}"
+    try:
+        args, kwargs = fill(function, context)
+    except Exception as error:  # noqa: BLE001 - annotations are the user's code too
+        if hasattr(error, "is_refusal"):
+            return "refused", str(error)
+        return "raised", {"story": _story(error), "errors": _error_names(error)}
+    try:
+        value = function(*args, **kwargs)
+        return "returned", asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
+        return "raised", {"story": _story(error), "errors": _error_names(error)}
+
+
+def find_function(name: str) -> Any:
+    """Import the module and return its function."""
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def import_from_working_folder() -> None:
+    """Put the working folder first on sys.path, and remove the folder that Leadhand is in.
+
+    A checkout has packages with names of users' own; of these only `leadhand` is still imported.
+    """
+    root = str(Path(_FOLDER).parents[1])
+    sys.path[:] = [place for place in sys.path if place != _FOLDER]  # that of the script
+    if root in sys.path and root not in _installed():
+        sys.meta_path.append(_OnlyLeadhand(root))
+    import_first([str(Path.cwd())])
+
+
+def import_first(folders: Iterable[str]) -> None:
+    """Put the folders first on sys.path; remove a checkout of Leadhand from it."""
+    root = str(Path(_FOLDER).parents[1])
+    kept = [place for place in sys.path if place != root or place in _installed()]
+    sys.path[:] = [*folders, *kept]
+
+
+def _installed() -> set[str]:
+    return {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+
+
+class _OnlyLeadhand:
+    """Finds `leadhand` in a folder, and nothing else there."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def find_spec(
+        self, name: str, _path: object = None, _target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The package, unless it was found elsewhere."""
+        finder = importlib.machinery.PathFinder
+        return finder.find_spec(name, [self._root]) if name == "leadhand" else None
+
+
+def serve(
+    number: int,
+    call: Caller,
+    *,
+    folders: Iterable[str],
+    is_moved: Callable[[str, Mapping[str, object]], bool] = lambda _name, _seen: False,
+) -> int:
+    """Serve requests until the socket closes, a file changes or a call leaves a thread behind."""
+    here = str(Path.cwd())
+    watched = tuple(f"{folder}{os.sep}" for folder in folders)
+    seen: dict[str, tuple[int, ...]] = {}
+    with socket.socket(fileno=number) as link, link.makefile("rb") as asked:
+        for line in asked:
+            asks = json.loads(line)
+            if asks["by"] is not None and time.monotonic() > asks["by"]:
+                link.sendall(b'["late", null, "", true]\n')
+                continue
+            changed = any(_stamp_of(file) != stamp for file, stamp in seen.items())
+            if changed or is_moved(asks["name"], seen):
+                link.sendall(b'["stale", null, "", false]\n')
+                return 0
+            known = len(sys.modules)
+            answer = _answer(asks, here, call)
+            if len(sys.modules) != known:
+                _remember(seen, watched)
+            goes_on = not _has_leftovers()
+            reply = f"{answer[:-1]}, {json.dumps(goes_on)}]\n"
+            link.sendall(reply.encode())
+            if not goes_on:
+                return 0
+    return 0
+
+
+def _answer(asked: Mapping[str, Any], here: str, call: Caller) -> str:
+    """Call the function; return the word, the value and the output as a JSON list."""
+    os.chdir(here)
+    os.environ.update(asked["env"])  # noqa: TID251 - for the function, not for this process
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        word, value = call(asked["name"], asked["context"])
+    output = json.dumps(printed.getvalue()[-PRINTED:])
+    return f"{as_json(word, value)[:-1]}, {output}]"
+
+
+def _remember(seen: dict[str, tuple[int, ...]], watched: tuple[str, ...]) -> None:
+    """Record the stamps of the imported files of the folders."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file not in seen and file.startswith(watched):
+            seen[file] = _stamp_of(file)
+
+
+def _stamp_of(file: str) -> tuple[int, ...]:
+    """As leadhand.file_stamp: its inode, size and times; or the error number."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - called for each file before each function call
+    except OSError as error:
+        return (error.errno or 0,)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _has_leftovers() -> bool:
+    """Whether a call left a thread or a process behind."""
+    if threading.active_count() > 1:
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _story(error: Exception) -> str:
+    """The traceback, starting in the user's own code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _NOT_THEIRS:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace, limit=-10)).strip()
+
+
+def _error_names(error: Exception) -> list[str]:
+    """The classes of an exception, and the status of the response if it is about one."""
+    names = [one.__name__ for one in type(error).__mro__ if issubclass(one, BaseException)]
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is None and any("HTTPError" in name for name in names):
+        status = getattr(error, "code", None)
+    return [*names, f"http {status}"] if isinstance(status, int) else names
+
+
+_NOT_THEIRS = {
+    __file__,
+    str(Path(_FOLDER, "call.py")),
+    importlib.__file__,
+    "<frozen importlib._bootstrap>",
+    "<frozen importlib._bootstrap_external>",
+}
+
+
+def _arguments(
+    function: Callable[..., object], context: Mapping[str, Any]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The context's values for parameters of their names; otherwise the context as one argument."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a function written in C may have none
+        return (dict(context),), {}
+    named = {name: context[name] for name in parameters if name in context}
+    if named or not parameters:
+        return (), named
+    return (dict(context),), {}
+
+
+async def _awaited(value: Any) -> object:
+    return await value
+
+
+def as_json(word: str, value: object) -> str:
+    """The pair as JSON; a value that JSON cannot represent counts as raised."""
+    try:
+        return json.dumps([word, value])
+    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps(["raised", {"story": f"it returned what JSON cannot hold: {error}"}])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
