@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -11,9 +12,10 @@ from app.domain.outcomes import Outcome
 from app.domain.program import Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Grant, Reply
-from app.errors import ReferenceUnresolved
+from app.errors import PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.step_verbs.fork import Wish
 from leadhand.graphs.documents import GraphDocument
 from tests.engine.driving import LEASE_MS, Bench
 from tests.engine.graphs.graph_world import failed
@@ -35,6 +37,9 @@ Acts = dict[str, Any]
 class Schedule:
     """Claims, settles, loses, stops and resumes at random, until the session is completed."""
 
+    #: How many forks follow, each of the one before.
+    forks = 0
+
     def __init__(self, bench: Bench, graph: Graph, acts: Acts, seed: int) -> None:
         self._rng = Random(f"schedule {seed}")
         self._graph, self._acts = graph, acts
@@ -51,6 +56,8 @@ class Schedule:
         self._limits = {name: node.at_once for name, node in self._nodes.items() if node.at_once}
         self._held: list[Grant] = []
         self._old: list[Grant] = []
+        #: The steps that a fork has from its origin.
+        self._copied = set[str]()
         self._failures: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
 
@@ -63,7 +70,11 @@ class Schedule:
         for _ in range(ROUNDS):
             status = self.status
             if status == "completed":
-                return self._compare()
+                self._compare()
+                self.forks -= 1
+                if self.forks < 0 or not self._fork():
+                    return
+                continue
             if status == "failed" and not self._held:
                 self._mend()
             elif status == "stopped":
@@ -96,10 +107,41 @@ class Schedule:
         name = str(self._program.step(at).label)
         _, fatal = interpret(self._graph, self._acts)
         assert name in fatal, f"{at} ended the session"
+        if self._skips(at):
+            self._acts = {**self._acts, name: [{**self._acts[name][0], "skip": True}]}
+            self.engine.skips.skip(self.id, at.partition("~")[0])
+            return
         good = {"success": True} if "success" in self._acts[name][0]["value"] else {}
         acts = [{"errors": [], "value": act["value"] | good} for act in self._acts[name]]
         self._acts = {**self._acts, name: acts}
         self.engine.control.apply(self.id, "resume")
+
+    def _skips(self, at: str) -> bool:
+        """Whether a step that ended the session is skipped; it is mended otherwise."""
+        del at
+        return False
+
+    def _fork(self) -> bool:
+        """Go on with a fork of the session, after a step that others follow, if it has one."""
+        self.world.hints.clear()
+        self._held, self._old = [], []
+        self._failures, self._lost = Counter(), Counter()
+        points = [node.id for node in self._nodes.values()]
+        for after in self._rng.sample(points, len(points)):
+            with suppress(PositionRefused):
+                self.id = self.engine.forks.fork(self.id, Wish(after=after)).session
+                self.ref = SessionRef(self.id, self.id)
+                self._forget_skips()
+                return True
+        return False
+
+    def _forget_skips(self) -> None:
+        """A fork runs what comes after its point again, also what was skipped in its origin."""
+        self._copied = self._ended()
+        for name, acts in self._acts.items():
+            if name not in self._copied:
+                kept = [{key: one[key] for key in one if key != "skip"} for one in acts]
+                self._acts = {**self._acts, name: kept}
 
     def _wait(self) -> None:
         ms = self._rng.choice((1_100, 3_000, LEASE_MS + 2_000))
@@ -232,12 +274,22 @@ class Schedule:
         view = self.engine.queries.result(self.id)
         assert view.results == results
         lenient = {step["name"] for step in self._graph["steps"] if not step["critical"]}
-        for name in lenient & results.keys():
+        for name in (lenient & results.keys()) - self._copied:  # a fork warns of what it ran
             value = results[name] if isinstance(results[name], list) else [results[name]]
             if any(isinstance(one, dict) and "error" in one for one in value):
                 assert any(text.startswith(f"{name} ") for text in view.warnings), name
         settled = Counter(at for at, _ in self.world.told(self.ref, "step.settled"))
         assert set(settled.values()) <= {1}, settled
+
+
+class VerbSchedule(Schedule):
+    """A schedule in which steps that fail are skipped, too, and completed sessions forked."""
+
+    forks = 2
+
+    def _skips(self, at: str) -> bool:
+        is_whole = "#" not in at and self._program.step(at).for_each is None
+        return is_whole and self._rng.random() < 0.5
 
 
 def _failed(name: str) -> Outcome:

@@ -80,7 +80,7 @@ def _wanted(step: Any, when: str, words: Any, values: Any) -> bool:
 
 def _call(step: Any, act: Any, words: Any, values: Any) -> tuple[str, Any]:
     try:
-        if not _wanted(step, step.get("when", ""), words, values):
+        if act.get("skip") or not _wanted(step, step.get("when", ""), words, values):
             return "skipped", None
         value = returned(act, _fill(step["arguments"], words, values))
     except _Skipped:
