@@ -20,9 +20,11 @@ from leadhand.errors import LeadhandError, StoreUnknown
 from leadhand.local import user_state
 from leadhand.local.bindings import find_binding
 from leadhand.local.connect import ensure
+from leadhand.local.credentials import agents_files
 from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
+from leadhand.local.user_state import defining_folder
 from leadhand.models.text import plain
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.views import AgentView, FleetView, StoreView, WorkerView
@@ -47,7 +49,7 @@ def findings() -> Iterator[Finding]:
     home = None
     if settings.url is None:
         try:
-            home = user_state.state_folder(environment())
+            home = user_state.state_folder(environment(), folder)
         except LeadhandError as error:
             yield Finding("fail", "state", str(error), "set LEADHAND_HOME to a writable folder")
             return
@@ -272,5 +274,4 @@ def _agents_files(folder: Path) -> list[Path]:
     env = environment()
     if env.get("LEADHAND_AGENTS"):
         return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]
-    places = (folder / "agents.toml", Path.home() / ".config" / "leadhand" / "agents.toml")
-    return list(places)
+    return [*reversed(agents_files(defining_folder(folder.absolute(), env)))]

@@ -44,6 +44,7 @@ def own_port(home: Path) -> int:
     return port
 
 
-def agents_files(cwd: Path) -> tuple[Path, ...]:
-    """Returns the paths of the user's agents.toml and the folder's, which takes precedence."""
-    return (Path.home() / ".config" / "leadhand" / "agents.toml", cwd / "agents.toml")
+def agents_files(definitions: Path | None) -> tuple[Path, ...]:
+    """Returns the paths of the user's agents.toml and of a folder's, which takes precedence."""
+    user = Path.home() / ".config" / "leadhand" / "agents.toml"
+    return (user,) if definitions is None else (user, definitions / "agents.toml")

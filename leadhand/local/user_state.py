@@ -1,5 +1,8 @@
 """The user's own folders: of the services' state, of bindings, hooks and worktrees.
 
+Services read the definitions of at most one folder, so that those of a folder, such as a cloned
+repository, never apply to the sessions of others: it has a state folder of its own (decision 66).
+
 They are in `leadhand` of XDG_STATE_HOME. Where that cannot be used (no HOME, a read-only disk, no
 file locks), LEADHAND_HOME names a folder that can: its folder `user` has them then.
 """
@@ -22,28 +25,55 @@ OWN_REDIS = "default"
 #: The folder in LEADHAND_HOME that replaces `leadhand` of XDG_STATE_HOME.
 FALLBACK = "user"
 _PRIVATE = 0o700
+#: Files that define agents and tools, and the folders of flows and tools with the form of a file.
+_FILES = ("agents.toml", "tools.toml")
+_FOLDERS = (("flows", "*.json"), ("tools", "*.py"))
 
 
-def state_folder(env: Mapping[str, str]) -> Path:
+def state_folder(env: Mapping[str, str], cwd: Path | None = None) -> Path:
     """Returns the state folder of the services that a command uses; it may not exist yet.
 
-    LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL.
-    Raises UserStateUnfit.
+    LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL,
+    and a further one for each folder that defines agents, flows or tools, where `cwd` (by default
+    the current folder) is that folder or beneath it. Raises UserStateUnfit.
     """
     named = env.get("LEADHAND_HOME")
     if named:
         return Path(named).absolute()
     ours = _state_home(env) / "leadhand"
     with usable(ours):
-        return ours / machine_id(ours) / set_name(env.get("LEADHAND_REDIS_URL") or "")
+        redis_url = env.get("LEADHAND_REDIS_URL") or ""
+        defining = folder_with_definitions(cwd or Path.cwd(), env)
+        return ours / machine_id(ours) / set_name(redis_url, defining)
 
 
-def set_name(redis_url: str) -> str:
-    """Returns the name of the state folder for a Redis: a hash of its URL without password.
+def shared_folder(home: Path, env: Mapping[str, str]) -> Path | None:
+    """Returns the state folder of all folders without definitions; None if `home` is that itself.
+
+    None also for a state folder that LEADHAND_HOME names.
+    """
+    name = set_name(env.get("LEADHAND_REDIS_URL") or "")
+    is_own = not env.get("LEADHAND_HOME") and home.name.startswith(f"{name}-")
+    return home.with_name(name) if is_own else None
+
+
+def set_name(redis_url: str, defining: Path | None = None) -> str:
+    """Returns the name of the state folder for a Redis and the folder of the definitions.
+
+    It has a hash of the URL without its password, and one of the folder.
 
     >>> set_name(""), set_name("redis://:old@host:6379/0") == set_name("redis://:new@host:6379/0")
     ('default', True)
+    >>> set_name("", Path("/project"))
+    'default-ea0135bca5e3'
     """
+    name = _name_of(redis_url)
+    if defining is None:
+        return name
+    return f"{name}-{hashlib.sha256(bytes(defining)).hexdigest()[:12]}"
+
+
+def _name_of(redis_url: str) -> str:
     if not redis_url:
         return OWN_REDIS
     parts = urlsplit(redis_url)
@@ -116,3 +146,44 @@ def _state_home(env: Mapping[str, str]) -> Path:
     except RuntimeError as error:
         raise UserStateUnfit("~/.local/state/leadhand", "this user has no home folder") from error
     return user.absolute() / ".local" / "state"
+
+
+def folder_with_definitions(folder: Path, env: Mapping[str, str]) -> Path | None:
+    """Returns the nearest folder with definitions, from `folder` up to its repository's root.
+
+    Without a repository only the folder itself is looked at. The home folder and those above it are
+    not: None then, and where nothing is defined.
+    """
+    for place in _places(folder.absolute(), env):
+        if _defines_something(place):
+            return place
+    return None
+
+
+def defining_folder(cwd: Path, env: Mapping[str, str]) -> Path | None:
+    """Returns the folder whose definitions the services of commands in `cwd` read.
+
+    With LEADHAND_HOME that is `cwd` itself: who names a state folder chooses who shares it.
+    """
+    return cwd if env.get("LEADHAND_HOME") else folder_with_definitions(cwd, env)
+
+
+def _places(folder: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    home = Path(env.get("HOME") or "/").absolute()
+    above = (folder, *folder.parents)
+    root = next((place for place in above if (place / ".git").exists()), folder)
+    for place in above:
+        if place == home or place in home.parents:
+            return
+        yield place
+        if place == root:
+            return
+
+
+def _defines_something(folder: Path) -> bool:
+    try:
+        if any((folder / name).is_file() for name in _FILES):
+            return True
+        return any(any((folder / name).glob(form)) for name, form in _FOLDERS)
+    except OSError:  # not readable: then no service could read it either
+        return False

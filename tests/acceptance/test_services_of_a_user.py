@@ -193,3 +193,21 @@ def test_down_ends_the_services_and_the_next_command_goes_on(user: User) -> None
     wait_until(lambda: not any(map(runs, family)), timeout=30)
     one.write("go", "")
     assert one.leadhand("wait", session, timeout=LONG).code == 0
+
+
+def test_definitions_of_a_folder_apply_to_its_own_sessions_only(user: User) -> None:
+    plain = user.project("plain")
+    assert plain.leadhand("ls", timeout=LONG).code == 0
+    defining = user.project("defining")
+    shared = defining.state
+    defining.write("agents.toml", '[agents.mine]\ncommand = ["touch", "made"]\n')
+    first = defining.leadhand("spawn", "make it", "--agent", "mine", "--checker", "test -e made")
+    assert first.code == 0, first.err
+    assert f"its earlier sessions: `leadhand --home {shared} ls`" in first.err
+    user.project("defining")  # ends its services too
+    shown = defining.leadhand("status", timeout=LONG)
+    assert f"agents, flows and tools: those of {defining.folder}" in shown.out
+    assert "its earlier sessions" not in defining.leadhand("ls").err
+    refused = plain.leadhand("spawn", "make it", "--agent", "mine", "--checker", "test -e made")
+    assert refused.code != 0
+    assert "mine" in refused.err

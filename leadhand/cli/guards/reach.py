@@ -34,7 +34,7 @@ def reach_services(
     from leadhand.local.connect import ensure, join
     from leadhand.local.user_state import state_folder
 
-    home = state_folder(env)
+    home = state_folder(env, folder)
     connection = (
         ensure(home, cwd=folder, say=tell, env=env, patience_s=patience_s)
         if starts

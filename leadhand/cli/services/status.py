@@ -22,7 +22,7 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
     Exits with 2 if they do not run. The API's token is in run.json of the state folder.
     """
     from leadhand.local.running import find_running
-    from leadhand.local.user_state import state_folder
+    from leadhand.local.user_state import defining_folder, state_folder
     from leadhand.settings import environment
 
     home = state_folder(environment())
@@ -30,7 +30,8 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
         click.echo(str(home))
         return DONE
     running = find_running(home)
-    facts = _facts(home, {} if running is None else {"pid": running.pid, **running.run})
+    defining = defining_folder(Path.cwd(), environment())
+    facts = _facts(home, defining, {} if running is None else {"pid": running.pid, **running.run})
     if as_json:
         echo_json(facts)
     else:
@@ -39,22 +40,26 @@ def status_command(*, folder_only: bool, as_json: bool) -> int:
     return DONE if facts["running"] else HALTED
 
 
-def _facts(home: Path, run: dict[str, Any]) -> dict[str, Any]:
+def _facts(home: Path, defining: Path | None, run: dict[str, Any]) -> dict[str, Any]:
     names = ("pid", "url", "version", "python", "started_at")
     facts = {name: run.get(name) for name in names}
     pid = facts["pid"]
-    return {"folder": str(home), "running": bool(run), **facts, "pid": int(pid) if pid else None}
+    shown = {**facts, "pid": int(pid) if pid else None}
+    definitions = str(defining) if defining is not None else None
+    return {"folder": str(home), "definitions": definitions, "running": bool(run), **shown}
 
 
 def _lines(facts: dict[str, Any], *, starts: bool) -> list[str]:
-    folder = f"state: {plain(facts['folder'])}"
+    folders = [f"state: {plain(facts['folder'])}"]
+    if facts["definitions"]:
+        folders.append(f"agents, flows and tools: those of {plain(facts['definitions'])}")
     if not facts["running"]:
-        return ["the services do not run; the next command starts them", folder]
+        return ["the services do not run; the next command starts them", *folders]
     if starts:
-        return [f"the services start or end, as process {facts['pid']}", folder]
+        return [f"the services start or end, as process {facts['pid']}", *folders]
     since = age(facts["started_at"]) if facts["started_at"] else "?"
     return [
         f"the services run at {plain(facts['url'])}, started {since}, as process {facts['pid']}",
         f"version: {plain(facts['version'] or 'unknown')} of {plain(facts['python'] or '?')}",
-        folder,
+        *folders,
     ]
