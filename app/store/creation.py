@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -64,12 +65,15 @@ class Creations:
         """Create sessions in one round trip, each one atomic by itself.
 
         A program is sent with its first session only, so a later one may get `no_program` if that
-        one was refused: create it by itself.
+        one was refused: create it by itself. A session that competes with another one of these for
+        a key or a label has its program with it, since their order decides.
         """
         sent, calls = set[str](), list[tuple[SessionRef, str, Call]]()
+        claims = Counter(claim for new in news for claim in _claims(new))
         for new in news:
             arguments, document = _arguments(new, store), ""
-            if new.program not in sent and not self._known.get(new.program):
+            competes = any(claims[claim] > 1 for claim in _claims(new))
+            if (competes or new.program not in sent) and not self._known.get(new.program):
                 content = new.content()
                 arguments |= _routes(content)
                 document = content.document
@@ -86,6 +90,13 @@ class Creations:
         content = new.content()
         arguments = {**_arguments(new, store), **_routes(content), **more}
         return self._run("steps_fork", new.ref, new.program, arguments, outcome=content.document)
+
+
+def _claims(new: NewSession) -> Iterator[tuple[str, str]]:
+    """The names of which only one session can have each."""
+    for kind, name in (("key", new.idempotency_key), ("label", new.fields.get("label"))):
+        if name:
+            yield kind, name
 
 
 def _routes(content: StoredProgram) -> dict[str, JsonValue]:

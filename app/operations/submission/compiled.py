@@ -31,7 +31,9 @@ class CompiledPrograms:
     def _without_flows(self, document: AnyDocument, text: str) -> Program:
         if len(text) > LARGEST:
             return compile_document(document)
-        key = hashlib.sha256(f"{document.kind} {text}".encode()).hexdigest()
+        # What a document leaves out may compile otherwise than the default that it could have.
+        written = document.model_dump_json(exclude_unset=True)
+        key = hashlib.sha256(f"{document.kind} {written}".encode()).hexdigest()
         program = self._recent.get(key)
         if program is None:
             program = self._recent[key] = compile_document(document)

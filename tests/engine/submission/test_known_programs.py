@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from app.catalog.catalog import Catalog
 from app.compiler import compile_document
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
 from app.errors import IdempotencyConflict, InvalidDocument
 from app.operations.submission import compiled
 from app.operations.submit import About, Submitted
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench
 from tests.engine.world import World
@@ -103,3 +105,16 @@ def test_a_key_finds_its_session_although_its_document_is_refused_now(bench: Ben
     assert keyed(world, document()) == (first.session, False)
     with pytest.raises(IdempotencyConflict):
         keyed(world, elsewhere)
+
+
+def test_a_default_that_is_written_is_another_program_than_one_left_out() -> None:
+    """Both documents have the same values, but an agent's step without a limit has a longer one."""
+    programs = compiled.CompiledPrograms(Catalog(()))
+    limits = []
+    for more in ({"timeout_s": 60}, {}):
+        step = {"name": "ask", "tool": "agent:claude", "arguments": {"task": "t"}, **more}
+        graph = GraphDocument.model_validate({"kind": "graph", "name": "g", "steps": [step]})
+        program = programs.compile(graph, graph.model_dump_json())
+        assert program == compile_document(graph)
+        limits.append(program.text)
+    assert limits[0] != limits[1]
