@@ -23,6 +23,7 @@ from app.operations.selections.tokens import Counted, make_token, parse_token
 from app.queries.cursors import encode_cursor
 from app.queries.filters import SessionFilter
 from app.queries.sessions import Queries
+from app.queries.shown_status import shown_status
 from app.store.store import Store
 from leadhand.models.views import BulkRefusal, BulkView
 
@@ -36,6 +37,8 @@ COUNTED = 50_000
 #: Maximum ids and refusals in the reply.
 NAMED = 20
 _AT_WORK = SessionStatus.ACTIVE.value
+#: The status of active sessions in lists of which every live step is parked.
+_WAITS = "waiting"
 
 
 class How(NamedTuple):
@@ -98,7 +101,7 @@ class Bulk:
             if not self._is_as_counted(one):
                 changed.append(one.session)
                 continue
-            seen = None if one.status == _AT_WORK else Seen(one.status, one.updated_ms)
+            seen = None if one.status in (_AT_WORK, _WAITS) else Seen(one.status, one.updated_ms)
             try:
                 refusal = self._apply(one.session, how, seen)
             except SessionChanged:
@@ -111,7 +114,12 @@ class Bulk:
     def _is_as_counted(self, one: Counted) -> bool:
         """Whether the session exists and has its status still."""
         ref = self._store.ref(one.session)
-        return ref is not None and self._store.fields(ref).get("status") == one.status
+        if ref is None:
+            return False
+        fields = self._store.fields(ref)
+        if one.status == _WAITS:
+            return bool(fields) and shown_status(self._store, ref, fields) == _WAITS
+        return fields.get("status") == one.status
 
     def _select(
         self, wanted: SessionFilter, cursor: str | None, *, most: int, looks: int
@@ -124,7 +132,10 @@ class Bulk:
             last = looked.place
             if looked.ref is not None:
                 fields = looked.fields
-                meant.append(Counted(looked.ref.id, fields["status"], int(fields["updated"])))
+                status = fields["status"]
+                if status == _AT_WORK and _WAITS in wanted.status and status not in wanted.status:
+                    status = _WAITS
+                meant.append(Counted(looked.ref.id, status, int(fields["updated"])))
         return Selection(meant, None)
 
     def _apply(self, session: str, how: How, seen: Seen | None = None) -> BulkRefusal | None:

@@ -22,7 +22,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
         """GET /ui/sessions/bulk: how many sessions a verb would apply to, before it does."""
         verb = _verb(request.args.get("verb"))
         listed = Listed(engine, request.args, request.args.getlist("status"))
-        if not listed.is_filtered:
+        if not listed.is_filtered or listed.wanted.matches_all:
             raise missing("filter", "choose a status, a kind, a label or a name first")
         found = engine.bulk.preview(verb, listed.wanted)
         views = [engine.queries.session(one) for one in found.first]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from app.errors import InvalidDocument
 LONGEST = 100_000
 _MOST_BYTES = 500_000
 _VERSION = "b1."
+_ID = re.compile("[0-9a-f]{8}")
 
 
 class Counted(NamedTuple):
@@ -63,7 +65,7 @@ def _decode(token: str) -> object:
 
 def _counted(token: str, row: object) -> Counted:
     match row:
-        case [str() as session, str() as status, int() as updated]:
+        case [str() as session, str() as status, int() as updated] if _ID.fullmatch(session):
             return Counted(session, status, updated)
         case _:
             raise _unknown(token)
