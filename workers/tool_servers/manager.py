@@ -153,11 +153,12 @@ class _Client:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.write(self._settings())
-            self._process.stdin.close()
-        self._process.stdin = None
+            # A fork that still had this pipe open would keep the client waiting for its end.
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError):
+                self._process.stdin.write(self._settings())
+                self._process.stdin.close()
+            self._process.stdin = None
         return None
 
     def _settings(self) -> bytes:
