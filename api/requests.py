@@ -167,7 +167,7 @@ class StreamQuery(EventsQuery):
 class OutputQuery(Query):
     """Which output is asked for: of one step, or of all; of how many attempts."""
 
-    step: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    step: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[!-~]+$")] | None = None
     limit: Annotated[int, Field(ge=1, le=32), BeforeValidator(_whole_number)] = 5
 
 

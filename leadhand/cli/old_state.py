@@ -19,7 +19,7 @@ def old_state(folder: Path, env: Mapping[str, str]) -> str | None:
     old = folder / OLD
     if not holds_data(old) or old.resolve() == state_folder(env).resolve():
         return None
-    way = f"`leadhand --home {OLD} ls` lists them"
+    way = f"`leadhand --home {OLD} ls --all` lists them"
     if not _is_own(old, env):
         way = "`leadhand import` stops and lists them, and takes them over"
     return f"sessions from before are in ./{OLD}: {way}"

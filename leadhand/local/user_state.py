@@ -163,9 +163,22 @@ def folder_with_definitions(folder: Path, env: Mapping[str, str]) -> Path | None
 def defining_folder(cwd: Path, env: Mapping[str, str]) -> Path | None:
     """Returns the folder whose definitions the services of commands in `cwd` read.
 
-    With LEADHAND_HOME that is `cwd` itself: who names a state folder chooses who shares it.
+    With LEADHAND_HOME that is `cwd` itself: who names a state folder chooses who shares it. But a
+    named set of the user reads the folder that it is for, and no other one.
     """
-    return cwd if env.get("LEADHAND_HOME") else folder_with_definitions(cwd, env)
+    named = env.get("LEADHAND_HOME")
+    found = folder_with_definitions(cwd, env)
+    if not named:
+        return found
+    unnamed = {name: text for name, text in env.items() if name != "LEADHAND_HOME"}
+    try:
+        own = state_folder(unnamed, cwd)
+    except UserStateUnfit:
+        return cwd
+    home = Path(named).absolute()
+    if home.parent != own.parent:
+        return cwd
+    return found if home == own else None
 
 
 def _places(folder: Path, env: Mapping[str, str]) -> Iterator[Path]:

@@ -115,7 +115,10 @@ def test_an_old_state_folder_is_named_and_not_opened(user: User) -> None:
     del one.env["LEADHAND_HOME"]
     one.state = current
     listed = one.leadhand("ls", "--all", timeout=LONG)
-    assert "sessions from before are in ./.leadhand: `leadhand --home .leadhand ls`" in listed.err
+    assert (
+        "sessions from before are in ./.leadhand: `leadhand --home .leadhand ls --all`"
+        in listed.err
+    )
     assert session not in listed.out
     secret = require_bound(old, one.env).secret
     (old / "secrets.json").write_text(json.dumps({"secret": secret, "api_token": "t"}))

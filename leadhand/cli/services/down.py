@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -34,23 +36,28 @@ def end_services_here(home: Path) -> bool:
     running = find_running(home)
     if running is None:
         return False
-    at_work = _count_active(running.run.get("url", ""), running.run.get("token", ""))
+    at_work = _count_active(running.run)
     if at_work:
         verb = "continues" if at_work == 1 else "continue"
         tell(f"{plural(at_work, 'active session')} {verb} when the services start again")
     return end_services(home)
 
 
-def _count_active(url: str, token: str) -> int:
+def _count_active(run: Mapping[str, str]) -> int:
     """How many sessions are at work, at most a page; 0 if the API does not answer."""
     from leadhand.client.client import Client
     from leadhand.errors import LeadhandError
     from leadhand.local.api_probe import WANTS_LIFE
+    from leadhand.local.prove_api import proves_itself
 
+    url, key = run.get("url"), run.get("proof_key")
     if not url:
         return 0
     try:
-        with Client(url, token, timeout_s=5.0, patience_s=0.0) as client:
+        # Another program may have the port by now: it does not get the token.
+        if key and not proves_itself(urlsplit(url).port or 0, key):
+            return 0
+        with Client(url, run.get("token", ""), timeout_s=5.0, patience_s=0.0) as client:
             return len(client.sessions(status=WANTS_LIFE, limit=500).items)
-    except LeadhandError:
+    except (LeadhandError, OSError):
         return 0

@@ -25,7 +25,7 @@ _session = click.option(
 
 @click.group("hook")
 def hook_command() -> None:
-    """Show an agent its messages and guard its stops, as hooks of the agent.
+    """Show an agent its messages, and guard its stops.
 
     Each command but install and trust reads the hook's JSON on standard input.
     """
