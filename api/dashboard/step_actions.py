@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from flask import Blueprint, Response, request
 
 from api import requests
-from api.auth import allow, current_owner, may_bring_commands
 from api.dashboard.replies import done, go_to, read_form
 from api.steps import bodies
+from api.steps.copies import make_fork, make_rerun
 from app.engine import Engine
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
 
 #: Maximum length of an idempotency key that a form sends.
 _KEY = 120
@@ -39,35 +35,13 @@ class StepActions:
     def fork(self, session: str) -> Response:
         """POST .../fork: create a session that continues from a point of this one."""
         asked = read_form(bodies.Fork)
-        free = may_bring_commands(self._engine)
-        changes = Changes(
-            agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label
-        )
-        made = self._engine.forks.fork(
-            session,
-            Wish(asked.after, changes, as_is=asked.folder == "as-is"),
-            key=_key(),
-            owner=current_owner(),
-            free=free,
-            check=partial(allow, free=free),
-        )
+        made = make_fork(self._engine, session, asked, key=_key())
         return go_to(f"/ui/sessions/{made.session}")
 
     def rerun(self, session: str) -> Response:
         """POST .../rerun: create a session from the document of this one."""
         asked = read_form(bodies.Rerun)
-        free = may_bring_commands(self._engine)
-        changes = Changes(
-            task=asked.task, agent=asked.agent, inputs=asked.inputs, label=asked.label
-        )
-        made = self._engine.reruns.rerun(
-            session,
-            changes,
-            key=_key(),
-            owner=current_owner(),
-            free=free,
-            check=partial(allow, free=free),
-        )
+        made = make_rerun(self._engine, session, asked, key=_key())
         return go_to(f"/ui/sessions/{made.session}")
 
     def add_to(self, routes: Blueprint) -> None:

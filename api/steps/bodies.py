@@ -18,8 +18,8 @@ _Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000
 class Fork(Body, WithEnvironment):
     """Where a fork continues, and what is different in it."""
 
-    #: The last point of the session that counts as done, as for a resume; without it the fork goes
-    #: on where the session had come to.
+    #: The last point of the session that counts as done, as for a resume; without it the fork
+    #: continues where the session had come to.
     after: _Position | None = None
     #: New values of inputs; all that refers to them runs again.
     inputs: _Inputs

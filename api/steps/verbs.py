@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from flask import Response
 
 from api import requests
-from api.auth import allow, current_caller, current_owner, may_bring_commands
+from api.auth import current_caller
 from api.requests import NoQuery
 from api.responses import session_answer
 from api.steps import bodies
-from app.domain.environment.session import environment_of
+from api.steps.copies import make_fork, make_rerun
 from app.engine import Engine
-from app.operations.step_verbs.documents import Changes
-from app.operations.step_verbs.fork import Wish
 from app.operations.submit import Submitted
 from app.security.step_tokens import Caller
 
@@ -57,40 +54,16 @@ class StepVerbs:
         """POST .../fork: create a session that continues from a point of this one."""
         asked = requests.body(bodies.Fork)
         requests.query(NoQuery)
-        free = may_bring_commands(self._engine)
-        allow(asked, free=free)
-        changes = Changes(
-            agent=asked.agent, inputs=asked.inputs, tools=asked.tools, label=asked.label
-        )
-        made = self._engine.forks.fork(
-            session,
-            Wish(asked.after, changes, asked.folder == "as-is", environment_of(asked)),
-            key=requests.idempotency_key(),
-            owner=current_owner(),
-            free=free,
-            check=partial(allow, free=free),
-        )
+        key = requests.idempotency_key()
+        made = make_fork(self._engine, session, asked, key=key)
         return self._created(made)
 
     def rerun(self, session: str) -> Response:
         """POST .../rerun: create a session from the document of this one."""
         asked = requests.body(bodies.Rerun)
         requests.query(NoQuery)
-        free = may_bring_commands(self._engine)
-        allow(asked, free=free)
-        changes = Changes(
-            task=asked.task, checkers=asked.checkers, agent=asked.agent, inputs=asked.inputs,
-            label=asked.label,
-        )  # fmt: skip
-        made = self._engine.reruns.rerun(
-            session,
-            changes,
-            environment=environment_of(asked),
-            key=requests.idempotency_key(),
-            owner=current_owner(),
-            free=free,
-            check=partial(allow, free=free),
-        )
+        key = requests.idempotency_key()
+        made = make_rerun(self._engine, session, asked, key=key)
         return self._created(made)
 
     def _created(self, made: Submitted) -> Response:

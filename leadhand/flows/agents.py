@@ -36,7 +36,7 @@ def merge_subflow_agents(own: Mapping[str, str], around: Mapping[str, str]) -> d
 
 
 def agents_asked(flow: FlowDefinition) -> Iterator[str | None]:
-    """Returns the agents that a flow's own steps use; None stands for the default agent."""
+    """Returns the agents that a flow's own steps use; None means the default agent."""
     for one in steps_of(flow):
         type_ = getattr(one.step, "agent_type", None)
         if type_ is not None:

@@ -17,10 +17,10 @@ MOST = 6
 
 
 def test_from_the_link_to_a_resumed_session_in_six_keys(chromium, store_url, tmp_path: Path):
-    """A session failed overnight: its checker's output, the diff, and it goes on."""
+    """A session failed overnight: its checker's output, the diff, and its resume."""
     some = furnish(store_url, tmp_path)
     engine = silent_engine(store_url, secret=SECRET, flows=(tmp_path,))
-    for other in (some.asking, some.draft):  # these are answered by somebody else
+    for other in (some.asking, some.draft):  # another person answers these
         engine.control.apply(other, "stop")
     with serve(engine, secret=SECRET) as url:
         page = chromium.new_context().new_page()

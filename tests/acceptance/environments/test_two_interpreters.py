@@ -1,4 +1,4 @@
-"""Functions run under the Python of whoever submits them, tools under that of the services."""
+"""Functions run under the submitter's Python, tools under that of the services."""
 
 from __future__ import annotations
 
