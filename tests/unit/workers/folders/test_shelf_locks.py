@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,34 @@ def is_free(shelf: Shelf) -> bool:
         return False
 
 
+def fork(run: Callable[[], object]) -> int:
+    """Run a function in a fork of this process; returns the fork's process id.
+
+    The fork ends with 0 for a true result. An error must not leave it: it would go through the
+    other tests as a second test process.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 70
+    try:
+        status = 0 if run() else 1
+    except BaseException:  # noqa: BLE001 - it must not leave the fork
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
 @contextmanager
 def forked() -> Iterator[None]:
     """A fork of this process, as a worker forks its pool processes; it lives until the end."""
     wait, end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def live() -> bool:
         os.close(end)
-        os.read(wait, 1)
-        os._exit(0)
+        return not os.read(wait, 1)
+
+    pid = fork(live)
     os.close(wait)
     try:
         yield
@@ -79,10 +99,7 @@ def test_fork_of_a_worker_does_not_keep_the_lock_that_another_thread_holds(tmp_p
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fork_takes_the_lock_as_any_process_does(tmp_path: Path) -> None:
     shelf = Shelf.of(tmp_path, tmp_path)
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if is_free(shelf) else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+    assert os.waitpid(fork(lambda: is_free(shelf)), 0)[1] == 0
 
 
 class Fork:
@@ -94,9 +111,7 @@ class Fork:
         self._thread.start()
 
     def _run(self) -> None:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
+        pid = fork(lambda: True)
         self._forked.set()
         os.waitpid(pid, 0)
 
