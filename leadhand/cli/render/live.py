@@ -74,6 +74,8 @@ class LiveScreen:
         self._seen_at = clock()
         self._tail = Tail()
         self._cost_usd = 0.0
+        self._worked_ms: int | None = None
+        self._viewed_at = clock()
         self._live = Live(
             console=console,
             get_renderable=self._render,
@@ -86,6 +88,7 @@ class LiveScreen:
     def start(self, session: SessionView) -> None:
         """Start to draw the session's progress."""
         self._picture = first_picture(session)
+        self.update(session)
         with self._lock:
             self._is_open = True
             if not self._is_paused:
@@ -113,8 +116,11 @@ class LiveScreen:
         self._seen_at = self._clock()
 
     def update(self, session: SessionView) -> None:
-        """Update the drawing with the present cost, which no event reports while agents run."""
+        """Update what no event reports while agents run: the present cost and time."""
         self._cost_usd = session.counters.cost_usd
+        if session.progress.elapsed_s is not None:
+            self._worked_ms = round(session.progress.elapsed_s * 1000)
+            self._viewed_at = self._clock()
 
     def close(self) -> None:
         """Stop drawing, and leave the last state on the screen."""
@@ -122,13 +128,24 @@ class LiveScreen:
             self._is_open = False
             self._live.stop()
 
+    def _now_ms(self) -> int:
+        """The present time by the server's clock.
+
+        The newest event alone is not enough: the view may have been opened long after it.
+        """
+        started, now = self._picture.started_ms, self._clock()
+        now_ms = self._picture.latest_ms + round((now - self._seen_at) * 1000)
+        if started is None or self._worked_ms is None:
+            return now_ms
+        return max(now_ms, started + self._worked_ms + round((now - self._viewed_at) * 1000))
+
     def _render(self) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 
         picture = self._picture
         picture = replace(picture, cost_usd=max(picture.cost_usd, self._cost_usd))
-        now_ms = picture.latest_ms + round((self._clock() - self._seen_at) * 1000)
+        now_ms = self._now_ms()
         tail = [] if picture.ended else self._tail.shown(now_ms)
         lines = screen(picture, now_ms=now_ms, height=self._console.height - len(tail))
         lines += [Line(line) for line in tail]

@@ -11,7 +11,7 @@ from rich.console import Console
 from leadhand.cli import cli
 from leadhand.cli.entrypoint import run
 from leadhand.cli.render.live import LiveScreen
-from leadhand.models.views import Event, SessionView
+from leadhand.models.views import Event, Progress, SessionView
 from tests.scripted_api import AT, TOKEN, Script, scripted_api
 
 HEAD = "session 00000000: my label (Write the parser)"
@@ -56,6 +56,23 @@ def test_each_command_that_follows_or_waits_names_the_session_and_its_cost(scrip
 def test_a_flow_says_its_cost_at_its_end(script, lines) -> None:
     script.add("1a2b3c4d", "completed", kind="flow", name="Flow: x", cost_usd=0.5)
     assert lines("watch", "1a2b3c4d")[-1] == "session 1a2b3c4d: accept after 1 iteration ($0.5000)"
+
+
+def test_a_live_view_that_is_opened_late_counts_from_the_start_of_the_session() -> None:
+    console = Console(file=StringIO(), width=100, force_terminal=True)
+    screen = LiveScreen(console, clock=lambda: 0.0)
+    view = SessionView(
+        id="1a2b3c4d", kind="loop", name="loop", status="active", root="1a2b3c4d",
+        created_at=AT, updated_at=AT, progress=Progress(elapsed_s=65),
+    )  # fmt: skip
+    screen.start(view)
+    try:
+        screen.show(Event(id="1-0", type="session.started", at_ms=1_000, fields={}))
+        with console.capture() as captured:
+            console.print(screen._render())
+    finally:
+        screen.close()
+    assert "1:05" in captured.get()
 
 
 def test_the_live_view_shows_what_has_been_spent_while_an_agent_runs() -> None:
