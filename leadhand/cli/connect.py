@@ -67,5 +67,6 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
 
 def tell(text: str) -> None:
     """Prints a progress message for the user to standard error."""
-    click.echo(f"leadhand: {with_local_times(text)}", err=True)
+    # With err=True click writes past a live view's own `sys.stderr`, and the view draws over it.
+    click.echo(f"leadhand: {with_local_times(text)}", file=sys.stderr)
     sys.stderr.flush()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from rich.console import Console
 
 from leadhand.cli import cli
+from leadhand.cli.connect import tell
 from leadhand.cli.entrypoint import run
 from leadhand.cli.render.live import LiveScreen
+from leadhand.models.text import without_ansi
 from leadhand.models.views import Event, Progress, SessionView
 from tests.scripted_api import AT, TOKEN, Script, scripted_api
 
@@ -40,6 +43,15 @@ def lines(capsys: pytest.CaptureFixture[str]):
     return lines
 
 
+@pytest.fixture
+def view() -> SessionView:
+    """A running session."""
+    return SessionView(
+        id="1a2b3c4d", kind="loop", name="loop", status="active", root="1a2b3c4d",
+        created_at=AT, updated_at=AT,
+    )  # fmt: skip
+
+
 def test_each_command_that_follows_or_waits_names_the_session_and_its_cost(script, lines) -> None:
     end = "accept after 1 iteration ($0.2500, 1000 tokens)"
     spawned = lines("spawn", "Write the parser\nwith care", "--checker", "true")
@@ -58,14 +70,27 @@ def test_a_flow_says_its_cost_at_its_end(script, lines) -> None:
     assert lines("watch", "1a2b3c4d")[-1] == "session 1a2b3c4d: accept after 1 iteration ($0.5000)"
 
 
-def test_a_live_view_that_is_opened_late_counts_from_the_start_of_the_session() -> None:
+def test_a_message_is_written_above_an_open_live_view(
+    monkeypatch: pytest.MonkeyPatch, view: SessionView
+) -> None:
+    drawn, past = StringIO(), BytesIO()
+    monkeypatch.setattr(sys, "stderr", TextIOWrapper(past, encoding="utf-8", write_through=True))
+    screen = LiveScreen(Console(file=drawn, width=100, force_terminal=True), clock=lambda: 0.0)
+    screen.start(view)
+    try:
+        tell("the API does not respond")
+    finally:
+        screen.close()
+    assert "leadhand: the API does not respond\n" in without_ansi(drawn.getvalue())
+    assert past.getvalue() == b""
+
+
+def test_a_live_view_that_is_opened_late_counts_from_the_start_of_the_session(
+    view: SessionView,
+) -> None:
     console = Console(file=StringIO(), width=100, force_terminal=True)
     screen = LiveScreen(console, clock=lambda: 0.0)
-    view = SessionView(
-        id="1a2b3c4d", kind="loop", name="loop", status="active", root="1a2b3c4d",
-        created_at=AT, updated_at=AT, progress=Progress(elapsed_s=65),
-    )  # fmt: skip
-    screen.start(view)
+    screen.start(view.model_copy(update={"progress": Progress(elapsed_s=65)}))
     try:
         screen.show(Event(id="1-0", type="session.started", at_ms=1_000, fields={}))
         with console.capture() as captured:
@@ -75,13 +100,9 @@ def test_a_live_view_that_is_opened_late_counts_from_the_start_of_the_session() 
     assert "1:05" in captured.get()
 
 
-def test_the_live_view_shows_what_has_been_spent_while_an_agent_runs() -> None:
+def test_the_live_view_shows_what_has_been_spent_while_an_agent_runs(view: SessionView) -> None:
     console = Console(file=StringIO(), width=100, force_terminal=True)
     screen = LiveScreen(console, clock=lambda: 0.0)
-    view = SessionView(
-        id="1a2b3c4d", kind="loop", name="loop", status="active", root="1a2b3c4d",
-        created_at=AT, updated_at=AT,
-    )  # fmt: skip
 
     def shown() -> str:
         with console.capture() as captured:
