@@ -55,6 +55,10 @@ class Settings(BaseModel):
     #: Allowed roots of working folders; empty allows any folder.
     roots: tuple[Path, ...] = ()
     agents_files: tuple[Path, ...] = ()
+    #: A folder whose agents.toml and tools.toml apply only as far as the user approved them.
+    definitions: Path | None = None
+    #: The file with the user's approvals.
+    approvals: Path | None = None
     #: Folders of flow files; if two have a flow of the same name, the first folder wins.
     flows: tuple[Path, ...] = ()
     #: Folders of Python files whose functions are tools; the first folder wins.
@@ -274,6 +278,8 @@ _PLAIN = {
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
     "own_redis": "LEADHAND_OWN_REDIS",
     "importing": "LEADHAND_IMPORTING",
+    "definitions": "LEADHAND_DEFINITIONS",
+    "approvals": "LEADHAND_APPROVALS",
     "proof_key": "LEADHAND_PROOF_KEY",
 }
 _HOSTS = {

@@ -27,6 +27,7 @@ from app.operations.outputs import Outputs
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from app.store.store import Store, connect
+from leadhand.models.approvals import Approvals
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
 from tasks.bootstrap import check_logins, make_engine
@@ -144,7 +145,8 @@ def _set_up_pool_processes(
             one.guard.remember_in(served)
             one.store.expected_identity = served.expected
         heart = Heartbeats(beats, draining=drain.under_way, lend=slots.lender())
-        agents = AgentFiles(settings.agents_files)
+        approvals = Approvals(settings.definitions, settings.approvals)
+        agents = AgentFiles(settings.agents_files, approvals)
         servers = ServedTools(servers_folder(host))
         BOUND.carry = attempts = Attempts(
             engine,
@@ -155,7 +157,9 @@ def _set_up_pool_processes(
             closed=served.is_closed,
             paused=intake.is_paused,
             on_no_room=intake.pause,
-            shelf=ToolCatalogue(settings.tools, ToolFiles(settings.agents_files), servers),
+            shelf=ToolCatalogue(
+                settings.tools, ToolFiles(settings.agents_files, approvals), servers
+            ),
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
@@ -184,7 +188,8 @@ def _run_host_threads(
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
     threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
-    files = ToolFiles(settings.agents_files)
+    approvals = Approvals(settings.definitions, settings.approvals)
+    files = ToolFiles(settings.agents_files, approvals)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
@@ -229,8 +234,9 @@ def _inventory(
     consumed: ConsumedQueues,
     lock: NameLock,
 ) -> Inventory:
-    agents = AgentFiles(settings.agents_files, logs_faults=True)
-    files = ToolFiles(settings.agents_files, logs_faults=True)
+    approvals = Approvals(settings.definitions, settings.approvals)
+    agents = AgentFiles(settings.agents_files, approvals, logs_faults=True)
+    files = ToolFiles(settings.agents_files, approvals, logs_faults=True)
     shelf = ToolCatalogue(settings.tools, files, ServedTools(servers_folder(os.getpid())))
     return Inventory(
         engine,

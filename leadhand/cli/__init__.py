@@ -68,6 +68,7 @@ _COMMANDS = {
     "up": "leadhand.cli.commands.up",
     "down": "leadhand.cli.services.down",
     "restart": "leadhand.cli.services.restart",
+    "trust": "leadhand.cli.services.trust",
     "status": "leadhand.cli.services.status",
     "worker": "leadhand.cli.commands.servers",
     "api": "leadhand.cli.commands.servers",

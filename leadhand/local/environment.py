@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.local.python_module import only_ours
-from leadhand.local.user_state import worktrees_folder
+from leadhand.local.user_state import approvals_file, worktrees_folder
 
 #: Variables that refer to another stack or session.
 _FOREIGN = {
@@ -23,6 +23,8 @@ _FOREIGN = {
     "LEADHAND_OWN_REDIS",
     "LEADHAND_IMPORTING",
     "LEADHAND_PROOF_KEY",
+    "LEADHAND_DEFINITIONS",
+    "LEADHAND_APPROVALS",
 }
 #: Prefixes of variables that would change how the servers run, but are meant for other programs.
 _MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")
@@ -39,6 +41,8 @@ class Stack(NamedTuple):
     api_port: int
     supervisor_pid: int
     agents_files: tuple[Path, ...] = ()
+    #: The folder whose agents and tools need the user's approval, if it is not their own.
+    definitions: Path | None = None
     #: The folders of flows.
     flows: tuple[Path, ...] = ()
     #: The folders of tools.
@@ -86,6 +90,9 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
+    if stack.definitions is not None and not base.get("LEADHAND_AGENTS"):
+        ours["LEADHAND_DEFINITIONS"] = str(stack.definitions)
+        ours["LEADHAND_APPROVALS"] = str(approvals_file(base))
     flags = {"LEADHAND_OWN_REDIS": stack.own_redis, "LEADHAND_IMPORTING": stack.importing}
     return kept | ours | {name: "1" for name, is_set in flags.items() if is_set}
 

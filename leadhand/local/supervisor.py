@@ -173,6 +173,7 @@ class Supervisor:
             api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
             agents_files=agents_files(definitions),
+            definitions=definitions,
             flows=() if definitions is None else (definitions / "flows",),
             tools=() if definitions is None else (definitions / "tools",),
             own_redis=own_redis,

@@ -91,6 +91,11 @@ def hooks_folder(env: Mapping[str, str]) -> Path:
     return _private_folder(env, "hooks")
 
 
+def approvals_file(env: Mapping[str, str]) -> Path:
+    """Returns the path of the file with the user's approvals. Raises UserStateUnfit."""
+    return hooks_folder(env) / "trusted.json"
+
+
 def worktrees_folder(env: Mapping[str, str]) -> Path:
     """Returns the folder of the worktrees and copies of tasks; it may not exist yet.
 

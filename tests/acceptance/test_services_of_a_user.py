@@ -214,3 +214,27 @@ def test_definitions_of_a_folder_apply_to_its_own_sessions_only(user: User) -> N
     refused = plain.leadhand("spawn", "make it", "--agent", "mine", "--checker", "test -e made")
     assert refused.code != 0
     assert "mine" in refused.err
+
+
+def test_nothing_of_a_clone_starts_or_replaces_an_agent_before_it_is_trusted(user: User) -> None:
+    clone = user.project("clone")
+    clone.write("agents.toml", '[agents.claude]\ncommand = ["sh", "-c", "echo it > replaced"]\n')
+    clone.write("tools.toml", "[mcp.files]\ncommand = \"sh\"\nargs = ['-c', 'touch started']\n")
+    git(clone.folder, "init", "-q")
+    spawn = ("spawn", "Work", "--agent", "claude", "--checker", "test -f replaced")
+    assert clone.leadhand("ls", timeout=LONG).code == 0
+    refused = clone.leadhand(*spawn, timeout=LONG)
+    assert refused.code == 1
+    assert f"`leadhand trust {clone.folder}`" in refused.err
+    found = clone.leadhand("tools", timeout=LONG)
+    assert f"`leadhand trust {clone.folder}`" in found.out
+    asked = clone.leadhand("trust")
+    assert (asked.code, "add --yes" in asked.err) == (1, True)
+    assert not {"replaced", "started"} & {file.name for file in clone.folder.iterdir()}
+
+    trusted = clone.leadhand("trust", "--yes")
+    assert "echo it > replaced" in trusted.out
+    wait_until(lambda: (clone.folder / "started").exists(), timeout=LONG)
+    assert clone.leadhand(*spawn, timeout=LONG).code == 0
+    assert clone.leadhand("trust", "--remove").out.startswith("withdrew ")
+    assert clone.leadhand(*spawn, timeout=LONG).code == 1

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
@@ -51,15 +52,23 @@ class AgentBook(BaseModel):
     kept: dict[str, Agent] = {}
 
     @classmethod
-    def load(cls, files: Sequence[Path], before: AgentBook | None = None) -> AgentBook:
+    def load(
+        cls,
+        files: Sequence[Path],
+        before: AgentBook | None = None,
+        approvals: Approvals = NONE_NEEDED,
+    ) -> AgentBook:
         """Read the agents files; an entry replaces one of the same name in an earlier file.
 
-        A missing file has no entries. An error affects its entry only, or its file.
+        A missing file has no entries. An error affects its entry only, or its file. So does a
+        missing approval: an entry that would replace another one is an error without it.
         """
         agents, unread = dict(BUILTIN_AGENTS), list[AgentsFileInvalid]()
         broken: dict[str, AgentsFileInvalid] = {}
         for file in files:
             found = _read(file)
+            if approvals.lack(file, found.text):
+                found = _without_replacements(found, agents, file, approvals)
             agents = {n: a for n, a in {**agents, **found.agents}.items() if n not in found.broken}
             broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.agents}
             unread += found.faults
@@ -98,6 +107,22 @@ class _Entries(NamedTuple):
     agents: Mapping[str, Agent]
     broken: Mapping[str, AgentsFileInvalid]
     faults: Sequence[AgentsFileInvalid]
+    text: str
+
+
+def _without_replacements(
+    found: _Entries, agents: Mapping[str, Agent], file: Path, approvals: Approvals
+) -> _Entries:
+    """The entries of a file that is not approved: those with the name of an agent are broken."""
+    why = f"an agent has this name, and this file is not approved as it is; {approvals.hint}"
+    broken = {
+        name: AgentsFileInvalid(
+            str(file), f"agents.{name}", None, why, line_of(found.text, ["agents", name])
+        )
+        for name in found.agents.keys() & agents.keys()
+    }
+    kept = {name: agent for name, agent in found.agents.items() if name not in broken}
+    return found._replace(agents=kept, broken={**found.broken, **broken})
 
 
 def _read(file: Path) -> _Entries:
@@ -107,7 +132,7 @@ def _read(file: Path) -> _Entries:
         fault = AgentsFileInvalid(str(file), "", None, error.why, error.line)
         # Names that the file seems to define must not fall back to an entry of another file.
         names = {quoted or bare for quoted, bare in _HEADER.findall(error.text)}
-        return _Entries({}, dict.fromkeys(names, fault), [fault])
+        return _Entries({}, dict.fromkeys(names, fault), [fault], error.text)
     entries = raw.get("agents", {})
     named = entries if isinstance(entries, dict) else {}
     rest = {**raw, "agents": {} if named else entries}
@@ -118,7 +143,7 @@ def _read(file: Path) -> _Entries:
             agents |= _File.model_validate({"agents": {name: _extended(name, entry)}}).agents
         except ValidationError as error:
             broken[name] = _fault(error.errors(include_url=False)[0], file, text)
-    return _Entries(agents, broken, faults)
+    return _Entries(agents, broken, faults, text)
 
 
 def _extended(name: str, entry: object) -> object:

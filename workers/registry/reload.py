@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.models.approvals import NONE_NEEDED, Approvals
 from workers.registry.agents import AgentBook
 
 log = logging.getLogger(__name__)
@@ -18,19 +19,26 @@ class AgentFiles:
     Running sessions keep the last valid version of an entry that has become invalid.
     """
 
-    def __init__(self, files: Sequence[Path], *, logs_faults: bool = False) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        approvals: Approvals = NONE_NEEDED,
+        *,
+        logs_faults: bool = False,
+    ) -> None:
         self._files = tuple(files)
+        self._approvals = approvals
         self._logs_faults = logs_faults
         self._seen: list[Stamp] | None = None
         self._book: AgentBook | None = None
 
     def current(self) -> AgentBook:
         """Return the agents in the files; reads files that have changed again."""
-        seen = [
-            stamp_of(file) for file in self._files
-        ]  # taken before the files are read, so that a change during the read is noticed
+        # Taken before the files are read, so that a change during the read is noticed.
+        seen = [*(stamp_of(file) for file in self._files), self._approvals.stamp()]
         if self._book is None or seen != self._seen:
-            self._book, self._seen = AgentBook.load(self._files, self._book), seen
+            self._book = AgentBook.load(self._files, self._book, self._approvals)
+            self._seen = seen
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("agents file has a fault", extra={"fault": fault.public})
         return self._book

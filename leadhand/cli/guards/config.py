@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StrictBool, ValidationError, field_validator
 
+from leadhand.models.approvals import digest_of
 from leadhand.models.documents import Command, Document, Seconds
 from leadhand.models.guards import MAX_BLOCKS_IN_A_ROW, MOST_BLOCKS, GateName, GuardLimits, Text
 from leadhand.models.toml_file import TomlUnreadable, read_toml
@@ -189,7 +189,7 @@ def _load(file: Path, folder: Path, *, is_own: bool) -> Loaded | None:
     except ValidationError as error:
         text = f"{file}: guard.{first_error(error, GuardConfig)}"
         raise ConfigUnfit(text, folder) from error
-    return Loaded(config, file, hashlib.sha256(text.encode()).hexdigest(), is_own, folder)
+    return Loaded(config, file, digest_of(text), is_own, folder)
 
 
 def own_file(env: Mapping[str, str]) -> Path:

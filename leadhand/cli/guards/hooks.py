@@ -122,7 +122,8 @@ def settings_file(agent: Agent, scope: str, folder: Path, env: Mapping[str, str]
 
 def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
     """Forget an approved guard that was removed, if the user agrees; False if there is none."""
-    from leadhand.cli.guards.trust import forget, lost_guard
+    from leadhand.cli.approvals import withdraw
+    from leadhand.cli.guards.trust import lost_guard
 
     lost = lost_guard(loaded, env)
     if lost is None:
@@ -130,14 +131,15 @@ def _let_go(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> bool:
     click.echo(f"{lost} has no [guard] any more, which you had approved")
     if not yes and not click.confirm("May agents stop without it?"):
         raise click.ClickException("nothing was changed; put the guard back")
-    forget(lost, env)
+    withdraw(lost, env)
     click.echo("agents may stop without it")
     return True
 
 
 def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
     """Show the commands of a folder's file, and record that the user approves them."""
-    from leadhand.cli.guards.trust import is_trusted, trust
+    from leadhand.cli.approvals import approve
+    from leadhand.cli.guards.trust import is_trusted
     from leadhand.models.text import plain
 
     for name in loaded.config.names:
@@ -148,7 +150,8 @@ def _approve(loaded: Loaded, env: Mapping[str, str], *, yes: bool) -> None:
         return
     if not yes and not click.confirm(f"May agents' hooks run the commands of {loaded.file}?"):
         raise click.ClickException("the commands are not approved; nothing was changed")
-    trust(loaded, env)
+    if loaded.file is not None:
+        approve({loaded.file: loaded.digest}, env)
     click.echo(f"approved {loaded.file} as it is now")
 
 

@@ -81,6 +81,7 @@ def test_what_is_set_here_and_not_passed_is_said_once(alone: Project) -> None:
     claude = alone.write("bin/claude", f"#!{sys.executable}\nprint('ok')\n")
     claude.chmod(0o755)
     alone.write("agents.toml", '[agents.claude]\ncommand = ["claude"]\n')
+    assert alone.leadhand("trust", "--yes").code == 0
     with alone.up():
         alone.env["ANTHROPIC_API_KEY"] = "sk-ant-secret-of-a-test"
         arguments = ("spawn", "t", "--agent", "claude", "--checker", "true")

@@ -46,6 +46,17 @@ def test_stack_is_told_whole():
     }
 
 
+def test_definitions_of_a_folder_need_approval_unless_the_user_names_the_files(
+    tmp_path: Path,
+) -> None:
+    stack, base = STACK._replace(definitions=Path("/work")), {"XDG_STATE_HOME": str(tmp_path)}
+    env = service_environment(stack, base)
+    assert env["LEADHAND_DEFINITIONS"] == "/work"
+    assert env["LEADHAND_APPROVALS"] == str(tmp_path / "leadhand" / "hooks" / "trusted.json")
+    named = service_environment(stack, {**base, "LEADHAND_AGENTS": "/work/agents.toml"})
+    assert "LEADHAND_DEFINITIONS" not in named
+
+
 def test_a_stack_says_when_its_redis_is_its_own_and_nobody_else_can():
     assert service_environment(STACK._replace(own_redis=True), {})["LEADHAND_OWN_REDIS"] == "1"
     assert "LEADHAND_OWN_REDIS" not in service_environment(STACK, {"LEADHAND_OWN_REDIS": "1"})

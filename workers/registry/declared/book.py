@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
@@ -73,12 +74,17 @@ class ToolBook(NamedTuple):
         return self.entries.get(name) or self.kept.get(name)
 
 
-def load(files: Sequence[Path], before: ToolBook) -> ToolBook:
-    """Reads the tools files; an entry replaces one of the same name in an earlier file."""
+def load(files: Sequence[Path], before: ToolBook, approvals: Approvals = NONE_NEEDED) -> ToolBook:
+    """Reads the tools files; an entry replaces one of the same name in an earlier file.
+
+    A server, and an entry that would replace another one, is an error without an approval.
+    """
     entries, folders = dict[str, Declared](), dict[str, Path]()
     broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
     for file in files:
         found = _read(file)
+        if approvals.lack(file, found.text):
+            found = _unapproved(found, entries, file, approvals)
         entries = {n: e for n, e in {**entries, **found.entries}.items() if n not in found.broken}
         broken = {n: f for n, f in {**broken, **found.broken}.items() if n not in found.entries}
         folders |= dict.fromkeys(found.entries, file.absolute().parent)
@@ -92,7 +98,14 @@ def load(files: Sequence[Path], before: ToolBook) -> ToolBook:
 class ToolFiles:
     """The files with the name tools.toml beside a worker's agents files, read after each change."""
 
-    def __init__(self, agents_files: Sequence[Path] = (), *, logs_faults: bool = False) -> None:
+    def __init__(
+        self,
+        agents_files: Sequence[Path] = (),
+        approvals: Approvals = NONE_NEEDED,
+        *,
+        logs_faults: bool = False,
+    ) -> None:
+        self._approvals = approvals
         self._files = tuple(dict.fromkeys(file.with_name(TOOLS_FILE) for file in agents_files))
         self._logs_faults = logs_faults
         self._seen: list[Stamp] | None = None
@@ -100,9 +113,10 @@ class ToolFiles:
 
     def current(self) -> ToolBook:
         """Return the tools in the files; reads files that have changed again."""
-        seen = [stamp_of(file) for file in self._files]  # before the files are read
+        # Taken before the files are read, so that a change during the read is noticed.
+        seen = [*(stamp_of(file) for file in self._files), self._approvals.stamp()]
         if seen != self._seen:
-            self._book, self._seen = load(self._files, self._book), seen
+            self._book, self._seen = load(self._files, self._book, self._approvals), seen
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("tools file has a fault", extra={"fault": fault.public})
         return self._book
@@ -114,6 +128,24 @@ class _Found(NamedTuple):
     entries: Mapping[str, Declared]
     broken: Mapping[str, ToolsFileInvalid]
     faults: Sequence[ToolsFileInvalid]
+    text: str
+
+
+def _unapproved(
+    found: _Found, entries: Mapping[str, Declared], file: Path, approvals: Approvals
+) -> _Found:
+    """The entries of a file that is not approved: what starts by itself or replaces is broken."""
+    broken = dict(found.broken)
+    for name, entry in found.entries.items():
+        section: Section = "mcp" if isinstance(entry, McpServer) else "tools"
+        if section == "tools" and name not in entries:
+            continue
+        what = "a server starts by itself" if section == "mcp" else "a tool has this name"
+        why = f"{what}, and this file is not approved as it is; {approvals.hint}"
+        line = line_of(found.text, [section, name])
+        broken[name] = ToolsFileInvalid(str(file), f"{section}.{name}", None, why, line)
+    kept = {name: entry for name, entry in found.entries.items() if name not in broken}
+    return found._replace(entries=kept, broken=broken)
 
 
 def _read(file: Path) -> _Found:
@@ -123,7 +155,7 @@ def _read(file: Path) -> _Found:
         fault = ToolsFileInvalid(str(file), "", None, error.why, error.line)
         # Names that the file seems to define must not fall back to an entry of another file.
         names = {quoted or bare for quoted, bare in _HEADER.findall(error.text)}
-        return _Found({}, dict.fromkeys(names, fault), [fault])
+        return _Found({}, dict.fromkeys(names, fault), [fault], error.text)
     entries, broken = dict[str, Declared](), dict[str, ToolsFileInvalid]()
     rest = dict(raw)
     for section in ("tools", "mcp"):
@@ -144,7 +176,8 @@ def _read(file: Path) -> _Found:
                 entries.pop(name, None)
                 continue
             entries |= {**one.tools, **one.mcp}
-    return _Found(entries, broken, [_fault(error, file, text) for error in _errors(rest)])
+    faults = [_fault(error, file, text) for error in _errors(rest)]
+    return _Found(entries, broken, faults, text)
 
 
 def _taken(name: str, section: str, entries: Mapping[str, Declared]) -> str | None:

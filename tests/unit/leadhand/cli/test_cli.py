@@ -29,7 +29,7 @@ COMMANDS = (
     "limit", "top", "queues", "workers",
     "stats",
     "agents", "tools",
-    "mcp", "import", "ui", "up", "down", "restart", "status", "worker", "api", "doctor",
+    "mcp", "import", "ui", "up", "down", "restart", "trust", "status", "worker", "api", "doctor",
 )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from leadhand.cli.approvals import approve
 from leadhand.cli.guards.config import Loaded, load_config
-from leadhand.cli.guards.trust import is_trusted, lost_guard, trust
+from leadhand.cli.guards.trust import is_trusted, lost_guard
 
 GUARD = "[guard.gates.build]\ncommand = 'make'\n"
 
@@ -29,7 +30,8 @@ def repository(tmp_path: Path) -> Path:
 def approved(folder: Path, env: dict[str, str]) -> Loaded:
     (folder / "leadhand.toml").write_text(GUARD)
     loaded = load_config(folder, env)
-    trust(loaded, env)
+    assert loaded.file is not None
+    approve({loaded.file: loaded.digest}, env)
     assert is_trusted(loaded, env)
     assert lost_guard(loaded, env) is None
     return loaded

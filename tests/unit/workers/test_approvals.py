@@ -1,0 +1,115 @@
+"""What of a folder's agents.toml and tools.toml applies without the user's approval."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from leadhand.models.approvals import Approvals, approval_key, digest_of
+from workers.registry.agents import AgentBook
+from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.declared.book import ToolBook, load
+from workers.registry.errors import AgentsFileInvalid
+from workers.registry.reload import AgentFiles
+
+AGENTS = """\
+[agents.helper]
+command = ["helper"]
+[agents.claude]
+command = ["other"]
+[agents.mine]
+command = ["other"]
+"""
+TOOLS = """\
+[tools.count]
+command = ["wc"]
+[tools.check]
+command = ["other"]
+[mcp.files]
+command = "server"
+"""
+
+
+class Folders:
+    """The user's own files, a folder with files of its own, and the store of approvals."""
+
+    def __init__(self, root: Path) -> None:
+        self.user, self.folder = root / "user", root / "clone"
+        for folder in (self.user, self.folder):
+            folder.mkdir()
+        self.write("user/agents.toml", '[agents.mine]\ncommand = ["mine"]\n')
+        self.write("user/tools.toml", '[tools.check]\ncommand = ["true"]\n')
+        self.approvals = Approvals(self.folder, root / "approved.json")
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.user.parent / name
+        file.write_text(text)
+        return file
+
+    def files(self, name: str) -> list[Path]:
+        return [self.user / name, self.folder / name]
+
+    def approve(self, file: Path) -> None:
+        assert self.approvals.store is not None
+        digests = {approval_key(file): digest_of(file.read_text())}
+        self.approvals.store.write_text(json.dumps(digests))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return Folders(tmp_path)
+
+
+def test_an_agent_is_not_replaced_without_approval(folders: Folders) -> None:
+    folders.write("clone/agents.toml", AGENTS)
+    book = AgentBook.load(folders.files("agents.toml"), approvals=folders.approvals)
+    assert book.agent("helper").command == ("helper",)
+    for name, line in {"claude": 3, "mine": 5}.items():
+        with pytest.raises(AgentsFileInvalid) as refused:
+            book.agent(name)
+        text = str(refused.value)
+        assert f"clone/agents.toml, line {line}: agents.{name}" in text
+        assert f"`leadhand trust {folders.folder}`" in text
+
+
+def test_an_approval_holds_for_one_content_of_the_file(folders: Folders) -> None:
+    file = folders.write("clone/agents.toml", AGENTS)
+    agents = AgentFiles(folders.files("agents.toml"), folders.approvals)
+    assert "claude" in agents.current().broken
+    folders.approve(file)
+    assert agents.current().agent("claude").command == ("other",)
+    assert agents.current().agent("mine").command == ("other",)
+    folders.write("clone/agents.toml", AGENTS.replace("other", "worse"))
+    changed = agents.current()
+    assert set(changed.broken) == {"claude", "mine"}
+    assert changed.agent("claude").command == ("other",), "running sessions keep what was approved"
+
+
+def test_a_store_that_is_missing_or_damaged_approves_nothing(folders: Folders) -> None:
+    folders.write("clone/agents.toml", AGENTS)
+    for text in (None, "", "[]", '{"a":'):
+        if text is not None and folders.approvals.store is not None:
+            folders.approvals.store.write_text(text)
+        book = AgentBook.load(folders.files("agents.toml"), approvals=folders.approvals)
+        assert "claude" in book.broken
+
+
+def test_files_that_the_user_named_need_no_approval(folders: Folders) -> None:
+    file = folders.write("user/agents.toml", AGENTS)
+    book = AgentBook.load([file], approvals=folders.approvals)
+    assert book.agent("claude") != BUILTIN_AGENTS["claude"]
+
+
+def test_no_server_starts_and_no_tool_is_replaced_without_approval(folders: Folders) -> None:
+    file = folders.write("clone/tools.toml", TOOLS)
+    book = load(folders.files("tools.toml"), ToolBook(), folders.approvals)
+    assert set(book.entries) == {"count"}
+    assert book.servers == {}
+    assert set(book.broken) == {"check", "files"}
+    assert "line 5: mcp.files: a server starts by itself" in str(book.broken["files"])
+    folders.approve(file)
+    book = load(folders.files("tools.toml"), ToolBook(), folders.approvals)
+    assert set(book.servers) == {"files"}
+    assert set(book.entries) == {"count", "check", "files"}
