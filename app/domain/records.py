@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from app.domain.ids import SessionRef
 from app.domain.messages import Message
@@ -72,7 +72,7 @@ class Grant(BaseModel):
     #: Whether the folder must be compared: it may have changed since the session was stopped.
     compare: bool = False
     #: The origins of the turns around the step; empty unless the session was resumed.
-    origins: dict[str, Origin] = {}
+    origins: dict[str, Origin] = Field(default_factory=dict)
     #: The messages of the inbox that this attempt gets, oldest first.
     messages: tuple[Message, ...] = ()
 

@@ -34,6 +34,8 @@ UNANSWERED = Outcome(
 
 def records_of(step: Step, address: str, outcome: Outcome, *, attempt: int = 0) -> list[str]:
     """Builds the transcript records (JSON) of one outcome, in order; empty if it has no text."""
+    if outcome.word == "skipped" or not (_is_spoken(step, outcome) or _is_noted(step)):
+        return []
     about = _about(step, address, attempt)
     return [
         entry.model_dump_json(exclude_defaults=True, exclude=_LATER)
@@ -59,14 +61,23 @@ def messages_of(step: Step, address: str, given: Sequence[Message], *, attempt: 
     return [entry.model_dump_json(exclude_defaults=True, exclude=_LATER)]
 
 
+def _is_spoken(step: Step, outcome: Outcome) -> bool:
+    """Whether an agent or a person says the outcome: it is an entry of its own."""
+    by_action = step.action in (Action.AGENT, Action.HUMAN)
+    return by_action or outcome.prompt is not None or bool(step.conversation)
+
+
+def _is_noted(step: Step) -> bool:
+    """Whether the step is a decision or check of a flow, or its subflow: it gets a note."""
+    origin = step.origin
+    return origin is not None and (step.action in _JUDGING or origin.kind in _NOTED_KINDS)
+
+
 def _entries(
     step: Step, outcome: Outcome, about: Mapping[str, JsonValue]
 ) -> Iterator[TranscriptEntry]:
     is_human = step.action is Action.HUMAN
-    speaks = step.action is Action.AGENT or outcome.prompt is not None or step.conversation
-    if outcome.word == "skipped":
-        return
-    if not (speaks or is_human):
+    if not _is_spoken(step, outcome):
         yield from _decision_notes(step, outcome, about)
         return
     # A question was recorded when the step was parked.
@@ -100,8 +111,6 @@ def _decision_notes(
     step: Step, outcome: Outcome, about: Mapping[str, JsonValue]
 ) -> Iterator[TranscriptEntry]:
     """Yields records of a flow's decisions and checks, and of the ends of its subflows."""
-    if step.origin is None or not (step.action in _JUDGING or step.origin.kind in _NOTED_KINDS):
-        return
     if step.action is Action.CHILD:
         yield _entry(about, "note", _end_of_child(outcome))
         return

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
 from app.compiler.workspaces import opening_inputs
-from app.domain.addresses import block_of, turn_of
+from app.domain.addresses import block_of, path_of, turn_of
 from app.domain.artifacts import VALUE, ArtifactSource, marker
 from app.domain.environment.session import SessionEnvironment
 from app.domain.failure_text import ending_of, quote_error
@@ -102,6 +103,8 @@ class Attempts:
         self._settings = settings
         self._registry = registry
         self._transitions = transitions
+        #: By the program's hash and the step's path: the same for every attempt.
+        self._unsigned_commands = lru_cache(maxsize=4096)(self._find_unsigned_command)
 
     def claim(
         self, ref: SessionRef, address: str, *, nonce: str, worker: str, is_local: bool = False
@@ -131,7 +134,7 @@ class Attempts:
         facts = self._registry.facts(ref)
         program = self._registry.verified_program(ref, facts)
         step = program.step(grant.address)
-        unsigned = command_from_outcome(step.inputs)
+        unsigned = self._unsigned_commands(facts.program, path_of(grant.address))
         if unsigned is not None:
             raise SpecForeign(ref.id, f"{unsigned} would come from an outcome, which is not signed")
         inputs = resolve_inputs(
@@ -140,9 +143,12 @@ class Attempts:
         if step.action is Action.DRAFT:
             inputs["current"] = self._planned(ref, facts, is_failed="failed" in inputs)
         beneath = str(inputs.get("working_folder") or "")
-        cwd = Path(facts.cwd, beneath) if facts.cwd else None
+        cwd = _folder(facts.cwd, beneath) if facts.cwd else None
         environment = self._registry.environment(ref, facts.environment)
         return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program), environment)
+
+    def _find_unsigned_command(self, program: str, path: str) -> str | None:
+        return command_from_outcome(self._registry.program(program).step(path).inputs)
 
     def _planned(self, ref: SessionRef, facts: Facts, *, is_failed: bool) -> JsonValue:
         """The tasks of the plan as people have edited them; None before the first draft.
@@ -354,6 +360,12 @@ class Attempts:
             "nonce": grant.nonce,
             "lease_ms": self._settings.lease_ms,
         }
+
+
+@lru_cache(maxsize=256)
+def _folder(session: str, beneath: str) -> Path:
+    """The folder of a step, below that of its session; parsed once for steps in the same one."""
+    return Path(session, beneath)
 
 
 def without_stored_value(outcome: Outcome) -> Outcome:

@@ -236,7 +236,10 @@ class _ScriptCalls:
 
 def _rest(values: Sequence[str]) -> tuple[bytes, bytes]:
     """The RESP parts before and after a call's head."""
-    return b"*%d\r\n" % (_HEAD + len(values)), b"".join(map(_part, values))
+    raws = [value.encode() for value in values]
+    return b"*%d\r\n" % (_HEAD + len(raws)), b"".join(
+        [b"$%d\r\n%b\r\n" % (len(r), r) for r in raws]
+    )
 
 
 def _head(command: str, name: str) -> bytes:

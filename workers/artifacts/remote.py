@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -55,7 +56,8 @@ class RemoteArtifacts(NamedTuple):
     """The artifacts of the API at a URL, as one attempt may use them. Raises StoreAway."""
 
     url: str
-    token: str
+    #: Creates the token: most attempts open the artifacts and read none.
+    mint: Callable[[], str]
 
     def put(self, ref: SessionRef, digest: str, file: Path) -> None:
         """Upload a file to the API in parts. Raises ArtifactsFull, with the API's reason."""
@@ -92,7 +94,7 @@ class RemoteArtifacts(NamedTuple):
                 self.url + path,
                 content=content,
                 headers={
-                    "Authorization": f"Bearer {self.token}",
+                    "Authorization": f"Bearer {self.mint()}",
                     "Content-Type": "application/json",
                 },
                 timeout=_TIMEOUT_S,
@@ -141,7 +143,7 @@ class Patience:
 def open_remote(url: str, secret: str, ref: SessionRef, grant: Grant) -> RemoteArtifacts:
     """Returns a client for the artifacts of the API, with the token of one attempt."""
     caller = step_tokens.Caller(ref.id, grant.address, grant.fence, SCOPES)
-    return RemoteArtifacts(url, step_tokens.mint(caller, secret=secret))
+    return RemoteArtifacts(url, partial(step_tokens.mint, caller, secret=secret))
 
 
 def _path(ref: SessionRef, digest: str) -> str:

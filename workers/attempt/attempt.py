@@ -34,7 +34,7 @@ from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
-from workers.attempt.redact import secrets_of, secrets_of_task, secrets_passed
+from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
 from workers.attempt.workspace_step import diff_target, turn_failure
 from workers.checkers.check import QuickCheck, quick_check
@@ -101,6 +101,8 @@ class Attempts:
         self._draining = draining
         self._nonces = _nonces()
         self._warm = Warm()
+        #: Joined once: a path costs as much as the claim of a quick step.
+        self._worktrees = engine.settings.worktrees_root
         self._inherited = dict(environment.inherited())
         self._shelf = shelf or ToolCatalogue(engine.settings.tools)
         engine.attempts.open_artifacts = partial(open_artifacts, engine)
@@ -291,7 +293,7 @@ class Attempts:
         left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
         if left is None:
             return None
-        target = diff_target(work, self._engine.settings.worktrees_root)
+        target = diff_target(work, self._worktrees)
         return start_diff(work, left, Path(self._engine.settings.spill), target)
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
@@ -314,9 +316,7 @@ class Attempts:
             return retry_while_away(
                 lambda: park(self._engine, work, self._secrets(work.environment)), lease
             )
-        failure = folder_failure(work, self._engine.settings) or turn_failure(
-            work, self._engine.settings.worktrees_root
-        )
+        failure = folder_failure(work, self._engine.settings) or turn_failure(work, self._worktrees)
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
             outcome = failure or run_body(task, lease.ended, body and body.outcome)
@@ -366,7 +366,7 @@ class Attempts:
             on_spent=lease.spent,
             until=partial(lease.until, work.step.timeout_s),
             origin=_origin_of(work),
-            worktrees=settings.worktrees_root,
+            worktrees=self._worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,
             reserve=folders.reserve,
@@ -384,9 +384,8 @@ class Attempts:
         return step_tokens.mint(holder, secret=self._engine.settings.secret)
 
     def _secrets(self, given: SessionEnvironment) -> frozenset[str]:
-        held = given.inherit(self._inherited)
-        named = secrets_of(self._agents(), held, self._shelf.book.secret_names)
-        return named | secrets_passed(given)
+        names = self._agents().secret_names | self._shelf.book.secret_names
+        return secrets_held(names, given, self._inherited) | secrets_passed(given)
 
 
 def _nonces() -> Iterator[str]:

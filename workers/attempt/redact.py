@@ -10,7 +10,6 @@ from app.domain.outcomes import Outcome, ToolCall
 from app.domain.reasons import Reason
 from app.redaction import without_keys, without_secrets
 from workers.processes.environment import is_plain
-from workers.registry.agents import AgentBook
 from workers.task.excerpt import redacted_start
 from workers.task.task import BodyTask
 
@@ -22,23 +21,36 @@ _TOOL_LIMIT = 500
 
 def redact_outcome(outcome: Outcome, task: BodyTask) -> Outcome:
     """Redacts every secret of the task in all texts and values of the outcome."""
+    if not _has_text(outcome):
+        return outcome
     secrets = secrets_of_task(task)
     reason = outcome.reason
-    return outcome.model_copy(
-        update={
-            "text": without_keys(outcome.text, secrets),
-            "value": without_secrets(outcome.value, secrets),
-            "reason": None if reason is None else _reason(reason, secrets),
-            "raw": None if outcome.raw is None else without_keys(outcome.raw, secrets),
-            "tools": None if outcome.tools is None else _tools(outcome.tools, secrets),
-            "prompt": None if outcome.prompt is None else without_keys(outcome.prompt, secrets),
-        }
-    )
+    clean: dict[str, object] = {}
+    if outcome.text:
+        clean["text"] = without_keys(outcome.text, secrets)
+    if outcome.value is not None:
+        clean["value"] = without_secrets(outcome.value, secrets)
+    if reason is not None:
+        clean["reason"] = _reason(reason, secrets)
+    if outcome.raw is not None:
+        clean["raw"] = without_keys(outcome.raw, secrets)
+    if outcome.tools is not None:
+        clean["tools"] = _tools(outcome.tools, secrets)
+    if outcome.prompt is not None:
+        clean["prompt"] = without_keys(outcome.prompt, secrets)
+    return outcome.model_copy(update=clean) if clean else outcome
+
+
+def _has_text(outcome: Outcome) -> bool:
+    """Whether the outcome has a text or value that may show a secret."""
+    values = (outcome.value, outcome.reason, outcome.raw, outcome.tools, outcome.prompt)
+    return bool(outcome.text) or any(value is not None for value in values)
 
 
 def secrets_of_task(task: BodyTask) -> frozenset[str]:
     """Returns the secret values that no output or outcome of this task may show."""
-    held = secrets_of(task.agents, task.inherited, task.shelf.book.secret_names)
+    names = task.agents.secret_names | task.shelf.book.secret_names
+    held = secrets_held(names, task.session_environment, task.worker_environment)
     return held | secrets_passed(task.session_environment) | _long(set(task.handed_tokens))
 
 
@@ -47,15 +59,18 @@ def secrets_passed(given: SessionEnvironment) -> frozenset[str]:
 
     Those of variables such as HOME and LANG are no secrets, and are in many texts.
     """
+    if not given.passed:
+        return frozenset()
     values = [value for name, value in given.passed.items() if not is_plain(name)]
     return _long({*values, *(line.strip() for value in values for line in value.splitlines())})
 
 
-def secrets_of(
-    agents: AgentBook, held: Mapping[str, str], more: AbstractSet[str] = frozenset()
+def secrets_held(
+    names: AbstractSet[str], given: SessionEnvironment, worker: Mapping[str, str]
 ) -> frozenset[str]:
-    """Returns the values of secret environment variables that agents and tools get."""
-    return _long({held.get(name, "") for name in agents.secret_names | more})
+    """Returns the values of these secret variables: the submitting shell's, else the worker's."""
+    shell = given.shell
+    return _long({(shell[n] if n in shell else worker.get(n)) or "" for n in names})
 
 
 def _long(values: set[str]) -> frozenset[str]:

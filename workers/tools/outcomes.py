@@ -16,8 +16,10 @@ from workers.task.task import BodyTask
 
 def outcome_of(value: JsonValue, *, printed: str = "") -> Outcome:
     """Builds the outcome of a tool that returned this value."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = printed if value is None else text
+    if value is None:
+        text = printed
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return Outcome(word="succeeded", value=value, text=cut(text, TEXT_LIMIT))
 
 

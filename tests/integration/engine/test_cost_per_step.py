@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,28 @@ def test_a_quick_step_takes_one_round_trip(store_url: str, tmp_path: Path) -> No
     assert spent.scripts <= 1.2
     assert spent.commands <= 34
     assert spent.bytes <= 2000
+
+
+def test_a_quick_step_takes_few_function_calls(store_url: str, tmp_path: Path) -> None:
+    """Their number does not depend on the load of the machine; submits are counted too."""
+
+    def count_calls(sessions: int) -> int:
+        calls = 0
+
+        def count(_frame: object, event: str, _value: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            stretch(store_url, tmp_path, sessions=sessions)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    count_calls(1)  # fills the caches
+    few = count_calls(2)
+    assert (count_calls(12) - few) / 100 <= 330
 
 
 def test_a_step_costs_the_same_whatever_stands_beside_it(store_url: str, tmp_path: Path) -> None:

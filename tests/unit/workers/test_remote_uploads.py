@@ -52,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 def answering(server: TCPServer, status: int, body: bytes) -> RemoteArtifacts:
     vars_of: type[_Handler] = server.RequestHandlerClass  # type: ignore[assignment]
     vars_of.status, vars_of.body = status, body
-    return RemoteArtifacts(f"http://127.0.0.1:{server.server_address[1]}", "token")
+    return RemoteArtifacts(f"http://127.0.0.1:{server.server_address[1]}", lambda: "token")
 
 
 PROBLEM = json.dumps({"detail": "the token is void"}).encode()
