@@ -189,9 +189,7 @@ class Settings(BaseModel):
         for field, name in _HOSTS.items():
             if env.get(name):
                 values[field] = tuple(h.strip() for h in env[name].split(",") if h.strip())
-        values["state_home"] = Path(
-            env.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-        )
+        values["state_home"] = _state_home(env, needed="state_dir" not in values)
         _check_redis_url(str(values.get("redis_url", "")))
         values.setdefault("broker_url", values.get("redis_url", ""))
         try:
@@ -210,6 +208,15 @@ def doubts(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator
         if 0 < length < least:
             fix = f"use at least {least}, such as the output of `openssl rand -hex 32`"
             yield f"{_PLAIN[field]} has {length} characters and can be guessed; {fix}"
+
+
+def _state_home(env: Mapping[str, str], *, needed: bool) -> Path:
+    """XDG_STATE_HOME, or ~/.local/state. Raises SettingInvalid for a user without a home folder."""
+    named = env.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - see
+    if named.startswith("~") and needed:  # what expanduser leaves as it is
+        hint = "this user has no home folder; name a folder that only this user can write to"
+        raise SettingInvalid("LEADHAND_STATE_DIR", "", hint)
+    return Path(named)
 
 
 #: How many characters a secret needs.

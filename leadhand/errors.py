@@ -65,14 +65,16 @@ class LeadhandError(Exception):
 class SettingInvalid(LeadhandError):
     """An environment variable has an invalid value."""
 
-    def __init__(self, name: str, value: str, hint: str) -> None:
+    def __init__(self, name: str, value: str | None, hint: str) -> None:
         super().__init__(name, value, hint)
         self.name = name
+        #: None for a value that is not shown, as it may be a secret.
         self.value = value
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.name} is {self.value!r}: {self.hint}"
+        shown = "" if self.value is None else f" is {self.value!r}"
+        return f"{self.name}{shown}: {self.hint}"
 
 
 class ApiAway(LeadhandError):

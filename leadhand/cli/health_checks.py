@@ -274,4 +274,4 @@ def _agents_files(folder: Path) -> list[Path]:
     env = environment()
     if env.get("LEADHAND_AGENTS"):
         return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]
-    return [*reversed(agents_files(defining_folder(folder.absolute(), env)))]
+    return [*reversed(agents_files(defining_folder(folder.absolute(), env), env))]

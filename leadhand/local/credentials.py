@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +11,7 @@ from leadhand.local import redis_wire
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import StackNotStarted
 from leadhand.local.ports import free_port
+from leadhand.local.user_state import home_of
 
 
 def require_answer(home: Path, redis_url: str) -> None:
@@ -44,7 +46,8 @@ def own_port(home: Path) -> int:
     return port
 
 
-def agents_files(definitions: Path | None) -> tuple[Path, ...]:
+def agents_files(definitions: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
     """Returns the paths of the user's agents.toml and of a folder's, which takes precedence."""
-    user = Path.home() / ".config" / "leadhand" / "agents.toml"
-    return (user,) if definitions is None else (user, definitions / "agents.toml")
+    home = home_of(env)
+    user = () if home is None else (home / ".config" / "leadhand" / "agents.toml",)
+    return user if definitions is None else (*user, definitions / "agents.toml")

@@ -53,11 +53,24 @@ def read_run(home: Path) -> dict[str, str]:
 
 
 def require_here(home: Path, run: Mapping[str, str]) -> None:
-    """Raise StackElsewhere if the services run on another machine."""
-    if run and run.get("host") != socket.gethostname():
+    """Raise StackElsewhere if the services run on another machine, or in another container."""
+    is_here = run.get("host") == socket.gethostname() or run.get("kernel") == (kernel_id() or None)
+    if run and not is_here:
         why = f"they run on the machine {run.get('host')!r}, which shares this state folder"
         hint = "work there, or set LEADHAND_HOME to a local folder"
         raise StackElsewhere(str(home), why, hint)
+
+
+def kernel_id() -> str:
+    """Returns what names the running kernel and its process ids; '' where it has no such names.
+
+    Unlike the host's name it does not change while the services run.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
 
 
 def write_pid(lock: int) -> None:

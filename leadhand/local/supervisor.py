@@ -46,7 +46,7 @@ from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
 from leadhand.local.idle_shutdown import IdleShutdown
 from leadhand.local.python_module import service_command
 from leadhand.local.redis_server import RedisServer
-from leadhand.local.running import write_pid
+from leadhand.local.running import kernel_id, write_pid
 from leadhand.local.services import Program, RestartedService
 from leadhand.local.user_settings import digests, with_config
 from leadhand.local.versions import (
@@ -172,7 +172,7 @@ class Supervisor:
             api_token=self._env.get("LEADHAND_API_TOKEN") or self._binding.api_token,
             api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
-            agents_files=agents_files(definitions),
+            agents_files=agents_files(definitions, self._env),
             definitions=definitions,
             flows=() if definitions is None else (definitions / "flows",),
             tools=() if definitions is None else (definitions / "tools",),
@@ -246,6 +246,7 @@ class Supervisor:
             {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
+                "kernel": kernel_id(),
                 "url": stack.api_url,
                 "token": stack.api_token,
                 "proof_key": self._proof_key,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from leadhand.errors import SettingInvalid
+from leadhand.local.user_state import home_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.toml_file import TomlUnreadable, read_toml
 from leadhand.models.variables import SERVER
@@ -20,11 +21,13 @@ _SET_BY_US = frozenset({
 SETTABLE = SERVER - _SET_BY_US
 
 
-def config_file(env: Mapping[str, str]) -> Path:
-    """The path of the user's config.toml, which may not exist."""
+def config_file(env: Mapping[str, str]) -> Path | None:
+    """The path of the user's config.toml, which may not exist; None without a home folder."""
     named = Path(env.get("XDG_CONFIG_HOME") or "")
-    folder = named if named.is_absolute() else Path(env.get("HOME") or "~").expanduser() / ".config"
-    return folder / "leadhand" / "config.toml"
+    if named.is_absolute():
+        return named / "leadhand" / "config.toml"
+    home = home_of(env)
+    return None if home is None else home / ".config" / "leadhand" / "config.toml"
 
 
 def with_config(env: Mapping[str, str]) -> dict[str, str]:
@@ -49,8 +52,8 @@ def differing(env: Mapping[str, str], in_force: Mapping[str, str]) -> list[str]:
     return sorted(name for name, text in digests(env).items() if in_force.get(name) != text)
 
 
-def _read(file: Path) -> dict[str, str]:
-    if not file.is_file():
+def _read(file: Path | None) -> dict[str, str]:
+    if file is None or not file.is_file():
         return {}
     try:
         _, raw = read_toml(file)
@@ -63,7 +66,8 @@ def _setting(file: Path, name: str, value: object) -> tuple[str, str]:
     if name.upper() not in SETTABLE or name != name.lower():
         near = nearest(name, sorted(one.lower() for one in SETTABLE))
         hint = f"did you mean {near!r}?" if near else "docs/settings.md lists the settings"
-        raise SettingInvalid(f"{name} in {file}", str(value), f"there is no such setting; {hint}")
+        # Without the value: the name may be that of a secret, misspelt.
+        raise SettingInvalid(f"{name} in {file}", None, f"there is no such setting; {hint}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise SettingInvalid(f"{name} in {file}", str(value), "give a text or a number")
     return f"{_PREFIX}{name.upper()}", str(value)

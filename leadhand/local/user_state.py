@@ -9,7 +9,9 @@ file locks), LEADHAND_HOME names a folder that can: its folder `user` has them t
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +139,8 @@ def _prepared(folder: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
         home_folder.close_to_others(folder)
+        if not os.access(folder, os.W_OK):  # of a disk that became read-only after it was made
+            raise OSError(errno.EROFS, "")
         file_locks.require_support(folder)
     return folder
 
@@ -146,11 +150,18 @@ def _state_home(env: Mapping[str, str]) -> Path:
     named = Path(env.get("XDG_STATE_HOME") or "")
     if named.is_absolute():
         return named
-    try:
-        user = Path(env.get("HOME") or Path.home())
-    except RuntimeError as error:
-        raise UserStateUnfit("~/.local/state/leadhand", "this user has no home folder") from error
+    user = home_of(env)
+    if user is None:
+        raise UserStateUnfit("~/.local/state/leadhand", "this user has no home folder")
     return user.absolute() / ".local" / "state"
+
+
+def home_of(env: Mapping[str, str]) -> Path | None:
+    """Returns the user's home folder; None for a user without one, as in some containers."""
+    try:
+        return Path(env.get("HOME") or Path.home())
+    except RuntimeError:
+        return None
 
 
 def folder_with_definitions(folder: Path, env: Mapping[str, str]) -> Path | None:

@@ -34,10 +34,14 @@ def own_version() -> str:
 def is_newer(one: str, other: str) -> bool:
     """Whether a version is newer than another.
 
-    >>> is_newer("0.10.0", "0.9.2"), is_newer("1.0", "1.0"), is_newer("0.1.0", "")
-    (True, False, True)
+    What is no version, such as that of services too old to say it, is older than all others.
+
+    >>> is_newer("0.10.0", "0.9.2"), is_newer("1.0", "1.0rc1"), is_newer("0.1.0", "")
+    (True, True, True)
     """
-    return _numbers(one) > _numbers(other)
+    from packaging.version import Version
+
+    return one != other and Version(_known(one)) > Version(_known(other))
 
 
 def code_stamp() -> str:
@@ -80,5 +84,7 @@ def _stamp_of(folder: Path) -> str:
     return "\n".join(found)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text))
+def _known(text: str) -> str:
+    from packaging.version import VERSION_PATTERN
+
+    return text if re.fullmatch(VERSION_PATTERN, text, re.VERBOSE | re.IGNORECASE) else "0.dev0"

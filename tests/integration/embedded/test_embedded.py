@@ -333,7 +333,9 @@ def test_stack_on_another_redis_is_not_joined(join: Join, redis_url: str):
 def test_stack_of_another_machine_is_not_joined(join: Join):
     connection = join()
     run = run_of(connection.home)
-    (connection.home / "run.json").write_text(json.dumps(run | {"host": "elsewhere"}))
+    (connection.home / "run.json").write_text(
+        json.dumps(run | {"host": "elsewhere", "kernel": "of another"})
+    )
     with pytest.raises(StackElsewhere, match="the machine 'elsewhere'"):
         join()
     (connection.home / "run.json").write_text(json.dumps(run))

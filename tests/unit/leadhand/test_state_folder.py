@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks, machine_id, user_state
 from leadhand.local.bindings import require_bound
-from leadhand.local.errors import FolderNotBound, UserStateUnfit
+from leadhand.local.credentials import agents_files
+from leadhand.local.errors import FolderNotBound, StackElsewhere, UserStateUnfit
+from leadhand.local.running import require_here
+from leadhand.local.user_settings import with_config
 from leadhand.local.user_state import bindings_folder, state_folder, worktrees_folder
 
 ONE, OTHER = "1" * 32, "2" * 32
@@ -116,6 +122,41 @@ def test_without_a_home_the_sentence_names_leadhand_home(
         state_folder({})
     env = {"LEADHAND_HOME": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
     check_all_is_in(tmp_path / "mine", env)
+    assert with_config(env) == env
+    assert agents_files(tmp_path, env) == (tmp_path / "agents.toml",)
+
+
+def test_a_home_that_became_read_only_is_named(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plays a disk that was mounted again read-only; root may write everywhere else."""
+    bindings_folder(env)
+    monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).startswith(str(tmp_path)))
+    with pytest.raises(UserStateUnfit, match=r"read-only.*LEADHAND_HOME"):
+        bindings_folder(env)
+
+
+def test_a_misspelt_setting_is_named_without_its_value(tmp_path: Path) -> None:
+    (tmp_path / "leadhand").mkdir()
+    (tmp_path / "leadhand" / "config.toml").write_text('secrets = "hunter22"\n')
+    with pytest.raises(SettingInvalid) as refused:
+        with_config({"XDG_CONFIG_HOME": str(tmp_path)})
+    assert "did you mean 'secret'?" in str(refused.value)
+    assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "kernel", "is_here"),
+    [("me", "k/1", True), ("other", "k/1", True), ("me", "", True), ("other", "k/2", False)],
+)
+def test_services_are_here_if_the_kernel_is_the_same_whatever_the_host_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, kernel: str, is_here: bool
+) -> None:
+    monkeypatch.setattr("leadhand.local.running.kernel_id", lambda: "k/1")
+    monkeypatch.setattr(socket, "gethostname", lambda: "me")
+    run = {"host": host, "kernel": kernel}
+    with nullcontext() if is_here else pytest.raises(StackElsewhere):
+        require_here(tmp_path, run)
 
 
 def test_a_home_that_cannot_be_written_is_replaced_by_leadhand_home(tmp_path: Path) -> None:
