@@ -15,8 +15,7 @@ from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import reason_view
-from app.domain.records import TurnRecord
-from app.domain.routing import may_need_less
+from app.domain.records import StepRecord, TurnRecord
 from app.domain.states import ENDED, FINAL, SessionStatus
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
@@ -40,20 +39,18 @@ from app.queries.presenters import (
     budget_lines,
     counters,
     made_by,
-    node_progress,
     own_folder_view,
     reason_of,
-    running_step,
-    stops_of,
 )
-from app.queries.progress.work_share import work_share
+from app.queries.progress.view import progress_of
 from app.queries.question_texts import question_notes
 from app.queries.results import EXECUTED, result_of
 from app.queries.shared import exported_values
-from app.queries.shown_status import shown_status
+from app.queries.shown_status import shown_status, status_of
 from app.queries.step_list import steps_page
 from app.queries.transcript_entries import dropped_note, transcript_entry
 from app.redaction import without_secrets
+from app.store.session_reads import SessionRecords
 from app.store.store import Store
 from leadhand.models.views import (
     DiffsPage,
@@ -91,6 +88,7 @@ class Queries:
         self._troubles = troubles
         self._artifacts = artifacts
         self._store = store
+        self._reads = store.session_reads()
         self._fleet = fleet
         self._catalog = catalog
         self._program = read
@@ -99,8 +97,10 @@ class Queries:
 
     def session(self, session: str) -> SessionView:
         """Returns one session with its progress."""
-        ref = self.ref(session)
-        fields = self._fields(ref)
+        found = self._reads.find(session)
+        if found is None:
+            raise SessionUnknown(session)
+        ref, fields = found
         return with_phase(self._store, ref, fields, self._view(ref, fields))
 
     def sessions(
@@ -289,6 +289,8 @@ class Queries:
 
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
         program = self._readable(fields["program"])
+        nodes = [node.id for node in program.body] if program else []
+        records = self._reads.records(ref, nodes, most=SHOWN)
         active = fields["status"] == SessionStatus.ACTIVE
         workers = self._fleet.inventories() if active and fields["place"] else []
         parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
@@ -300,7 +302,7 @@ class Queries:
             label=fields.get("label") or None,
             renamed=fields.get("title"),
             archived=fields.get("archived") == "1",
-            status=self._status(ref, fields),
+            status=status_of(fields, records.parked_count, records.live_count),
             reason=reason_view(reason_of(fields)),
             parent=parent,
             root=ref.root,
@@ -314,27 +316,34 @@ class Queries:
             ended_at=iso(int(fields["ended"])) if fields.get("ended") else None,
             resumed_after=fields.get("after"),
             counters=counters(fields),
-            budget=budget_lines(fields, self._store.now_ms()),
-            progress=self._progress(ref, program, fields) if program else Progress(),
+            budget=budget_lines(fields, records.now_ms),
+            progress=progress_of(program, fields, records) if program else Progress(),
             task=about.task,
             doer=about.doer,
             checkers=list(about.checkers),
-            warnings=self._store.lines(ref, "warnings", 0, SHOWN - 1),
-            notes=self._notes(ref, fields, workers) if program else [UNREADABLE],
-            needs_attention=self._attention(ref, fields, program),
+            warnings=records.warnings,
+            notes=self._notes(ref, fields, workers, records) if program else [UNREADABLE],
+            needs_attention=self._attention(ref, fields, program, records),
             troubles=troubles_at(fields["place"], workers, self._troubles) if active else [],
         )
 
     def _attention(
-        self, ref: SessionRef, fields: Mapping[str, str], program: Program | None
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        program: Program | None,
+        records: SessionRecords,
     ) -> list[str]:
         if int(fields.get("unread", 0)) == 0 or program is None:
             return []
-        turns, runs = self._newest_turns(ref, program), self._runs(ref, program)
-        return attention(self._store, ref, fields, program, turns, runs)
+        return attention(self._store, ref, fields, program, records.turns, records.runs)
 
     def _notes(
-        self, ref: SessionRef, fields: Mapping[str, str], workers: Sequence[WorkerView]
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        workers: Sequence[WorkerView],
+        records: SessionRecords,
     ) -> list[str]:
         """Notes for users: changed flow files, missing workers, locks, questions."""
         if fields["status"] in FINAL:
@@ -344,14 +353,13 @@ class Queries:
         notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
         if fields["status"] == SessionStatus.ACTIVE:
             notes += _place_notes(ref, fields["place"], workers)
-            parked = self._store.steps(ref, self._store.members(ref, "parked", SHOWN))
-            is_plan = fields["kind"] == "plan"
-            notes += self._lock_notes(ref) + question_notes(ref.id, parked, is_plan=is_plan)
+            parked, is_plan = records.steps_of(records.parked), fields["kind"] == "plan"
+            notes += self._lock_notes(records.steps_of(records.live))
+            notes += question_notes(ref.id, parked, is_plan=is_plan)
         return notes
 
-    def _lock_notes(self, ref: SessionRef) -> list[str]:
-        """Notes for locks that its first steps wait for, with their holders."""
-        records = self._store.steps(ref, self._store.members(ref, "live", SHOWN))
+    def _lock_notes(self, records: Mapping[str, StepRecord]) -> list[str]:
+        """Notes for locks that these steps wait for, with their holders."""
         notes = []
         for address, record in sorted(records.items()):
             if record.state == "ready" and record.blocked:
@@ -362,20 +370,6 @@ class Queries:
                 held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
                 notes.append(f"{address} waits for {record.blocked}{held}")
         return notes
-
-    def _progress(self, ref: SessionRef, program: Program, fields: Mapping[str, str]) -> Progress:
-        turns = self._newest_turns(ref, program)
-        nodes = [
-            node_progress(node, turns.get(node.id), stops_of(fields, node.id))
-            for node in program.body
-        ]
-        records = self._store.steps(ref, self._store.members(ref, "running", SHOWN))
-        return Progress(
-            nodes=nodes,
-            running=[running_step(program, a, r) for a, r in sorted(records.items())],
-            **work_share(fields, self._store.now_ms())._asdict(),
-            at_most=may_need_less(program) and fields["status"] not in FINAL,
-        )
 
     def _all_steps(self, session: str) -> list[StepView]:
         page = self.steps(session, limit=_MANY)

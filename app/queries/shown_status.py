@@ -11,6 +11,15 @@ from app.store.store import Store
 
 def shown_status(store: Store, ref: SessionRef, fields: Mapping[str, str]) -> str:
     """Returns the stored status, or `waiting` for an active session with only parked steps."""
+    parked = store.size(ref, "parked") if fields["status"] == SessionStatus.ACTIVE else 0
+    return status_of(fields, parked, store.size(ref, "live") if parked else 0)
+
+
+def status_of(fields: Mapping[str, str], parked: int, live: int) -> str:
+    """Returns the status that is shown of a session with so many parked steps among its live ones.
+
+    >>> status_of({"status": "active"}, 2, 2), status_of({"status": "stopped"}, 2, 2)
+    ('waiting', 'stopped')
+    """
     status = fields["status"]
-    parked = store.size(ref, "parked") if status == SessionStatus.ACTIVE else 0
-    return "waiting" if parked and parked == store.size(ref, "live") else status
+    return "waiting" if status == SessionStatus.ACTIVE and parked and parked == live else status

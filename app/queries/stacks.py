@@ -8,6 +8,7 @@ from app.domain.ids import SessionRef
 from app.domain.stack_errors import NoActiveWorkflow, WorkflowNotStacked, WorkflowUnknown
 from app.domain.stacks import StoredStack, head_view, stack_view, workflow_view
 from app.queries.cursors import decode_cursor, encode_cursor, invalid_cursor, number_of
+from app.store.stacks import StackReads
 from app.store.store import Store
 from leadhand.models.stacks import (
     OutputsView,
@@ -41,7 +42,7 @@ class StackQueries:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reads = store.stacks()
+        self._reads = store.part(StackReads)
 
     def stack(self, stack: str) -> StackView:
         """Returns a stack with its workflow sessions; one that was never used is empty."""

@@ -32,7 +32,7 @@ from app.store.scan import KeyScanner
 from app.store.script_library import Verb, text_of
 from app.store.script_runner import Ask, Scripts, decoded_map, ms_of_time
 from app.store.session_index import SessionIndex
-from app.store.stacks import StackReads
+from app.store.session_reads import SessionReads
 from app.store.tokens import TokenStore
 from leadhand.models.views import Event
 
@@ -360,6 +360,10 @@ class Store:
         """Return the object that reads the indexes of sessions."""
         return SessionIndex(self._redis, self.keys, self._translate_errors)
 
+    def session_reads(self) -> SessionReads:
+        """Return the object that reads what views of sessions show."""
+        return SessionReads(self._scripts, self.keys, self._translate_errors, self._clock)
+
     def fleet(self) -> FleetRecords:
         """Return the object that reads and writes records of workers, locks and limits."""
         return FleetRecords(self._redis, self.keys, self._translate_errors)
@@ -391,10 +395,6 @@ class Store:
     def copies(self) -> Copies:
         """Return the object that copies the records of sessions."""
         return Copies(self._redis, self.keys, self._translate_errors)
-
-    def stacks(self) -> StackReads:
-        """Return the object that reads stacks of workflow sessions."""
-        return StackReads(self._redis, self.keys, self._translate_errors)
 
     def overview(self) -> OverviewReads:
         """Return the object that reads the fleet overview."""

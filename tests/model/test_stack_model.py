@@ -24,6 +24,7 @@ from app.domain.stack_errors import (
 )
 from app.operations.stacks.changes import NewWorkflow, StackCall, Stacks
 from app.queries.stacks import WorkflowFilter
+from app.store.stacks import StackReads
 from leadhand.models.stacks import StackChange, WorkflowSession
 from tests.engine.driving import Bench
 from tests.engine.world import World
@@ -279,7 +280,7 @@ def test_a_deleted_session_is_in_no_list(bench: Bench):
     world = World.of(bench)
     started = _of(world.engine.stacks.start(StackCall("s"), NewWorkflow("j", "w", "", "a")))
     world.engine.stacks.delete(StackCall("s", started.session_id))
-    assert world.engine.store.stacks().members("s") == []
+    assert world.engine.store.part(StackReads).members("s") == []
 
 
 def test_an_id_of_a_deleted_session_is_not_given_again(bench: Bench):

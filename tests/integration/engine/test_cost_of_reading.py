@@ -63,6 +63,16 @@ def test_the_commands_for_one_session_are_few(store_url: str, engine: Engine, qu
     assert spent_on(store_url, lambda: engine.queries.session(session)).commands <= 16
 
 
+def test_a_session_is_read_in_few_round_trips(store_url: str, engine: Engine, queue: Queue) -> None:
+    session = loop_of(engine, queue, most=1000, done=2)
+    engine.queries.session(session)  # connections, programs and facts are read once
+    with Redis.from_url(store_url, decode_responses=True) as redis:
+        before = redis.info("stats")["total_reads_processed"]
+        engine.queries.session(session)
+        after = redis.info("stats")["total_reads_processed"]
+    assert after - before - 1 <= 3  # one is that of the counter
+
+
 def test_a_list_costs_the_same_for_each_session(
     store_url: str, engine: Engine, queue: Queue
 ) -> None:
