@@ -23,6 +23,8 @@ from leadhand.models.tool_schemas import parameters_of
 from leadhand.models.tool_values import argument_schema, misfit
 from leadhand.models.views import AgentHere, ToolHere, ToolView, WorkerView
 
+#: Facts about a tool that are not the same for all workers.
+_OF_ONE_WORKER = {"why_not", "lacks", "program", "needs_env"}
 #: Tools that every worker has.
 BUILT_IN = (
     ToolHere(name="echo", kind="built-in", about="Returns its arguments.", takes_any=True),
@@ -71,7 +73,7 @@ def tools_in(program: Program) -> set[str]:
 
 def _view(name: str, reports: Sequence[tuple[str, ToolHere]]) -> ToolView:
     first, at, why_not = summarize([(place, tool) for place, tool in reports if tool.name == name])
-    return ToolView(**first.model_dump(exclude={"why_not"}), usable_at=at, why_not=dict(why_not))
+    return ToolView(**first.model_dump(exclude=_OF_ONE_WORKER), usable_at=at, why_not=dict(why_not))
 
 
 class ToolsThere:

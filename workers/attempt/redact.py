@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
@@ -10,11 +11,14 @@ from app.domain.outcomes import Outcome, ToolCall
 from app.domain.reasons import Reason
 from app.redaction import without_keys, without_secrets
 from workers.processes.environment import is_plain
+from workers.registry.agents import SECRET
 from workers.task.excerpt import redacted_start
 from workers.task.task import BodyTask
 
 #: Values shorter than this are not redacted: they occur in ordinary text.
 _SHORTEST = 8
+#: Nor are words such as `production` and `us-east`, unless the variable has a secret's name.
+_WORD = re.compile(r"[A-Za-z]{1,16}([-_][A-Za-z]{1,16})?")
 #: Characters of a tool call's input and of its result.
 _TOOL_LIMIT = 500
 
@@ -57,11 +61,20 @@ def secrets_of_task(task: BodyTask) -> frozenset[str]:
 def secrets_passed(given: SessionEnvironment) -> frozenset[str]:
     """The values that a session's submitter passed, and their lines.
 
-    Those of variables such as HOME and LANG are no secrets, and are in many texts.
+    Those of variables such as HOME and LANG are no secrets, and are in many texts. A plain word
+    counts as a secret only in a variable with such a name.
+
+    >>> passed = {"MODE": "production", "API_KEY": "abcdefgh", "HOST": "db-7.internal"}
+    >>> sorted(secrets_passed(SessionEnvironment(passed)))
+    ['abcdefgh', 'db-7.internal']
     """
     if not given.passed:
         return frozenset()
-    values = [value for name, value in given.passed.items() if not is_plain(name)]
+    values = [
+        value
+        for name, value in given.passed.items()
+        if not is_plain(name) and (SECRET.search(name) or not _WORD.fullmatch(value))
+    ]
     return _long({*values, *(line.strip() for value in values for line in value.splitlines())})
 
 

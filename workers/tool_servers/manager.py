@@ -198,8 +198,10 @@ class _Client:
         if importlib.util.find_spec("mcp") is None:
             return "the mcp package is not installed; install leadhand[mcp]"
         missing = missing_variable(self.entry.needs_env, held)
-        if missing is not None or self.entry.command is None:
-            return missing
+        if missing is not None:
+            return f"the variable {missing} is not set; set it in the worker's environment"
+        if self.entry.command is None:
+            return None
         return why_no_command(self.entry.command, held)
 
 

@@ -12,7 +12,6 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from app.truncate import cut
 from leadhand.models.tool_values import convert
-from workers.processes import environment
 from workers.processes.exit_outcome import (
     add_process_facts,
     failed_outcome,
@@ -37,7 +36,7 @@ def use_declared(
 ) -> Outcome:
     """Check the arguments of a tool of tools.toml, then run its command or send its request."""
     who = f"tool {inputs.tool!r}"
-    missing = why_unusable(entry, environment.inherited())
+    missing = why_unusable(entry, {**task.inherited, **task.session_environment.passed})
     if missing is not None:
         return failed_outcome(ReasonCode.FAILED_STEP, f"{who} cannot be used here: {missing}")
     arguments, wrong = convert(entry.json_schema, inputs.arguments)

@@ -89,8 +89,30 @@ class Here(NamedTuple):
     def _shell(self, agents: Sequence[AgentView]) -> dict[str, str | None]:
         named = dict.fromkeys(name for agent in agents for name in (*agent.env, *agent.needs_env))
         names = [name for name in (*_OF_SHELL, *named) if not name.startswith("LEADHAND_")]
-        names.sort(key=lambda name: self.values.get(name) is None)  # the set ones come first
-        return {name: self.values.get(name) for name in dict.fromkeys(names[:MAX_NAMES])}
+        values = {name: _as_text(name, self.values.get(name)) for name in names}
+        names.sort(key=lambda name: values[name] is None)  # the set ones come first
+        return {name: values[name] for name in dict.fromkeys(names[:MAX_NAMES])}
+
+
+def _as_text(name: str, value: str | None) -> str | None:
+    r"""What can be sent of a variable's value, which need not be UTF-8; None if nothing can be.
+
+    >>> _as_text("PATH", "/bin:/caf\udce9:/opt"), _as_text("KEY", "\udce9")
+    ('/bin:/opt', None)
+    """
+    if value is None or _is_text(value):
+        return value
+    if name != "PATH":
+        return None
+    return ":".join(filter(_is_text, value.split(":")))
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _named_agents(given: object) -> set[str]:

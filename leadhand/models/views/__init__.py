@@ -38,6 +38,7 @@ from leadhand.models.views.fleet import (
     ToolHere,
     ToolParameter,
     ToolView,
+    UsableHere,
     WorkerView,
 )
 from leadhand.models.views.flow import (
@@ -234,6 +235,7 @@ __all__ = [
     "TreeNode",
     "TreeView",
     "UploadView",
+    "UsableHere",
     "UsageCount",
     "ValueHead",
     "ValueView",

@@ -23,7 +23,20 @@ class Running(View):
     since: str | None = None
 
 
-class AgentHere(View):
+class UsableHere(View):
+    """Whether a worker can use an agent or tool, and what it depends on."""
+
+    #: Why it cannot be used there, and what to do about it.
+    why_not: str | None = None
+    #: What of the worker's environment it lacks there, which a session may bring.
+    lacks: Literal["program", "variable"] | None = None
+    #: The program that is looked up on the PATH; null for a path, and from older workers.
+    program: str | None = None
+    #: The variables without which it cannot run.
+    needs_env: list[str] = []
+
+
+class AgentHere(UsableHere):
     """An agent of one worker."""
 
     name: str
@@ -40,15 +53,8 @@ class AgentHere(View):
     keeps_to_folder: bool = False
     #: Whether its cost is known, because it reports one or has prices; null from older workers.
     knows_cost: bool | None = None
-    #: Why it cannot be used there, and what to do about it.
-    why_not: str | None = None
-    #: What of the worker's environment it lacks there, which a session may bring.
-    lacks: Literal["program", "variable"] | None = None
-    #: The program that is looked up on the PATH; null for a path, and from older workers.
-    program: str | None = None
-    #: The variables that it gets, and those without which it cannot run.
+    #: The variables that it gets.
     env: list[str] = []
-    needs_env: list[str] = []
 
 
 class AgentsFault(View):
@@ -95,7 +101,7 @@ class ToolParameter(View):
     required: bool = True
 
 
-class ToolHere(View):
+class ToolHere(UsableHere):
     """A tool of one worker."""
 
     #: `module:function`, or the name of another kind of tool; for an invalid file, the module.
@@ -108,8 +114,6 @@ class ToolHere(View):
     takes_any: bool = False
     #: The JSON Schema of the object of its arguments; empty if its worker does not report one.
     input_schema: dict[str, JsonValue] = {}
-    #: Why it cannot be used there, and what to do about it.
-    why_not: str | None = None
 
 
 class ToolView(View):

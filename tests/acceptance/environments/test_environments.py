@@ -77,6 +77,25 @@ def test_key_exported_after_the_start_reaches_the_agent_and_nothing_else(alone: 
 
 
 @pytest.mark.timeout(120)
+def test_passed_variables_and_the_path_of_the_shell_count_for_tools(alone: Project) -> None:
+    greet = alone.write("bin/greet", "#!/bin/sh\necho hello $NAMED\n")
+    greet.chmod(0o755)
+    alone.write("tools.toml", '[tools.greet]\ncommand = ["greet"]\nneeds_env = ["NAMED"]\n')
+    alone.write("g.json", '{"steps": [{"name": "hi", "tool": "greet"}]}')
+    with alone.up():
+        unfound = alone.leadhand("graph", "run", "g.json", "--env", "NAMED=you", timeout=60)
+        assert unfound.code == 1
+        assert "'greet' is not on the PATH of this shell" in unfound.err
+        alone.env["PATH"] = f"{greet.parent}:{alone.env['PATH']}"
+        bare = alone.leadhand("graph", "run", "g.json", timeout=60)
+        assert bare.code == 3  # only the worker knows its own variables
+        assert "the variable N" in bare.out
+        found = alone.leadhand("graph", "run", "g.json", "--env", "NAMED=you", timeout=60)
+        assert found.code == 0, found.err
+        assert "hello you" in found.out
+
+
+@pytest.mark.timeout(120)
 def test_what_is_set_here_and_not_passed_is_said_once(alone: Project) -> None:
     claude = alone.write("bin/claude", f"#!{sys.executable}\nprint('ok')\n")
     claude.chmod(0o755)

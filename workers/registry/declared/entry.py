@@ -243,11 +243,8 @@ def without_ours(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def missing_variable(names: tuple[str, ...], held: Mapping[str, str]) -> str | None:
-    """Returns why an entry cannot be used: the variables that are not set; None if all are."""
-    for name in names:
-        if not held.get(name):
-            return f"the variable {name} is not set; set it in the worker's environment"
-    return None
+    """Returns the first of the variables that is not set; None if all are."""
+    return next((name for name in names if not held.get(name)), None)
 
 
 def _check_url(url: str) -> None:

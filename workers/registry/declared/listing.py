@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from app.fleet.programs import why_no_program
 from app.truncate import cut
@@ -38,7 +39,7 @@ def _faults(book: ToolBook) -> Iterator[ToolHere]:
 
 
 def _tool(name: str, entry: DeclaredTool) -> ToolHere:
-    schema = entry.json_schema
+    schema, held = entry.json_schema, environment.inherited()
     return ToolHere(
         name=name,
         kind=entry.kind,
@@ -46,15 +47,34 @@ def _tool(name: str, entry: DeclaredTool) -> ToolHere:
         parameters=parameters_of(schema),
         takes_any=schema["additionalProperties"] is True,
         input_schema=schema,
-        why_not=why_unusable(entry, environment.inherited()),
+        why_not=why_unusable(entry, held),
+        lacks=_lacks(entry, held),
+        program=_searched_program(entry),
+        needs_env=[*entry.needs_env],
     )
+
+
+def _lacks(entry: DeclaredTool, held: Mapping[str, str]) -> Literal["program", "variable"] | None:
+    """What the worker's own environment lacks, and that of a session may have."""
+    program = _searched_program(entry)
+    if program is not None and why_no_command(program, held) is not None:
+        return "program"
+    return "variable" if missing_variable(entry.needs_env, held) is not None else None
+
+
+def _searched_program(entry: DeclaredTool) -> str | None:
+    """The program of a command if it is searched on the PATH."""
+    program = entry.command[0] if entry.command else ""
+    return program if program and "/" not in program and "{" not in program else None
 
 
 def why_unusable(entry: DeclaredTool, held: Mapping[str, str]) -> str | None:
     """Returns why a tool cannot be used on this host, with the fix; None if it can."""
     missing = missing_variable(entry.needs_env, held)
-    if missing is not None or entry.command is None:
-        return missing
+    if missing is not None:
+        return f"the variable {missing} is not set; pass it with --env, or set it for the worker"
+    if entry.command is None:
+        return None
     return why_no_command(entry.command[0], held)
 
 
