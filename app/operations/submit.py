@@ -113,7 +113,7 @@ class Submissions:
         owner: Owner | None = None,
         free: bool = False,
     ) -> Submitted:
-        """Run a flow of the catalog; the same key again returns the same session.
+        """Create a session that runs a flow; the same idempotency key returns the same session.
 
         Raises FlowUnknown, FlowDisabled, and the errors of `document`.
         """

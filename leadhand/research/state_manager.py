@@ -39,9 +39,10 @@ class StateManager:
         await in_thread(_write, path, text)
 
     async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
-        """Read the state of a workflow; None if it has no readable file.
+        """Read the stored state of a workflow; None if there is no file of it.
 
-        With `strict` a file that cannot be read raises StateLoadError.
+        A damaged file reads as None too, with a warning in the log; with `strict` it raises
+        StateLoadError.
         """
         try:
             return await in_thread(_read, self._path(session_id))

@@ -21,7 +21,7 @@ _opened: set[int] = set()
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Let forks of this process wait: for the start of a program, not for its run."""
+    """Delay forks of this process while the block runs; it should only start a program."""
     with _guard:
         yield
 
@@ -35,7 +35,7 @@ def open_here(path: Path) -> int:
 
 
 def close_here(opened: int) -> None:
-    """Close a file that `open_here` opened."""
+    """Close a lock file of `open_here`, whose descriptor no fork of this process has."""
     with _guard:
         _opened.discard(opened)
         os.close(opened)

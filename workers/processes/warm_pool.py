@@ -227,7 +227,7 @@ class Row:
         return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
 
     def close(self) -> None:
-        """Discard the replies that were not used; a process with a slow call is ended."""
+        """Discard the unused replies and give the process back; a slow one is ended."""
         while process := self._at_work():
             self._left.popleft()
             process.receive(time.monotonic() + SOON_S, threading.Event())

@@ -159,7 +159,7 @@ def open_worktrees(root: Path) -> Iterator[Path]:
 
 
 def mark_open_worktrees(root: Path) -> None:
-    """Marks as in use the worktrees whose records an older version wrote."""
+    """Creates the missing marks of worktrees whose sessions have not ended, after an upgrade."""
     for file in root.glob("*/*/*.json"):
         path = file.with_name(file.name.removesuffix(".json"))
         record = read_record(path)
