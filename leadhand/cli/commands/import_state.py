@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("import")
 def import_command() -> int:
-    """Import the sessions of the .leadhand/ in this folder, old or copied.
+    """Import the sessions of an old or copied .leadhand/ folder.
 
     All sessions are stopped, and none runs until you resume it. Needed once for a folder of an
     earlier version, and for a copy. The sessions stay in it: `leadhand --home .leadhand` uses them.
