@@ -17,7 +17,7 @@ LeadhandError
 ├── MessageRefused          an inbox refuses a message (app.domain.messages)
 ├── SharedRefusal           a named lock or shared value cannot be had (domain/shared_errors)
 ├── ReferenceUnresolved     a `${reference}` names nothing
-│   └── ValueMissing        its value is not there (operations/templates)
+│   └── ValueMissing        its value is not there (history/reference_errors)
 ├── CapabilityRefused       the token does not grant this
 ├── SpecForeign             the program's signature does not match this process' secret
 ├── ExportOwed              a session is kept because its export could not be written

@@ -18,11 +18,12 @@ from app.compiler.flow_nodes import (
     required_inputs,
     rules_of,
 )
+from app.compiler.flow_tools import list_maker, tool_call
 from app.compiler.node_ids import conversation, node_id
 from app.compiler.subflows import child_document, faults_in_files, faults_of_subflows
 from app.compiler.templates import Texts
-from app.compiler.tool_nodes import tool_node
 from app.domain.program import (
+    WITH_FLOW_VALUES,
     WITH_FORMS,
     WITH_KINDS_OF_TOOLS,
     WITH_LIMITS,
@@ -36,7 +37,7 @@ from app.domain.program import (
     RetryPolicy,
     Step,
 )
-from app.domain.references import TEXT, literal, text_reference
+from app.domain.references import TEXT, VALUE, literal
 from app.errors import InvalidDocument
 from leadhand.flows.agents import agent_of
 from leadhand.flows.documents import (
@@ -54,13 +55,13 @@ from leadhand.flows.documents import (
     ResetStep,
     StartLoop,
     SubflowStep,
-    ToolStep,
     WaitStep,
 )
 from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
+from leadhand.flows.tool_step import ToolStep
 from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
 from leadhand.models.forms import FREE_TEXT
-from leadhand.models.tool_names import BUILT_IN_TOOLS, is_newer_kind
+from leadhand.models.tool_names import is_newer_kind
 
 #: Attempts per agent step, the first included, unless the flow sets `attempts`.
 ATTEMPTS = 5
@@ -78,18 +79,23 @@ def compile_flow(document: FlowDocument) -> Program:
         raise fault
     block = _Block(document, Texts(required_inputs(document)))
     block.take_all(nest_steps(document.steps))
-    humans = (one.step for one in steps_of(document) if isinstance(one.step, HumanStep))
-    has_rules = any(step.rules != FREE_TEXT for step in humans)
-    schema = WITH_FORMS if has_rules else WITHOUT_PLANS
-    if any(
-        isinstance(one.step, ToolStep) and is_newer_kind(one.step.tool)
-        for one in steps_of(document)
-    ):
-        schema = WITH_KINDS_OF_TOOLS
-    program = Program(schema_version=schema, name=document.name, body=tuple(block.nodes))
-    if f"{json.dumps(TEXT)}:" not in program.model_dump_json():
-        return program
-    return program.model_copy(update={"schema_version": WITH_LIMITS})
+    program = Program(name=document.name, body=tuple(block.nodes))
+    return program.model_copy(update={"schema_version": _schema_version(document, program)})
+
+
+def _schema_version(document: FlowDocument, program: Program) -> int:
+    """The oldest version of programs that has all that this one uses."""
+    steps = [one.step for one in steps_of(document)]
+    tools = [step for step in steps if isinstance(step, ToolStep)]
+    written = program.text
+    if any(step.for_each is not None for step in tools) or f"{json.dumps(VALUE)}:" in written:
+        return WITH_FLOW_VALUES
+    if f"{json.dumps(TEXT)}:" in written:
+        return WITH_LIMITS
+    if any(is_newer_kind(step.tool) for step in tools):
+        return WITH_KINDS_OF_TOOLS
+    asks = any(isinstance(step, HumanStep) and step.rules != FREE_TEXT for step in steps)
+    return WITH_FORMS if asks else WITHOUT_PLANS
 
 
 @dataclass
@@ -275,8 +281,8 @@ class _Block:
             after.append(self.texts)
             ends.append(self.nodes[-1].id)
         self.prefix, self.texts = prefix, texts.after(*after)
-        said: list[JsonValue] = [text_reference([self.path + end]) for end in ends]
-        return self._tool(one, "echo", {"branches": said}, id_=name, needs=tuple(ends))
+        results = [self.texts.result_of(self.path + end) for end in ends]
+        return self._tool(one, "echo", {"branches": results}, id_=name, needs=tuple(ends))
 
     def _human(self, one: Placed, step: HumanStep) -> str:
         name = self._name(one)
@@ -341,23 +347,7 @@ class _Block:
             case WaitStep() as step:
                 self._add(one, Step(id=id_, action=Action.WAIT, inputs={"seconds": step.seconds}))
             case ToolStep() as step:
-                called = tool_node(step.tool)
-                arguments = self.texts.translate_value(step.arguments)
-                inputs: dict[str, JsonValue] = {**called.inputs, "arguments": arguments}
-                if step.tool not in BUILT_IN_TOOLS and step.quick:
-                    inputs["quick"] = True
-                node = Step(
-                    id=id_,
-                    action=called.action,
-                    timeout_s=called.timeout_of(
-                        step.timeout_seconds, is_given="timeout_seconds" in step.model_fields_set
-                    ),
-                    inputs=inputs,
-                    folder=called.folder,
-                    limits=called.limits,
-                    quick=step.quick,
-                )
-                self._add(one, node)
+                self._call(one, step, id_)
             case ResetStep() as step:
                 thread = self._conversation(step)
                 node = quick_step(id_, "flow.forget", {"conversation": literal(thread)})
@@ -365,6 +355,17 @@ class _Block:
             case _:
                 raise AssertionError(one.step.type)
         return id_
+
+    def _call(self, one: Placed, step: ToolStep, id_: str) -> None:
+        """Add the call of a tool; before it, a node that makes the list of its forEach."""
+        node = tool_call(step, id_, self.texts)
+        maker_id = self._free_id(f"{id_[:56]}-items")
+        maker = list_maker(step, maker_id, self.texts)
+        if maker is not None:
+            self._add(one, maker)
+            node = node.model_copy(update={"for_each": f"${{{maker.id}}}"})
+            self.texts = self.texts.with_list(self.path + id_)
+        self._add(one, node)
 
     def _tool(
         self,

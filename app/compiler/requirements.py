@@ -11,8 +11,9 @@ from app.compiler.conversation_folders import FolderChange, folder_changes
 from app.compiler.graph import known_arguments
 from app.compiler.subflows import parts_of
 from leadhand.flows.agents import agent_of
-from leadhand.flows.documents import AnyDocument, CheckStep, FlowDefinition, FlowDocument, ToolStep
+from leadhand.flows.documents import AnyDocument, CheckStep, FlowDefinition, FlowDocument
 from leadhand.flows.structure import Placed, steps_of
+from leadhand.flows.tool_step import ToolStep
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument

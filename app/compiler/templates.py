@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.references import literal, text_of, text_reference
-from leadhand.flows.structure import ESCAPED, INPUT_REFERENCE, STEP_IN_TEXT, STEP_REFERENCE
+from app.domain.references import FlowValue, literal, text_of, text_reference, value_of
+from leadhand.flows.references import FlowReference, condition_of, find_references
+from leadhand.flows.structure import ESCAPED, INPUT_REFERENCE
 
 _PLACEHOLDER = re.compile(rf"{ESCAPED.pattern}|{INPUT_REFERENCE.pattern}")
+_ESCAPED_ITEM = re.compile(r"\$\$\{(?=\s*(?:item|index)\b)")
 
 
 class Texts(NamedTuple):
@@ -20,10 +22,18 @@ class Texts(NamedTuple):
     inputs: Mapping[str, str]
     #: Node paths by label, in the order in which they run; the last one that ran counts.
     nodes: Mapping[str, tuple[str, ...]] = {}
+    #: Paths of the nodes whose result is a list: those with forEach.
+    lists: frozenset[str] = frozenset()
+    #: Whether the texts are of a step with forEach, and may name its item.
+    has_item: bool = False
 
     def knowing(self, label: str, *paths: str) -> Texts:
         """Returns a copy in which references to a label resolve to these nodes."""
         return self._replace(nodes={**self.nodes, label: paths})
+
+    def with_list(self, path: str) -> Texts:
+        """Returns a copy that knows that the result of this node is a list."""
+        return self._replace(lists=self.lists | {path})
 
     def after(self, *branches: Texts) -> Texts:
         """Returns a copy for the steps after an `if`, which can refer to steps of each branch."""
@@ -32,7 +42,8 @@ class Texts(NamedTuple):
             for label, paths in branch.nodes.items():
                 if paths != self.nodes.get(label):
                     nodes[label] = (*nodes.get(label, ()), *paths)
-        return self._replace(nodes=nodes)
+        lists = self.lists.union(*(branch.lists for branch in branches))
+        return self._replace(nodes=nodes, lists=lists)
 
     def translate(self, text: str) -> JsonValue:
         """Translates a text of a document to a step's input: a reference, or text with references.
@@ -47,22 +58,63 @@ class Texts(NamedTuple):
         >>> texts.translate("Plan: ${steps.plan}.")
         {'${text}': ['Plan: ', '${top/plan:text!}', '.']}
         """
-        label = STEP_REFERENCE.match(text)
-        if label is not None and label.group(1) in self.nodes:
-            return text_reference(self.nodes[label.group(1)])
+        parts = self._parts(text)
+        if len(parts) == 1 and not isinstance(parts[0], dict):
+            return parts[0]
+        return text_of(parts) if parts else ""
+
+    def translate_typed(self, text: str) -> JsonValue:
+        """Translates a text of arguments: one reference to a part of a result keeps its type.
+
+        >>> texts = Texts({}, {"plan": ("plan",)})
+        >>> texts.translate_typed("${steps.plan.files[0]}")
+        {'${value}': {'text': '${steps.plan.files[0]}', 'nodes': ['top/plan'], 'label': 'plan'}}
+        """
+        parts = self._parts(text)
+        return parts[0] if len(parts) == 1 else self.translate(text)
+
+    def condition(self, when: str) -> JsonValue:
+        """Translates a condition to an input that is true or false."""
+        written = condition_of(when)
+        (found,) = find_references(written.text, self.nodes, has_item=self.has_item)
+        assert isinstance(found, FlowReference)
+        return self._value(found, "not" if written.is_negated else "is")
+
+    def list_value(self, text: str) -> JsonValue:
+        """Translates the reference of a forEach to an input that is the list."""
+        (found,) = find_references(text, self.nodes, has_item=False)
+        assert isinstance(found, FlowReference)
+        return self._value(found)
+
+    def result_of(self, path: str) -> JsonValue:
+        """Returns an input that is the text of a node, or the list of one with forEach."""
+        if path in self.lists:
+            return value_of(FlowValue("${steps.x}", "x"), [path])
+        return text_reference([path])
+
+    def _parts(self, text: str) -> list[JsonValue]:
+        """The literal texts and the references of a text, in order."""
         parts, at = list[JsonValue](), 0
-        for found in STEP_IN_TEXT.finditer(text):
-            is_escaped = text[: found.start()].endswith("$")
-            if not is_escaped and found.group(1) in self.nodes:
-                parts += [self._literal(text[at : found.start()])] if at < found.start() else []
-                parts.append(text_reference(self.nodes[found.group(1)]))
-                at = found.end()
-        if not parts:
-            return self._literal(text)
-        return text_of([*parts, self._literal(text[at:])] if at < len(text) else parts)
+        for found in find_references(text, self.nodes, has_item=self.has_item):
+            if isinstance(found, FlowReference):
+                parts += [self._literal(text[at : found.start])] if at < found.start else []
+                parts.append(self._reference(found))
+                at = found.end
+        return [*parts, self._literal(text[at:])] if at < len(text) or not parts else parts
+
+    def _reference(self, found: FlowReference) -> JsonValue:
+        paths = self.nodes.get(found.label, ())
+        if found.is_plain and self.lists.isdisjoint(paths):
+            return text_reference(paths)
+        return self._value(found)
+
+    def _value(self, found: FlowReference, condition: str = "") -> dict[str, JsonValue]:
+        value = FlowValue(found.text, found.label, condition)
+        return value_of(value, self.nodes.get(found.label, ()))
 
     def _literal(self, text: str) -> str:
-        return literal(_PLACEHOLDER.sub(self._substitute, text))
+        found = _PLACEHOLDER.sub(self._substitute, text)
+        return literal(_ESCAPED_ITEM.sub("${", found) if self.has_item else found)
 
     def _substitute(self, found: re.Match[str]) -> str:
         name = found.group(1)
@@ -75,7 +127,7 @@ class Texts(NamedTuple):
     def translate_value(self, value: JsonValue) -> JsonValue:
         """Translates all texts in a JSON value, at any depth, to references or literals."""
         if isinstance(value, str):
-            return self.translate(value)
+            return self.translate_typed(value)
         if isinstance(value, list):
             return [self.translate_value(item) for item in value]
         if isinstance(value, dict):

@@ -10,6 +10,8 @@ A string that is entirely `${node}` or `${node.key.key}` is a reference; anythin
 - `${top/loop/node:text!}`: the text of the node at that path from the program's own block;
   `${top/a|top/loop/b:text!}`: of the one among several that ran last
 - `{"${text}": [part, ...]}`: one text of literal parts and references, each of which becomes text
+- `{"${value}": {"text": ..., "nodes": [path, ...]}}`: a reference of a flow to a part of a value,
+  as its author wrote it, to whichever of these nodes ran last, or to an item (`FlowValue`)
 - `${turn.iteration}`, `${turn.max}`: of the innermost loop; `${turn.same}`: the number of its last
   iterations with the same result
 """
@@ -50,11 +52,47 @@ def _parts_of(value: dict[str, JsonValue]) -> list[JsonValue] | None:
     return parts if isinstance(parts, list) else None
 
 
+#: The only key of an object that becomes a value, of any type.
+VALUE = "${value}"
+
+
+class FlowValue(NamedTuple):
+    """A reference of a flow to a value or to a part of it."""
+
+    #: As it is written in the flow.
+    text: str
+    #: The label of the step; empty for an item or its number.
+    label: str = ""
+    #: `is` or `not` for a condition, which becomes true or false.
+    condition: str = ""
+
+
 class Reference(NamedTuple):
     """A parsed reference: its first word, and the keys that follow."""
 
     word: str
     keys: tuple[str, ...]
+    value: FlowValue | None = None
+
+
+def value_of(value: FlowValue, paths: Iterable[str] = ()) -> dict[str, JsonValue]:
+    """Builds a step input that becomes a value of whichever of these nodes ran last."""
+    fields: dict[str, JsonValue] = {"text": value.text, "nodes": [f"{_TOP}{one}" for one in paths]}
+    if value.label:
+        fields["label"] = value.label
+    if value.condition:
+        fields["condition"] = value.condition
+    return {VALUE: fields}
+
+
+def _value_in(value: dict[str, JsonValue]) -> Reference | None:
+    """The reference of an object that becomes a value; None for any other object."""
+    fields = value.get(VALUE) if len(value) == 1 else None
+    if not isinstance(fields, dict) or not isinstance(nodes := fields.get("nodes"), list):
+        return None
+    written, label, condition = (str(fields.get(k, "")) for k in ("text", "label", "condition"))
+    found = FlowValue(written, label, condition)
+    return Reference(_OR.join(map(str, nodes)) or "item", (), found)
 
 
 def literal(text: str) -> str:
@@ -95,9 +133,9 @@ def parse(text: str) -> Reference | None:
     """Parses a string that consists of one reference; returns None for other text.
 
     >>> parse("${check.lint:text}")
-    Reference(word='check.lint', keys=('text',))
+    Reference(word='check.lint', keys=('text',), value=None)
     >>> parse("${do.text}")
-    Reference(word='do', keys=('text',))
+    Reference(word='do', keys=('text',), value=None)
     """
     match = _WHOLE.match(text)
     if match is None:
@@ -120,6 +158,10 @@ def references_in(value: JsonValue) -> Iterator[Reference]:
         for item in value:
             yield from references_in(item)
     elif isinstance(value, dict):
+        of_value = _value_in(value)
+        if of_value is not None:
+            yield of_value
+            return
         for item in value.values():
             yield from references_in(item)
 
@@ -134,6 +176,9 @@ def substitute(value: JsonValue, resolve: Callable[[Reference], JsonValue]) -> J
     if isinstance(value, list):
         return [substitute(item, resolve) for item in value]
     if isinstance(value, dict):
+        of_value = _value_in(value)
+        if of_value is not None:
+            return resolve(of_value)
         parts = _parts_of(value)
         if parts is not None:
             return "".join(as_text(substitute(part, resolve)) for part in parts)

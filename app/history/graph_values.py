@@ -16,6 +16,8 @@ from app.history.artifact_values import load_value
 from app.store.store import Store
 from leadhand.graphs.references import Held
 
+#: Steps whose result is a text, unless it is a value.
+_SPEAKING = (Action.AGENT, Action.HUMAN)
 #: Characters of an error in a result.
 _ERROR = 2_000
 
@@ -33,7 +35,7 @@ class StepValue(NamedTuple):
 NOT_RUN = StepValue(Held(missing="the step has not run"))
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where the outcomes of a step are."""
 
     address: str
@@ -66,28 +68,47 @@ def read_values(
     if not names:
         return {}
     places = _places(store, ref, program, names)
+    nodes = {name: name for name in places}
+    found = values_at(store, ref, program, places, nodes, artifacts, wanted=wanted)
+    return {name: found.get(name, NOT_RUN) for name in names}
+
+
+def values_at(
+    store: Store,
+    ref: SessionRef,
+    program: Program,
+    places: Mapping[str, Place],
+    nodes: Mapping[str, str],
+    artifacts: ArtifactSource,
+    *,
+    wanted: Iterable[str] | None = None,
+) -> dict[str, StepValue]:
+    """Reads the results at these places; `nodes` has the path of each node in the program.
+
+    Values that are artifacts are loaded for the places in `wanted`, by default for all.
+    """
     addresses = [address for place in places.values() for address in place.addresses]
     found = store.values(ref, "out", addresses) if addresses else {}
     outcomes = {address: json.loads(text) for address, text in found.items()}
-    for name in wanted:
+    for name in places if wanted is None else wanted:
         for address in places[name].addresses if name in places else ():
             if address in outcomes:
                 outcomes[address]["value"] = load_value(outcomes[address], ref, artifacts)
     return {
-        name: _value(places[name], outcomes, _action(program, name)) if name in places else NOT_RUN
-        for name in names
+        name: _value(place, outcomes, _action(program, nodes[name]))
+        for name, place in places.items()
     }
 
 
-def _places(store: Store, ref: SessionRef, program: Program, names: list[str]) -> dict[str, _Place]:
+def _places(store: Store, ref: SessionRef, program: Program, names: list[str]) -> dict[str, Place]:
     runs = {name: int(run) for name, run in store.values(ref, "runs", names).items()}
     each = {name: f"{name}~{runs.get(name, 1)}" for name in names if _fans_out(program, name)}
     turns = store.turns(ref, list(each.values())) if each else {}
-    places = {name: _Place(at, turns[at]) for name, at in each.items() if at in turns}
+    places = {name: Place(at, turns[at]) for name, at in each.items() if at in turns}
     for name in names:
         if name not in each:
             run = runs.get(name, 1)
-            places[name] = _Place(f"{name}~{run}" if run > 1 else name, None)
+            places[name] = Place(f"{name}~{run}" if run > 1 else name, None)
     return places
 
 
@@ -102,7 +123,7 @@ def _fans_out(program: Program, name: str) -> bool:
 
 
 def _value(
-    place: _Place, outcomes: Mapping[str, Mapping[str, JsonValue]], action: Action | None
+    place: Place, outcomes: Mapping[str, Mapping[str, JsonValue]], action: Action | None
 ) -> StepValue:
     if place.turn is None:
         outcome = outcomes.get(place.address)
@@ -129,7 +150,7 @@ def _of_outcome(outcome: Mapping[str, JsonValue], action: Action | None) -> Step
 def _result(outcome: Mapping[str, JsonValue], action: Action | None) -> JsonValue:
     """What a step returned: an agent its text, a child session its result."""
     value = outcome.get("value")
-    if action is Action.AGENT and value is None:
+    if action in _SPEAKING and value is None:
         return outcome.get("text")
     if action is Action.CHILD and isinstance(value, dict):
         return value.get("result")

@@ -19,21 +19,20 @@ from app.domain.records import Grant, TurnRecord
 from app.domain.references import (
     FAILED,
     NOT_RUN,
-    RESERVED,
     SILENT,
     TEXT_KEYS,
     Reference,
-    as_path,
     look_up,
     names_of,
     of_outcome,
     references_in,
     substitute,
 )
-from app.errors import ReferenceUnresolved
 from app.history.artifact_values import load_value
 from app.history.flow_result import newest_text
+from app.history.flow_values import FlowValues
 from app.history.lineage import home_of, result_of_turn
+from app.history.reference_places import may_run_again, newest_run, places_of, within
 from app.history.snapshot import Snapshot
 from app.operations.templates import fill_template
 from app.store.store import Store
@@ -78,11 +77,14 @@ def resolve_inputs(
         inputs["when"] = step.when
     if not wanted:
         return _plain(inputs)
-    seen = _read_records(store, ref, program, grant, wanted)
+    seen = _read_records(store, ref, program, grant, [one for one in wanted if one.value is None])
     seen = seen._replace(outcomes=_with_values(seen.outcomes, ref, artifacts))
     item = _item(store, ref, step, address) if "#" in address else None
+    values = FlowValues(store, ref, program, grant, wanted, artifacts, item=item)
 
     def resolve(reference: Reference) -> JsonValue:
+        if reference.value is not None:
+            return values.resolve(reference, reference.value)
         if reference.word == "item":
             return look_up(item, reference.keys)
         return _value(program, reference, seen)
@@ -111,11 +113,11 @@ def _read_records(
 ) -> _Seen:
     """Reads newest runs, turns and outcomes, and the newest texts in loops."""
     wanted, address = list(wanted), grant.address
-    names = _places(program, grant, wanted)
-    again = [place for place in names.values() if _may_run_again(program, place)]
+    names = places_of(program, grant, wanted)
+    again = [place for place in names.values() if may_run_again(program, place)]
     runs = store.values(ref, "runs", again)
     for name, place in names.items():
-        names[name] = _newest(program, place, int(runs.get(place, 1)))
+        names[name] = newest_run(program, place, int(runs.get(place, 1)))
     loops = [a for a in names.values() if isinstance(program.node(path_of(a)), Loop)]
     asks_max = any(reference.word == "turn" and reference.keys == ("max",) for reference in wanted)
     own = turn_of(block_of(address.partition("#")[0])) if asks_max else ""
@@ -143,45 +145,6 @@ def _loop_texts(
     return {loop: newest_text(program, loop, known) for loop in loops}
 
 
-def _may_run_again(program: Program, place: str) -> bool:
-    """Whether a node can have several runs: any loop, and steps of the outermost block."""
-    return "/" not in place or isinstance(program.node(path_of(place)), Loop)
-
-
-def _places(program: Program, grant: Grant, wanted: Iterable[Reference]) -> dict[str, str]:
-    """The place of each referenced node, searched from the innermost block outwards."""
-    places: dict[str, str] = {}
-    for reference in wanted:
-        if reference.word not in RESERVED:
-            for name in names_of(reference):
-                places[name] = _place(program, grant, name)
-    return places
-
-
-def _place(program: Program, grant: Grant, named: str) -> str:
-    path = as_path(named)
-    name = named if path is None else path.rpartition("/")[2]
-    block = block_of(grant.address.partition("#")[0])
-    while True:
-        found = path_of(_within(block, name))
-        if found == path or (path is None and program.has(found)):
-            return _within(home_of(block, name, grant.origins), name)
-        if not block:
-            raise ReferenceUnresolved("${" + named + "}", grant.address)
-        block = block_of(turn_of(block))
-
-
-def _within(block: str, name: str) -> str:
-    return f"{block}/{name}" if block else name
-
-
-def _newest(program: Program, place: str, run: int) -> str:
-    node = program.node(path_of(place))
-    if isinstance(node, Loop) or run > 1:
-        return f"{place}~{run}"
-    return place
-
-
 def _result(program: Program, loop: str, turns: Mapping[str, TurnRecord]) -> str | None:
     """The address of the outcome that holds the text of a loop's last iteration."""
     node = program.node(path_of(loop))
@@ -205,7 +168,7 @@ def _earlier(grant: Grant, wanted: Iterable[Reference]) -> list[str]:
 def _before(grant: Grant, iteration: int, name: str) -> str:
     """The address of a node's outcome in an earlier iteration of the same loop."""
     loop = turn_of(block_of(grant.address.partition("#")[0]))
-    return _within(home_of(f"{loop}[{iteration}]", name, grant.origins), name)
+    return within(home_of(f"{loop}[{iteration}]", name, grant.origins), name)
 
 
 def _value(program: Program, reference: Reference, seen: _Seen) -> JsonValue:

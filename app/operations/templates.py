@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from app.domain.artifacts import ArtifactSource
 from app.domain.ids import SessionRef
 from app.domain.program import Program, Template
-from app.errors import ReferenceUnresolved
 from app.history.graph_values import NOT_RUN, StepValue, read_values
+from app.history.reference_errors import ValueMissing
 from app.store.store import Store
 from leadhand.graphs.faults import condition_of
 from leadhand.graphs.references import (
@@ -26,17 +26,6 @@ from leadhand.graphs.references import (
 
 #: The inputs that say whether the step runs, and why it does not.
 WHEN, SKIPPED = "when", "skipped"
-
-
-class ValueMissing(ReferenceUnresolved):
-    """A `${reference}` names a value that is not there."""
-
-    def __init__(self, reference: str, address: str, why: str) -> None:
-        super().__init__(reference, address)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"{self.reference} has no value: {self.why}"
 
 
 class _SkippedNeed(Exception):

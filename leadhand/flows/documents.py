@@ -10,16 +10,13 @@ import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     StrictBool,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from leadhand.flows.steps import (
     _MARKDOWN,
@@ -29,10 +26,14 @@ from leadhand.flows.steps import (
     AgentType,
     FieldFaulty,
     FlowMalformed,
+    LabelledStep,
     MarkdownFile,
     Stem,
+    WorkStep,
+    Written,
 )
 from leadhand.flows.structure import faults
+from leadhand.flows.tool_step import ToolStep
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models import patterns
 from leadhand.models.documents import (
@@ -56,7 +57,6 @@ from leadhand.models.form_answers import fit
 from leadhand.models.forms import AnswerRules, Form, GivenAnswer, Options
 from leadhand.models.plans import PlanDocument
 from leadhand.models.session_environment import WithEnvironment
-from leadhand.models.tool_names import check_flow_tool_name
 
 InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 #: The identifier of an agent's conversation.
@@ -74,18 +74,6 @@ def is_input_name(name: str) -> bool:
     return re.match(patterns.INPUT, name) is not None
 
 
-class Written(BaseModel):
-    """Frozen; unknown fields are errors; field names are camelCase as in the files."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        str_strip_whitespace=True,
-        alias_generator=to_camel,
-        serialize_by_alias=True,
-    )
-
-
 class Message(Written):
     """One message to an agent; its lines are joined.
 
@@ -101,29 +89,7 @@ class Message(Written):
 Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=100)]
 
 
-class _Step(Written):
-    #: The step's name for display and for `resume --after`.
-    label: Name | None = None
-
-
-class _Work(_Step):
-    #: Whether the flow continues if the step fails (not if it is stopped).
-    continue_on_failure: StrictBool = False
-    #: The step's working folder, beneath that of the run.
-    working_folder: str | None = Field(default=None, alias="working_folder", max_length=500)
-
-    @field_validator("working_folder")
-    @classmethod
-    def _beneath(cls, value: str | None) -> str | None:
-        parts = value.split("/") if value is not None else []
-        if value is not None and (value.startswith("/") or ".." in parts or "\0" in value):
-            raise ValueError(
-                f"it is {value!r}; give a path beneath the run's own folder, without '..'"
-            )
-        return value
-
-
-class _Asking(_Work):
+class _Asking(WorkStep):
     #: The agent: a name in agents.toml, or one that the flow's `agents` maps to one.
     agent_type: AgentType
     #: The conversation to continue.
@@ -166,7 +132,7 @@ class CommandStep(_Asking):
     command_name: Stem
 
 
-class Decision(_Work):
+class Decision(WorkStep):
     """A yes-or-no decision of an agent, or of a script that prints `{"answer": "yes"}` or "no"."""
 
     agent_type: AgentType | None = None
@@ -216,7 +182,7 @@ class IfStep(Decision):
     otherwise: tuple[FlowStep, ...] = Field(default=(), alias="else", max_length=1000)
 
 
-class StartLoop(_Step):
+class StartLoop(LabelledStep):
     """Starts a loop over its `steps`, or else over the steps up to its `endLoop`."""
 
     type: Literal["startLoop"]
@@ -232,13 +198,13 @@ class StartLoop(_Step):
         return value
 
 
-class EndLoop(_Step):
+class EndLoop(LabelledStep):
     """Ends the innermost flat loop."""
 
     type: Literal["endLoop"]
 
 
-class ResetStep(_Step):
+class ResetStep(LabelledStep):
     """Resets a conversation: its next step starts without history."""
 
     type: Literal["reset"]
@@ -246,12 +212,12 @@ class ResetStep(_Step):
     identifier: Identifier
 
 
-class SubflowStep(_Step):
+class SubflowStep(LabelledStep):
     """Runs other flows in parallel and continues when all have ended, failed or not."""
 
     type: Literal["subflow"]
     flow_names: Annotated[tuple[Stem, ...], Field(min_length=1, max_length=50)]
-    inputs: dict[InputName, Text] = {}
+    inputs: dict[InputName, Text] = Field(default={})
 
     @field_validator("flow_names")
     @classmethod
@@ -268,21 +234,21 @@ class Branch(Written):
     steps: Annotated[tuple[FlowStep, ...], Field(min_length=1, max_length=1000)]
 
 
-class ParallelStep(_Step):
+class ParallelStep(LabelledStep):
     """Runs branches side by side, and continues when all have ended."""
 
     type: Literal["parallel"]
     branches: Annotated[tuple[Branch, ...], Field(min_length=2, max_length=50)]
 
 
-class WaitStep(_Step):
+class WaitStep(LabelledStep):
     """Waits without a worker; a restart does not restart the wait."""
 
     type: Literal["wait"]
     seconds: LongSeconds
 
 
-class HumanStep(_Work):
+class HumanStep(WorkStep):
     """Asks a person and waits for the answer, which may be sent to an agent."""
 
     type: Literal["human"]
@@ -325,29 +291,11 @@ class HumanStep(_Work):
         return self
 
 
-class CheckStep(_Work):
+class CheckStep(WorkStep):
     """Judges the work so far; the step fails unless the checker accepts."""
 
     type: Literal["check"]
     checker: Checker
-
-
-class ToolStep(_Work):
-    """Calls a tool of the worker."""
-
-    type: Literal["tool"]
-    #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
-    #: server; `echo`, which returns its arguments, or `noop`, which returns nothing.
-    tool: Annotated[str, Field(max_length=200)]
-    arguments: dict[str, JsonValue] = {}
-    timeout_seconds: Seconds = 60.0
-    #: A function that takes milliseconds and may share its process with other calls.
-    quick: StrictBool = False
-
-    @field_validator("tool")
-    @classmethod
-    def _named(cls, value: str) -> str:
-        return check_flow_tool_name(value)
 
 
 FlowStep: TypeAlias = Annotated[
@@ -369,9 +317,9 @@ class FlowDefinition(Written):
     description: str = Field(default="", max_length=2000)
     steps: Annotated[tuple[FlowStep, ...], Field(max_length=1000)]
     #: Maps an agentType to a name in agents.toml; `*` maps all others.
-    agents: dict[AgentType | Literal["*"], AgentType] = {}
+    agents: dict[AgentType | Literal["*"], AgentType] = Field(default={})
     #: The inputs of a run with their defaults; null means required.
-    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)] | None] = {}
+    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)] | None] = Field(default={})
     #: The most attempts of an agent step; LEADHAND_ATTEMPTS by default.
     attempts: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
     #: The limits of a run.
@@ -432,11 +380,11 @@ class FlowDocument(FlowDefinition, WithEnvironment):
     place: Name | None = None
     webhook: Webhook | None = None
     #: Of `command` steps, by name; those that are missing come from the catalog.
-    commands: dict[Stem, Messages] = {}
+    commands: dict[Stem, Messages] = Field(default={})
     #: Of `markdownFile`s, by path; the same.
-    markdown: dict[MarkdownFile, Messages] = {}
+    markdown: dict[MarkdownFile, Messages] = Field(default={})
     #: Of `subflow` steps, by name; the same.
-    flows: dict[Stem, FlowDefinition] = {}
+    flows: dict[Stem, FlowDefinition] = Field(default={})
 
     @field_validator("cwd")
     @classmethod

@@ -15,8 +15,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from leadhand.flows.documents import FlowDefinition, Message, Messages, Written
+from leadhand.flows.documents import FlowDefinition, Message, Messages
 from leadhand.flows.faults import fault_of
+from leadhand.flows.steps import Written
 from leadhand.flows.structure import STEP_REFERENCE
 
 #: The longest file that is read.

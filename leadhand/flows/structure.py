@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
+from leadhand.flows.references import (
+    BadReference,
+    FlowReference,
+    condition_of,
+    find_references,
+    whole_reference,
+)
+
 if TYPE_CHECKING:
     from leadhand.flows.documents import FlowDefinition, FlowStep, Messages, StartLoop
+    from leadhand.flows.tool_step import ToolStep
 
 #: A whole line that is replaced with the text of an earlier step.
 STEP_REFERENCE = re.compile(r"^\$\{steps\.([^{}]+)\}$")
-#: The same within a text.
-STEP_IN_TEXT = re.compile(r"\$\{steps\.([^{}]+)\}")
 #: Replaced with an input of the run, anywhere in a text.
 INPUT_REFERENCE = re.compile(r"\$\{inputs\.([^{}]*)\}")
 #: The start of an escaped reference, which is kept literally: `$${inputs.x}`, `$${steps.x}`.
@@ -256,31 +263,70 @@ def _shared_conversations(one: Placed) -> Iterator[Fault]:
 
 
 def _faults_of_texts(
-    one: Placed,
+    placed: Placed,
     inputs: Mapping[str, str | None],
     seen: set[str],
     brought: Brought,
 ) -> Iterator[Fault]:
-    yield from _faults_of_fixed(one)
-    for where, text in _texts(one, brought):
-        meant = ESCAPED.sub("", text)
-        for name in INPUT_REFERENCE.findall(meant):
-            if name not in inputs:
-                known = ", ".join(sorted(inputs)) or "none"
-                message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
-                yield Fault(where, f"{message}. Add it to them", text)
-        for label in STEP_IN_TEXT.findall(meant):
-            if label not in seen:
-                message = f"the label {label!r} is not visible here"
-                hint = "refer to an earlier step of this list or of an enclosing list"
-                yield Fault(where, f"{message}; {hint}", text)
-        left = _LEFT.search(STEP_IN_TEXT.sub("", INPUT_REFERENCE.sub("", meant)))
-        if left is not None:
-            yield Fault(where, _left_over(left.group()), text)
-    command = getattr(one.step, "command", None)
+    yield from _faults_of_fixed(placed)
+    step = placed.step
+    for where, text, has_item in _texts(placed, brought):
+        yield from _faults_of_text(where, text, inputs, seen, has_item=has_item)
+    if step.type == "tool":
+        yield from _faults_of_conditions(placed.path, step, seen)
+    command = getattr(step, "command", None)
     if command is not None and INPUT_REFERENCE.search(command):
         message = "inputs are not put into shell commands; pass them to an agent, or use a file"
-        yield Fault(f"{one.path}.command", message)
+        yield Fault(f"{placed.path}.command", message)
+
+
+def _faults_of_text(
+    where: str, text: str, inputs: Mapping[str, str | None], seen: set[str], *, has_item: bool
+) -> Iterator[Fault]:
+    meant = ESCAPED.sub("", text)
+    for name in INPUT_REFERENCE.findall(meant):
+        if name not in inputs:
+            known = ", ".join(sorted(inputs)) or "none"
+            message = f"it uses the input {name!r}, but the flow's `inputs` are: {known}"
+            yield Fault(where, f"{message}. Add it to them", text)
+    found = list(find_references(meant, seen, has_item=has_item))
+    for one in reversed(found):
+        if isinstance(one, BadReference):
+            if one.label is None and _LEFT.match(meant, one.start):
+                continue  # it is left over
+            yield Fault(where, _why_bad(one), text)
+        meant = meant[: one.start] + meant[one.end :]
+    left = _LEFT.search(INPUT_REFERENCE.sub("", meant))
+    if left is not None:
+        yield Fault(where, _left_over(left.group()), text)
+
+
+def _why_bad(one: BadReference) -> str:
+    if one.label is None:
+        return one.why
+    message = f"the label {one.label!r} is not visible here"
+    return f"{message}; refer to an earlier step of this list or of an enclosing list"
+
+
+def _faults_of_conditions(path: str, step: ToolStep, seen: set[str]) -> Iterator[Fault]:
+    """Yields the errors of a forEach that is no list, and of a `when` that is no condition."""
+    each, when = step.for_each, step.when
+    if isinstance(each, str) and not INPUT_REFERENCE.fullmatch(each):
+        found = whole_reference(each, seen, has_item=False)
+        if found is None and _is_without_faults(each, seen, has_item=False):
+            hint = "give a list, or one reference to a list, such as ${steps.search.urls}"
+            yield Fault(f"{path}.forEach", f"it is not a list; {hint}", each)
+    if when is not None:
+        has_item, text = each is not None, condition_of(when).text
+        found = whole_reference(text, seen, has_item=has_item)
+        if found is None and _is_without_faults(text, seen, has_item=has_item):
+            hint = "give one reference, such as ${steps.search.found}, or `not` and a reference"
+            yield Fault(f"{path}.when", f"it is not a condition; {hint}", when)
+
+
+def _is_without_faults(text: str, seen: set[str], *, has_item: bool) -> bool:
+    found = find_references(text, seen, has_item=has_item)
+    return all(isinstance(one, FlowReference) for one in found)
 
 
 def _left_over(words: str) -> str:
@@ -300,8 +346,21 @@ def _faults_of_fixed(one: Placed) -> Iterator[Fault]:
             yield Fault(f"{one.path}.{written}", message, text)
 
 
-def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
-    """The texts of a step that may have references, with their paths."""
+def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str, bool]]:
+    """The texts of a step that may have references: paths, texts, and whether they have an item."""
+    for where, text in _plain_texts(one, brought):
+        yield where, text, False
+    if one.step.type == "tool":
+        each = one.step.for_each
+        for where, text in _texts_within(one.step.arguments, f"{one.path}.arguments"):
+            yield where, text, each is not None
+        for where, text in _texts_within(each, f"{one.path}.forEach"):
+            yield where, text, False
+        if one.step.when is not None:
+            yield f"{one.path}.when", one.step.when, each is not None
+
+
+def _plain_texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
     step = one.step
     if step.type == "llm":
         yield from _texts_of(step.messages or (), f"{one.path}.")
@@ -318,8 +377,6 @@ def _texts(one: Placed, brought: Brought) -> Iterator[tuple[str, str]]:
             yield f"{one.path}.inputs.{name}", text
     if step.type == "check" and step.checker.prompt is not None:
         yield f"{one.path}.checker", step.checker.prompt
-    if step.type == "tool":
-        yield from _texts_within(step.arguments, f"{one.path}.arguments")
 
 
 def _texts_of(messages: Messages, before: str) -> Iterator[tuple[str, str]]:

@@ -110,6 +110,11 @@ def whole(text: str) -> Reference | None:
     return first if len(parts) == 1 and isinstance(first, Reference) else None
 
 
+def parse_at(text: str, start: int) -> tuple[Reference, int]:
+    """Parses the reference at a position; returns it and its end. Raises ReferenceFault."""
+    return _Scanner(text, start).reference()
+
+
 def escape(text: str) -> str:
     """Escapes a text so that it contains no references.
 

@@ -11,9 +11,9 @@ _FALSY = (None, False, "", 0, "false", "no", "0")
 
 def is_skipped(work: Work) -> bool:
     """Whether to skip a step: its condition is false, or a step it needs was skipped."""
-    if work.step.when is None and work.step.template is None:
+    if "when" not in work.inputs:
         return False
-    value = work.inputs.get("when")
+    value = work.inputs["when"]
     return value in _FALSY or value == [] or value == {}
 
 
