@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.domain.artifacts import RESULT, Artifact, value_artifact
+from app.domain.artifacts import (
+    INLINE_BYTES,
+    RESULT,
+    Artifact,
+    marker,
+    result_artifact,
+    value_artifact,
+)
 from app.domain.ids import SessionRef
-from app.domain.program import Loop, Program
+from app.domain.program import Action, Loop, Program, Step
 from app.history.flow_result import newest_text
+from app.history.graph_values import read_values
 from app.history.snapshot import Snapshot
 from app.store.store import Store
 
@@ -33,17 +43,42 @@ def result_of_flow(store: Store, ref: SessionRef, program: Program) -> FlowResul
     for node in reversed(program.body):
         run = known.run(node.id)
         if isinstance(node, Loop):
-            found: JsonValue = newest_text(program, f"{node.id}~{run}", known)
+            found = FlowResult(newest_text(program, f"{node.id}~{run}", known))
+        elif node.for_each is not None:
+            found = FlowResult(_list_of(store, ref, program, node.id))
         else:
             outcome = known.outcome(f"{node.id}~{run}" if run > 1 else node.id)
-            is_done = outcome.get("word") == "succeeded"
-            found = (outcome.get("value") or outcome.get("text")) if is_done else None
-            stored = value_artifact(outcome) if is_done else None
-            if stored is not None:
-                digest, size = stored
-                return FlowResult(
-                    found, Artifact(name=RESULT, digest=digest, size=size, media_type=_JSON)
-                )
-        if found:
-            return FlowResult(found)
+            found = _result_of_step(node, outcome)
+        if found.value or isinstance(found.value, list):
+            return found
     return FlowResult()
+
+
+def _result_of_step(step: Step, outcome: Mapping[str, JsonValue]) -> FlowResult:
+    if outcome.get("word") != "succeeded":
+        return FlowResult()
+    value, stored = outcome.get("value"), value_artifact(outcome)
+    if step.action is Action.CHILD and isinstance(value, dict):
+        value, stored = value.get("result"), result_artifact(outcome)
+    if stored is None:
+        return FlowResult(value or outcome.get("text"))
+    digest, size = stored
+    return FlowResult(value, Artifact(name=RESULT, digest=digest, size=size, media_type=_JSON))
+
+
+class _Markers:
+    """Reads no artifacts: each is its marker."""
+
+    def read(self, ref: SessionRef, digest: str, size: int) -> bytes:
+        """Return the marker of an artifact as JSON."""
+        del ref  # a marker is that of any session
+        return json.dumps(marker(digest, size)).encode()
+
+
+def _list_of(store: Store, ref: SessionRef, program: Program, node: str) -> JsonValue:
+    """The results of the items of a step, long ones as markers; their number if it is too long."""
+    held = read_values(store, ref, program, [node], _Markers())[node].held
+    if not isinstance(held.value, list):
+        return None
+    is_short = len(json.dumps(held.value)) <= INLINE_BYTES
+    return held.value if is_short else f"{len(held.value)} results, too long together"

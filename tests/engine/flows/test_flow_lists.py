@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from app.compiler.flow import compile_flow
+from app.domain.artifacts import Artifact, marker
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
-from app.domain.program import SCHEMA_VERSION, WITH_FLOW_VALUES, WITHOUT_PLANS, Action
+from app.domain.program import (
+    SCHEMA_VERSION,
+    WITH_FLOW_VALUES,
+    WITHOUT_PLANS,
+    Action,
+    Program,
+    Step,
+)
 from app.domain.reasons import Reason, ReasonCode
 from app.errors import InvalidDocument
+from app.history.child_results import result_of_flow
 from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
 from leadhand.flows.documents import FlowDocument
@@ -37,7 +47,9 @@ class Run:
 
     def __init__(self, bench: Bench, *steps: dict[str, Any], **more: Any) -> None:
         self.world = World.of(bench)
-        id_ = self.world.engine.submit.document(flow(*steps, **more)).session
+        document = flow(*steps, **more)
+        self.program = compile_flow(document)
+        id_ = self.world.engine.submit.document(document).session
         self.ref = SessionRef(id_, id_)
         #: The arguments or lines that each step received, in order.
         self.received: dict[str, Any] = {}
@@ -238,3 +250,31 @@ def test_only_flows_that_use_them_need_the_newest_workers() -> None:
 def test_item_is_a_text_in_steps_without_a_list(bench: Bench) -> None:
     run = Run(bench, tool("plain", arguments={"x": "${item} ${index}"}))
     assert run.go()["plain"] == {"x": "${item} ${index}"}
+
+
+def result_of(run: Run) -> Any:
+    return result_of_flow(run.world.engine.store, run.ref, run.program).value
+
+
+def test_called_flow_that_ends_with_a_list_hands_on_its_results(bench: Bench) -> None:
+    run = Run(bench, SEARCH, tool("each", forEach=[1, 2], arguments={"n": "${item}"}))
+    run.go()
+    assert result_of(run) == [{"n": 1}, {"n": 2}]
+    empty = Run(bench, SEARCH, tool("each", forEach=[]))
+    empty.go({"search": value(PAPERS)})
+    assert result_of(empty) == []
+    long = Run(bench, tool("each", forEach=["x" * 20_000] * 4, arguments={"n": "${item}"}))
+    long.go()
+    assert result_of(long) == "4 results, too long together"
+
+
+def test_called_graph_that_ends_with_a_call_hands_on_the_long_result(bench: Bench) -> None:
+    artifact = Artifact(name="result", digest="a" * 64, size=100_000, media_type="application/json")
+    short = marker("a" * 64, 100_000)
+    answer: dict[str, JsonValue] = {
+        "session": "bbbbbbbb", "status": "completed", "result": short,
+    }  # fmt: skip
+    run = Run(bench, tool("call"))
+    run.go({"call": Outcome(word="succeeded", value=answer, artifacts=(artifact,))})
+    calling = Program(body=(Step(id="call", action=Action.CHILD, inputs={"flow": "inner"}),))
+    assert result_of_flow(run.world.engine.store, run.ref, calling) == (short, artifact)
