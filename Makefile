@@ -17,7 +17,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PACKAGES := app tasks workers api leadhand
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench chaos fmt docs docs-build docs-serve recording screenshots lock clean
+.PHONY: help setup setup-dev agents demo check test test-again test-fast test-servers test-slow faults fuzz bench profile chaos fmt docs docs-build docs-serve recording screenshots lock clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
 $(VENV)/docs.stamp: requirements-docs.lock pyproject.toml | $(BIN)/python
 	@echo "setup: installing the packages of requirements-docs.lock, each checked against its hash"
 	@$(PIP) install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
+$(VENV)/bench.stamp: requirements-bench.lock pyproject.toml | $(BIN)/python
+	@echo "setup: installing the packages of requirements-bench.lock, each checked against its hash"
+	@$(PIP) install --quiet --require-hashes -r requirements-bench.lock
 	@touch $@
 
 agents: $(VENV)/agents.stamp ## the real claude and codex, and axe-core, for the tests, where npm is found
@@ -134,8 +139,11 @@ fuzz: setup-dev ## make up EXAMPLES (60) requests of each kind by SEED (any), wi
 	@seed=$(FUZZ_SEED); echo "SEED=$$seed"; $(PY) -m pytest -n $(WORKERS) --timeout 1800 tests/contract/test_description.py \
 	  -k "few and (as_it_is_described or only_read)" --api-seed $$seed --api-examples $(or $(EXAMPLES),60)
 
-bench: setup ## measure beside plain Celery and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
+bench: setup $(VENV)/bench.stamp ## measure beside plain Celery, Dramatiq and a bare loop (BENCH="--rounds 1 --no-many" for a short look)
 	$(PY) -m benchmarks $(BENCH)
+
+profile: setup $(VENV)/bench.stamp ## what each layer costs per step and per submit
+	$(PY) -m benchmarks.profile
 
 CHAOS = $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
   $(if $(SESSIONS),--sessions $(SESSIONS)) $(if $(EVERY),--every $(EVERY)) \

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks import processes, report
+from benchmarks import end_to_end, processes, report
 from benchmarks.meter import Meter, machine
 from benchmarks.sides import CONCURRENCY, Floor, Ours, Plain, Sample, Side, measure_side
 from benchmarks.workloads import MANY, WORKLOADS
@@ -44,6 +44,10 @@ def main(arguments: Sequence[str]) -> None:
         _workloads([ours, celery, floor], meter, asked.only, asked.rounds)
         if asked.many:
             _many([ours, celery, floor], meter)
+        if asked.end_to_end:
+            end_to_end.compare(
+                server.url, folder, (ours, celery, floor), list(end_to_end.WORKS), asked.rounds
+            )
 
 
 def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -52,6 +56,9 @@ def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--no-many", dest="many", action="store_false", help="leave W4 out")
     parser.add_argument("--no-processes", dest="processes", action="store_false", help="and W5")
+    parser.add_argument(
+        "--no-end-to-end", dest="end_to_end", action="store_false", help="and the whole work"
+    )
     return parser.parse_args(arguments)
 
 

@@ -7,14 +7,16 @@ import platform
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 from redis import Redis
 
-#: The store's id and the fleet's secrets (app/store/keys.py): running workers compare them.
-INSTALLATION_KEYS = ("lh:store", "lh:store-past", "lh:secret", "lh:secrets-used")
+#: The store's id, its number of sweeps and the fleet's secrets (app/store/keys.py): running workers
+#: compare them.
+INSTALLATION_KEYS = ("lh:store", "lh:store-past", "lh:epoch", "lh:secret", "lh:secrets-used")
 
 
 class Reading(NamedTuple):
@@ -110,7 +112,8 @@ def machine(url: str) -> str:
     name = server.get("server_name", "redis")
     number = server.get("valkey_version", server["redis_version"])
     packages = ("celery", "kombu", "redis", "pydantic")
-    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    found = [*packages, *(["dramatiq"] if find_spec("dramatiq") else [])]
+    versions = ", ".join(f"{package} {version(package)}" for package in found)
     return (
         f"{_cpu_name()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}, {name} {number}, {versions}"

@@ -54,6 +54,10 @@ def _in_a_row(app: Celery, done: Callable[[str, float], None]) -> None:
     def kept() -> None:
         return None
 
+    @app.task(name="plain.echo")
+    def echo(number: int) -> int:
+        return number
+
     @app.task(name="plain.last", ignore_result=True)
     def last(name: str, began: float) -> None:
         done(name, began)
@@ -74,6 +78,10 @@ def _side_by_side(app: Celery, done: Callable[[str, float], None]) -> None:
             done(name, began)
         else:
             send_iteration(app, iteration + 1, name, began)
+
+    @app.task(name="plain.total")
+    def total(values: list[int]) -> int:
+        return sum(values)
 
     @app.task(name="plain.joined", ignore_result=True)
     def joined(values: list[None], name: str, began: float) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
 MONITORING, DOCS = "requirements-monitoring.lock", "requirements-docs.lock"
-LOCKS = (RUNTIME, MONITORING, DEV, DOCS)
+BENCH = "requirements-bench.lock"
+LOCKS = (RUNTIME, MONITORING, DEV, DOCS, BENCH)
 STAMP = "# made from dependencies "
 COMPILE = (
     *("pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
@@ -46,7 +47,11 @@ def make(flags: list[str]) -> None:
         uv = Path(folder, "bin", "uv")
         run(uv, *COMPILE, *flags, "pyproject.toml", "--output-file", RUNTIME)
         # The runtime lock is a constraint, so that all agree on every version.
-        for name, more in ((MONITORING, ("--extra", "monitoring")), (DEV, ("--group", "dev"))):
+        for name, more in (
+            (MONITORING, ("--extra", "monitoring")),
+            (DEV, ("--group", "dev")),
+            (BENCH, ("--group", "bench")),
+        ):
             wanted = ["pyproject.toml", *more, "--constraint", RUNTIME]
             run(uv, *COMPILE, *flags, *wanted, "--output-file", name)
         # The group alone, so that building the site does not install the server.
@@ -83,6 +88,8 @@ def fingerprint(name: str) -> str:
         source.append(project["optional-dependencies"]["monitoring"])
     if name == DEV:
         source.append({"dev": groups["dev"]})
+    if name == BENCH:
+        source.append({"bench": groups["bench"]})
     if name == DOCS:
         source = [project["requires-python"], groups["docs"]]
     return hashlib.sha256(json.dumps(source).encode()).hexdigest()[:16]
