@@ -38,12 +38,16 @@ def nearest_field(model: type[BaseModel], place: Sequence[int | str]) -> str | N
     >>> nearest_field(WorkflowDocument, ("phases", 0, "max_iteration"))
     'max_iterations'
     """
+    return nearest(str(place[-1]), fields_at(model, place)) if place else None
+
+
+def fields_at(model: type[BaseModel], place: Sequence[int | str]) -> list[str]:
+    """Returns the names of the fields where an unknown field was found, in the model's order."""
     root = _schema(model)
     here = [*_members(root, root)]
     for part in place[:-1]:
         here = [*_step_into(root, here, part)] or here
-    known = {name for schema in here for name in schema.get("properties", {})}
-    return nearest(str(place[-1]), known) if place else None
+    return [*dict.fromkeys(name for schema in here for name in schema.get("properties", {}))]
 
 
 def suggest_keywords(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ValidationError
 
 from leadhand.models.patterns import form_of
-from leadhand.models.suggestions import nearest, nearest_field
+from leadhand.models.suggestions import fields_at, nearest
 
 _HINTS = {
     "rule": "use 'all', 'any' or a number of checkers",
@@ -46,9 +46,7 @@ def first_error(
     if first["type"] == "missing":
         return f"{field} is missing; give one"
     if first["type"] == "extra_forbidden":
-        near = _suggestion(first["loc"], model, also)
-        hint = f"did you mean {near!r}?" if near is not None else "look for a typing error"
-        return f"{field} is no field that is known here; {hint}"
+        return f"{field} is no field that is known here; {_suggestion(first['loc'], model, also)}"
     form = form_of(first.get("ctx", {}).get("pattern")) or _FORMS.get(first["type"])
     if first["type"] == "literal_error":
         form = first["ctx"]["expected"]
@@ -69,12 +67,13 @@ def plain_message(message: str) -> str:
 
 def _suggestion(
     loc: tuple[int | str, ...], model: type[BaseModel] | None, also: Iterable[str]
-) -> str | None:
+) -> str:
+    """What to do about an unknown field: the nearest name, or those that there are."""
     if model is None:
-        return None
-    if len(loc) == 1:
-        return nearest(str(loc[0]), {*model.model_fields, *also})
-    return nearest_field(model, loc)
+        return "correct its name, or remove it"
+    known = [*model.model_fields, *also] if len(loc) == 1 else fields_at(model, loc)
+    near = nearest(str(loc[-1]), known)
+    return f"did you mean {near!r}?" if near is not None else f"use {', '.join(known)}"
 
 
 def _field(loc: tuple[int | str, ...]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json, places_table
 from leadhand.cli.try_agent import try_command
 from leadhand.models.text import plain
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from leadhand.models.views import AgentView, WorkerView
 
 
-@click.group("agents", invoke_without_command=True)
+@click.group("agents", cls=Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 @click.pass_context
 def agents_command(context: click.Context, *, as_json: bool) -> int:

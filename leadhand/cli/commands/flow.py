@@ -10,6 +10,7 @@ import click
 
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
+from leadhand.cli.group import Group
 from leadhand.cli.key_values import pairs_of
 from leadhand.cli.worktree_option import worktree_field, worktree_option
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from leadhand.models.views import SessionView
 
 
-@click.group("flow")
+@click.group("flow", cls=Group)
 def flow_command() -> None:
     """Run and check flows of agent steps.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.child_options import child_options
+from leadhand.cli.group import Group
 from leadhand.cli.key_values import pairs_of
 from leadhand.cli.render.tables import echo_json, places_table
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
 
-@click.group("tools", invoke_without_command=True)
+@click.group("tools", cls=Group, invoke_without_command=True)
 @_JSON
 @click.pass_context
 def tools_command(context: click.Context, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ import click
 
 from leadhand.cli.budget_options import budget_options, pop_budget
 from leadhand.cli.child_options import child_options
+from leadhand.cli.group import Group
 from leadhand.cli.key_values import pairs_of
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _INPUT = click.option(
 )
 
 
-@click.group("graph")
+@click.group("graph", cls=Group)
 def graph_command() -> None:
     """Run, check and draw graphs of steps that call tools."""
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
     from leadhand.models.views import GuardView
 
 
-@click.group("guard")
+@click.group("guard", cls=Group)
 def guard_command() -> None:
     """Show and reset the counters of Stop guards."""
 

@@ -12,6 +12,7 @@ import click
 
 from leadhand.cli.budget_options import budget_options
 from leadhand.cli.env_options import env_options
+from leadhand.cli.group import Group
 from leadhand.cli.plans.home import plan_apply_command
 from leadhand.cli.plans.options import plan_options
 from leadhand.cli.render.tables import echo_json
@@ -24,7 +25,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one 
 _EXAMPLE = '\b\nleadhand plan new "add a login page" --checker "pytest -q" --at-once 2'
 
 
-@click.group("plan", context_settings={"max_content_width": 100})
+@click.group("plan", cls=Group, context_settings={"max_content_width": 100})
 def plan_command() -> None:
     """Divide requests into tasks for child sessions (plans)."""
 

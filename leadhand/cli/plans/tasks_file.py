@@ -128,7 +128,7 @@ def _task(given: object, number: int, source: str) -> EditedTask:
     try:
         return EditedTask.model_validate(dict(given))
     except ValidationError as error:
-        why = _misspelt(error) or first_error(error)
+        why = _misspelt(error) or first_error(error, EditedTask)
         raise TasksInvalid(f"{source}: {which}: {why}") from None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json, plural, table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _NO_FOLDERS = "no folders: the tasks share the plan's, or none has started"
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
 
-@click.group("worktree", context_settings={"max_content_width": 100})
+@click.group("worktree", cls=Group, context_settings={"max_content_width": 100})
 def worktree_command() -> None:
     """Show and remove the folders of tasks and sessions."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.stacks import reading
 from leadhand.cli.stacks.options import as_json, scope_of, which_stack, which_workflow
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.models.stacks import StackChange
 
 
-@click.group("stack")
+@click.group("stack", cls=Group)
 def stack_command() -> None:
     """Keep the nested workflows of an agent on a stack.
 

@@ -109,7 +109,7 @@ def test_folder_of_a_deleted_session_is_named_until_its_work_is_merged(
     git(repo, "reset", "-q", "--hard")
     session, other = spawn(project, repo), spawn(project, repo)
     listed = project.leadhand("worktree", "list", "--json").json()["items"]
-    assert {one["session"] for one in listed} == {session, other}
+    assert {one["session"] for one in listed} >= {session, other}  # and those of other tests
     refused = project.leadhand("rm", session)
     assert (refused.code, "commits that 'main' has not" in refused.out) == (3, True), refused
     assert project.leadhand("show", session).code == 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json, table
 
 
-@click.group("limit", context_settings={"max_content_width": 100})
+@click.group("limit", cls=Group, context_settings={"max_content_width": 100})
 def limit_command() -> None:
     """List, set and remove limits.
 

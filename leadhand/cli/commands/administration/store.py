@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json
 from leadhand.models.text import plain
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one JSON object.")
 
 
-@click.group("store", context_settings={"max_content_width": 100})
+@click.group("store", cls=Group, context_settings={"max_content_width": 100})
 def store_command() -> None:
     """Show the store in Redis, and accept another one.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.render.tables import echo_json, table
 from leadhand.cli.render.times import clock_time
 
@@ -43,7 +44,7 @@ class Span(click.ParamType[int]):
         return int(match.group(1)) * _UNITS[match.group(2)]
 
 
-@click.group("token", context_settings={"max_content_width": 100})
+@click.group("token", cls=Group, context_settings={"max_content_width": 100})
 def token_command() -> None:
     """Create, list and revoke API tokens.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.cli.group import Group
 from leadhand.cli.guards import hooks
 from leadhand.cli.render.tables import plural
 
@@ -23,7 +24,7 @@ _session = click.option(
 )
 
 
-@click.group("hook")
+@click.group("hook", cls=Group)
 def hook_command() -> None:
     """Show an agent its messages, and guard its stops.
 

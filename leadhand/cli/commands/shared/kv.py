@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from leadhand.cli.commands.shared import own_session
+from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
 #: Keys per request, the most that a page may have.
@@ -20,7 +21,7 @@ _if_version = click.option(
 )  # fmt: skip
 
 
-@click.group("kv")
+@click.group("kv", cls=Group)
 def kv_command() -> None:
     """Share values within a tree of sessions.
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.cli.commands.shared import own_session
+from leadhand.cli.group import Group
 from leadhand.models.text import plain
 
 if TYPE_CHECKING:
     from leadhand.models.views import LockOwnerView, LockView
 
 
-@click.group("lock")
+@click.group("lock", cls=Group)
 def lock_command() -> None:
     """Share named locks within a tree of sessions."""
 
