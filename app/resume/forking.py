@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.program import Loop, Node, Program, Step
@@ -10,6 +13,12 @@ from app.history.points import Known, Position, is_done, position_of, refuse
 from app.resume.conversation_heads import threads_at
 from app.resume.plan import ALL_DONE, Planner, joins_of, rewind_to_failure
 from app.resume.rewind import Rewind
+
+#: A warning about a step or loop that failed, as the scripts write it.
+_WARNING = re.compile(
+    r"(?P<label>.+?)(?: \((?P<at>[^()\s]+)\))?(?: failed and| ended with \w+ and)?"
+    r" was passed over(?::|$)"
+)
 
 
 def changed_nodes(old: Program, new: Program) -> set[str]:
@@ -51,6 +60,38 @@ def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[
     run = {node.id for node in body} - done
     threads = threads_at(program, known, look.kept_nodes(point, done))
     return _with_work(Rewind(joins_of(body, run, done), look.levels(point), threads), program)
+
+
+def copied_warnings(program: Program, rewind: Rewind, lines: Iterable[str]) -> list[str]:
+    """Returns the warnings of a session about failures whose outcomes its fork copies."""
+    again = {join.name for join in rewind.again}
+    kept = {node.label or node.id for node in program.body if node.id not in again}
+    found = []
+    for line in lines:
+        parts = _WARNING.match(line)
+        if parts is None:
+            continue
+        if parts["at"] is None and parts["label"] in kept:
+            found.append(line)
+        if parts["at"] is not None and _is_copied(parts["at"], rewind, again):
+            found.append(line)
+    return found
+
+
+def _is_copied(address: str, rewind: Rewind, again: set[str]) -> bool:
+    """Whether the outcome of a step within a loop is one that the fork keeps."""
+    for level in rewind.levels:
+        if not address.startswith(f"{level.run}["):
+            break
+        iteration, _, inside = address[len(level.run) + 1 :].partition("]/")
+        if int(iteration) != level.iteration:
+            return int(iteration) < level.iteration
+        if path_of(inside).partition("/")[0] in level.kept:
+            return True
+    else:
+        return not rewind.levels and path_of(address).partition("/")[0] not in again
+    first = path_of(address).partition("/")[0]
+    return first not in again and first != rewind.levels[0].node
 
 
 def _is_flow_node(node: Node) -> bool:

@@ -42,7 +42,7 @@ from app.operations.submit import DRAWS, About, Asker, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.resume.compatibility import explain_misfit
-from app.resume.forking import changed_nodes, rewind_of_fork, steps_left
+from app.resume.forking import changed_nodes, copied_warnings, rewind_of_fork, steps_left
 from app.resume.rewind import Rewind
 from app.security.api_tokens import Owner
 from app.security.environment_cipher import comparison
@@ -175,7 +175,8 @@ class Forks:
         warnings = self._check_folder(fields, program, rewind, wish)
         rewind, lost = self._without_foreign_threads(rewind)
         request = stored_text(with_changes(document, wish.changes))
-        return _Plan(program, rewind, [*warnings, *lost], request)
+        before = copied_warnings(program, rewind, self._store.lines(ref, "warnings", 0, -1))
+        return _Plan(program, rewind, [*before, *warnings, *lost], request)
 
     def _verified(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
         """The session's program, whose signature is valid. Raises ControlRefused."""

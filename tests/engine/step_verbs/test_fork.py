@@ -12,6 +12,7 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
+from app.domain.routing import Join
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
@@ -21,8 +22,10 @@ from app.errors import (
 )
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
+from app.resume.forking import copied_warnings
+from app.resume.rewind import Level, Rewind
 from leadhand.models.documents import LoopDocument
-from tests.engine.driving import Bench
+from tests.engine.driving import Bench, loop, program, step
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.test_fsck import audit
 from tests.engine.world import World
@@ -339,3 +342,38 @@ def test_fork_with_a_change_calls_flows_as_its_origin_does(bench: Bench, tmp_pat
     known, made = [engine.registry.program(one).step("b").inputs["document"] for one in programs]
     assert isinstance(made, dict)
     assert made == known
+
+
+def test_fork_lists_the_warnings_of_the_failures_that_it_copies(bench: Bench) -> None:
+    origin = graph(
+        bench,
+        {"name": "a", "critical": False},
+        {"name": "b", "depends_on": ["a"], "critical": False},
+        {"name": "c", "depends_on": ["b"]},
+    )
+    origin.run(a=broken, b=broken)
+    warned = ["a failed and was passed over", "b failed and was passed over"]
+
+    def warnings(fork: Forked) -> list[str]:
+        return [w.partition(":")[0] for w in fork.engine.queries.session(fork.id).warnings]
+
+    assert warnings(Forked(origin, Wish("b"))) == warned
+    fork = Forked(origin, Wish("a"))
+    assert warnings(fork) == warned[:1]
+    fork.run(b=broken)
+    assert warnings(fork) == warned
+
+
+def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations() -> None:
+    do, check = step("do"), step("check")
+    body = program(step("first"), loop("turn", do, check), step("last"))
+    level = Level("turn", "turn~1", 2, 3, 1, {"do": "turn~1[2]/do"}, (), {})
+    rewind = Rewind((Join("turn", ("first",)), Join("last", ())), (level,))
+    how = "failed and was passed over: it broke"
+    lines = {
+        f"first {how}": True, f"last {how}": False, f"do (turn~1[1]/do) {how}": True,
+        f"check (turn~1[1]/check) {how}": True, f"do (turn~1[2]/do) {how}": True,
+        f"check (turn~1[2]/check) {how}": False, f"do (turn~1[3]/do) {how}": False,
+        "the webhook x was given up": False, "turn ended with terminate and was passed over": False,
+    }  # fmt: skip
+    assert copied_warnings(body, rewind, lines) == [line for line, kept in lines.items() if kept]
