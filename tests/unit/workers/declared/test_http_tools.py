@@ -52,6 +52,12 @@ def test_headers_take_variables_by_name_and_results_hide_their_values(http, monk
     assert Web.seen[0][2]["Authorization"] == "Bearer text/plain-secret"
 
 
+def test_success_false_is_a_result_unless_success_is_expected(http: HttpWorld) -> None:
+    assert http.ask("", path="/declined").word == "succeeded"
+    failed = http.ask("", path="/declined", expect="success")
+    assert "did not report success: the shop is closed" in why(failed)
+
+
 def test_a_text_and_an_unreadable_response(http: HttpWorld) -> None:
     assert http.ask("", path="/text").value == "plain words"
     assert "the response is no JSON" in why(http.ask("", path="/broken"))

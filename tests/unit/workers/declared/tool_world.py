@@ -83,6 +83,9 @@ class Web(BaseHTTPRequestHandler):
             return self._send(404, "no such thing")
         if path == "/text":
             return self._send(200, "plain words")
+        if path == "/declined":
+            text = '{"success": false, "error": "the shop is closed"}'
+            return self._send(200, text, kind="application/json")
         if path == "/broken":
             return self._send(200, "{", kind="application/json")
         return self._send(200, '{"found": [1, 2]}', kind="application/json")
