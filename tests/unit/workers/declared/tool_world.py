@@ -61,6 +61,16 @@ def why(outcome: Outcome) -> str:
     return outcome.reason.text
 
 
+#: The status, text and type of the responses of some paths.
+_FIXED = {
+    "/busy": (503, "the shop is full", "text/plain"),
+    "/missing": (404, "no such thing", "text/plain"),
+    "/text": (200, "plain words", "text/plain"),
+    "/broken": (200, "{", "application/json"),
+    "/declined": (200, '{"success": false, "error": "the shop is closed"}', "application/json"),
+}
+
+
 class Web(BaseHTTPRequestHandler):
     """Answers by path; keeps the requests."""
 
@@ -77,17 +87,9 @@ class Web(BaseHTTPRequestHandler):
             return self._send(302, "", Location="http://127.0.0.1:1/elsewhere")
         if path == "/large":
             return self._send(200, "x" * (5 * 1024 * 1024))
-        if path == "/busy":
-            return self._send(503, "the shop is full")
-        if path == "/missing":
-            return self._send(404, "no such thing")
-        if path == "/text":
-            return self._send(200, "plain words")
-        if path == "/declined":
-            text = '{"success": false, "error": "the shop is closed"}'
-            return self._send(200, text, kind="application/json")
-        if path == "/broken":
-            return self._send(200, "{", kind="application/json")
+        if path in _FIXED:
+            status, text, kind = _FIXED[path]
+            return self._send(status, text, kind=kind)
         return self._send(200, '{"found": [1, 2]}', kind="application/json")
 
     do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815
