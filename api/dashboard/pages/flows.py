@@ -8,6 +8,7 @@ from pydantic import JsonValue, ValidationError
 from api.auth import current_owner
 from api.dashboard.render import page
 from api.dashboard.replies import go_to
+from api.drawings.routes import SVG, drawing_response
 from api.problem_types import invalid
 from api.validation_errors import field_problems
 from app.engine import Engine
@@ -33,6 +34,9 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
         runs = engine.queries.sessions(wanted, limit=RUNS)
         return page("flow.html", flow=found, runs=runs)
 
+    def drawing(name: str) -> Response:
+        return drawing_response(engine.drawings.flow_svg(engine.catalog.document(name)), SVG)
+
     def run_flow(name: str) -> Response:
         known = {one.name for one in engine.catalog.flow(name).inputs}
         sent = request.form.to_dict()
@@ -57,4 +61,5 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
 
     routes.add_url_rule("/flows", "flows", flows)
     routes.add_url_rule("/flows/<name>", "flow", flow)
+    routes.add_url_rule("/flows/<name>/drawing.svg", "flow_drawing", drawing)
     routes.add_url_rule("/flows/<name>/runs", "run_flow", run_flow, methods=["POST"])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from app.compiler.flow import compile_flow
 from app.domain.ids import SessionRef
 from app.domain.program import Loop, Node, Program, Step
 from app.domain.records import StepRecord, TurnRecord
-from app.drawing.layout import layout_of
-from app.drawing.plain_text import to_text
-from app.drawing.shape import NESTED, Mark, shape_of
-from app.drawing.svg import to_svg
 from app.errors import SessionUnknown
+from app.queries.progress.program_shape import shape_of
 from app.redaction import without_keys
 from app.store.store import Store
+from leadhand.drawing.layout import layout_of
+from leadhand.drawing.plain_text import to_text
+from leadhand.drawing.shape import NESTED, Mark
+from leadhand.drawing.svg import to_svg
+from leadhand.flows.documents import FlowDocument
 
 
 class Drawings:
@@ -40,6 +43,13 @@ class Drawings:
         ref, program = self._find(session)
         lines = to_text(shape_of(program, dict(self._marks(ref, program))), width)
         return without_keys("\n".join(lines) + "\n")
+
+    def flow_svg(self, document: FlowDocument) -> str:
+        """Draws the definition of a flow as an SVG document. Raises InvalidDocument."""
+        # The shape does not depend on the inputs that a run must give.
+        inputs = {name: "[]" if text is None else text for name, text in document.inputs.items()}
+        program = compile_flow(document.model_copy(update={"inputs": inputs}))
+        return without_keys(to_svg(layout_of(shape_of(program, {})), f"flow {document.name}"))
 
     def _find(self, session: str) -> tuple[SessionRef, Program]:
         ref = self._ref(session)

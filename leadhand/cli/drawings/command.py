@@ -27,9 +27,14 @@ def draw_command(*, session: str, path: Path | None, width: int | None) -> int:
             click.echo(client.drawing(session, form="text", width=min(400, columns)), nl=False)
             return 0
         text = client.drawing(session)
+    write_drawing(path, text)
+    tell(f"session {session} is drawn in {path}")
+    return 0
+
+
+def write_drawing(path: Path, text: str) -> None:
+    """Writes a drawing to a file. Raises click.FileError."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.FileError(str(path), error.strerror or str(error)) from error
-    tell(f"session {session} is drawn in {path}")
-    return 0

@@ -100,18 +100,27 @@ def graph_check_command(*, file: Path, inputs: tuple[str, ...], as_json: bool) -
 
 @graph_command.command("draw")
 @_FILE
-def graph_draw_command(*, file: Path) -> int:
-    """Draw the graph in FILE as text; needs no service.
+@click.option(
+    "--svg", "path", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT",
+    help="Write an SVG to OUT, replacing it.",
+)  # fmt: skip
+def graph_draw_command(*, file: Path, path: Path | None) -> int:
+    """Draw the graph in FILE as text or SVG; needs no service.
 
     Each line is a step with its tool and the steps that it waits for. Steps of one number may run
     side by side. `leadhand draw ID` draws a session that runs or ran.
     """
+    from leadhand.cli.drawings.command import write_drawing
     from leadhand.cli.graphs.graph_file import read_graph
-    from leadhand.cli.graphs.plan_text import graph_drawing
+    from leadhand.cli.graphs.plan_text import graph_drawing, graph_svg
 
     found = read_graph(file, {}, {})
     if found.document is None:
         raise click.ClickException(_faults_text(file, found.faults))
+    if path is not None:
+        write_drawing(path, graph_svg(found.document))
+        click.echo(f"{file} is drawn in {path}", err=True)
+        return 0
     for line in graph_drawing(found.document):
         click.echo(line)
     return 0

@@ -1,10 +1,13 @@
-"""Draws a graph document as text, in the order in which its steps may run (pure)."""
+"""Draws a graph document as text or SVG, in the order in which its steps may run (pure)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
+from leadhand.drawing.layout import layout_of
+from leadhand.drawing.shape import Drawn, Mark, shape_of
+from leadhand.drawing.svg import to_svg
 from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.graphs.faults import needs_of
 from leadhand.models.text import plain
@@ -36,6 +39,22 @@ def graph_drawing(document: GraphDocument) -> Iterator[str]:
             branch = "└" if at and at == len(layer) - 1 else branch
             before = ", ".join(plain(name) for name in needs_of(step, names))
             yield f"{head}{branch} {_step_text(step)}" + (f"  <- {before}" if before else "")
+
+
+def graph_svg(document: GraphDocument) -> str:
+    """Renders the steps of a graph as an SVG document, each with what it calls."""
+    names = frozenset(step.name for step in document.steps)
+    ids = {step.name: str(number) for number, step in enumerate(document.steps, 1)}
+    nodes = tuple(
+        Drawn(ids[step.name], step.name, tuple(ids[name] for name in needs_of(step, names)))
+        for step in document.steps
+    )
+    marks = {ids[step.name]: Mark(note=_note(step)) for step in document.steps}
+    return to_svg(layout_of(shape_of(nodes, marks)), document.name)
+
+
+def _note(step: GraphStep) -> str:
+    return f"{step.tool}, for each" if step.for_each is not None else step.tool
 
 
 def _step_text(step: GraphStep) -> str:

@@ -6,9 +6,11 @@ import json
 
 from api import create_app
 from app.settings import Settings
-from tests.flows import llm
+from tests.flows import llm, loop
 from tests.integration.api.dashboard.conftest import HTMX, sign_in
 from tests.silent_engine import OPERATOR, SECRET, silent_engine
+
+EACH = {"type": "tool", "tool": "echo", "label": "fetch", "forEach": "${inputs.urls}"}
 
 
 def test_relative_folder_is_refused_by_its_field(store_url, tmp_path):
@@ -19,4 +21,21 @@ def test_relative_folder_is_refused_by_its_field(store_url, tmp_path):
     answer = sign_in(app, OPERATOR).post("/ui/flows/review/runs", data=sent, headers=HTMX)
     assert answer.status_code == 422, answer.text
     assert "working_folder" in answer.text
+    app.fanout.close()
+
+
+def test_page_of_a_flow_draws_its_definition(store_url, tmp_path):
+    steps = [llm("write", label="write <it>"), loop(llm("again"), label="polish"), EACH]
+    definition = {"inputs": {"urls": None}, "steps": steps}
+    (tmp_path / "review.json").write_text(json.dumps(definition))
+    (tmp_path / "broken.json").write_text("{")
+    engine = silent_engine(store_url, secret=SECRET, flows=(tmp_path,))
+    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
+    browser = sign_in(app, OPERATOR)
+    assert "/ui/flows/review/drawing.svg" in browser.get("/ui/flows/review").text
+    assert "drawing.svg" not in browser.get("/ui/flows/broken").text
+    drawn = browser.get("/ui/flows/review/drawing.svg")
+    assert (drawn.status_code, drawn.content_type) == (200, "image/svg+xml")
+    assert all(f"<title>{word}" in drawn.text for word in ("write &lt;it&gt;", "polish", "fetch"))
+    assert browser.get("/ui/flows/broken/drawing.svg").status_code in (404, 409, 422)
     app.fanout.close()

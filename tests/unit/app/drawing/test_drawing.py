@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from app.domain.program import Action, Loop, Node, Program, Step, needs_of
-from app.drawing.layout import Box, Layout, layout_of
-from app.drawing.plain_text import to_text
-from app.drawing.shape import DEEP, WIDE, Block, Mark, shape_of
-from app.drawing.svg import to_svg
+from app.queries.progress.program_shape import shape_of
+from leadhand.drawing.layout import Box, Layout, layout_of
+from leadhand.drawing.plain_text import to_text
+from leadhand.drawing.shape import DEEP, WIDE, Block, Mark
+from leadhand.drawing.svg import to_svg
 
 SEEDS = range(60)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 from click.testing import CliRunner
 from pydantic import JsonValue
@@ -57,3 +58,19 @@ def test_command_draws_a_file_and_names_its_faults(
     bad = CliRunner().invoke(cli, ["graph", "draw", str(file)])
     assert bad.exit_code == 1
     assert "'b'" in bad.output
+
+
+def test_command_writes_a_file_as_svg_with_its_steps_and_edges(tmp_path: Path) -> None:
+    file, out = tmp_path / "papers.json", tmp_path / "papers.svg"
+    file.write_text(json.dumps({"steps": [*STEPS, {"name": "a <b>", "tool": "noop"}]}))
+    done = CliRunner().invoke(cli, ["graph", "draw", str(file), "--svg", str(out)])
+    assert done.exit_code == 0, done.output
+    root = ElementTree.fromstring(out.read_text())
+    titles = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}title")]
+    names = {title.partition(":")[0] for title in titles}
+    assert {"report", "search", "terms", "fetch", "a <b>"} <= names
+    edges = [one for one in root.iter() if "edge" in one.get("class", "").split()]
+    assert len(edges) == 3
+    bad = CliRunner().invoke(cli, ["graph", "draw", str(file), "--svg", str(tmp_path / "no" / "x")])
+    assert bad.exit_code == 1
+    assert "no/x" in bad.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.drawing.shape import Block, Cell
+from leadhand.drawing.shape import Block, Cell
 
 #: Width of a step's box, heights of a box and of a loop's title, and the space between.
 WIDTH, HEIGHT, TITLE, GAP_X, GAP_Y, PAD = 168, 46, 40, 24, 34, 16

@@ -2,7 +2,7 @@
 
 A block is drawn in layers: a node is one layer below the last node that it needs, so nodes of one
 layer may run side by side. Large blocks are collapsed: the boxes of a drawing are bounded, however
-many steps a program has.
+many steps there are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from app.domain.program import Loop, Node, Program, needs_of
-
 #: Boxes of one layer, and layers of one block; more are collapsed into one box.
 WIDE, DEEP = 6, 40
 #: Loops in loops that are drawn with what is in them.
@@ -22,6 +20,17 @@ NESTED = 4
 STATES = (
     "running", "parked", "ready", "failed", "retry", "succeeded", "skipped", "cancelled", "pending",
 )  # fmt: skip
+
+
+class Drawn(NamedTuple):
+    """A node to draw: a step, or a loop with its block."""
+
+    id: str
+    label: str
+    #: The nodes of its block that it waits for.
+    needs: tuple[str, ...] = ()
+    #: Of a loop.
+    body: tuple[Drawn, ...] = ()
 
 
 class Mark(NamedTuple):
@@ -57,13 +66,13 @@ class Block:
     edges: tuple[tuple[str, str], ...]
 
 
-def shape_of(program: Program, marks: Mapping[str, Mark]) -> Block:
-    """Arranges the nodes of a program in layers for a drawing, each with its state."""
-    return _block(program.body, "", marks, NESTED)
+def shape_of(nodes: tuple[Drawn, ...], marks: Mapping[str, Mark]) -> Block:
+    """Arranges nodes in layers for a drawing, each with its state."""
+    return _block(nodes, "", marks, NESTED)
 
 
-def _block(nodes: tuple[Node, ...], prefix: str, marks: Mapping[str, Mark], deep: int) -> Block:
-    needs = needs_of(nodes)
+def _block(nodes: tuple[Drawn, ...], prefix: str, marks: Mapping[str, Mark], deep: int) -> Block:
+    needs = {node.id: node.needs for node in nodes}
     layers = _layers(nodes, needs)
     cells = [[_cell(node, prefix, marks, deep) for node in layer] for layer in layers]
     cells = _collapse_deep([_collapse_wide(layer) for layer in cells])
@@ -77,7 +86,7 @@ def _block(nodes: tuple[Node, ...], prefix: str, marks: Mapping[str, Mark], deep
     return Block(tuple(tuple(layer) for layer in cells), tuple(edges))
 
 
-def _layers(nodes: tuple[Node, ...], needs: Mapping[str, tuple[str, ...]]) -> list[list[Node]]:
+def _layers(nodes: tuple[Drawn, ...], needs: Mapping[str, tuple[str, ...]]) -> list[list[Drawn]]:
     level: dict[str, int] = {}
     left = list(nodes)
     while left:
@@ -88,22 +97,20 @@ def _layers(nodes: tuple[Node, ...], needs: Mapping[str, tuple[str, ...]]) -> li
             else:
                 later.append(node)
         left = later
-    layers: list[list[Node]] = [[] for _ in range(1 + max(level.values()))]
+    layers: list[list[Drawn]] = [[] for _ in range(1 + max(level.values()))]
     for node in nodes:
         layers[level[node.id]].append(node)
     return layers
 
 
-def _cell(node: Node, prefix: str, marks: Mapping[str, Mark], deep: int) -> Cell:
+def _cell(node: Drawn, prefix: str, marks: Mapping[str, Mark], deep: int) -> Cell:
     path = prefix + node.id
-    inside = isinstance(node, Loop) and deep > 0
+    inside = node.body and deep > 0
     return Cell(
         path=path,
-        label=node.label or node.id,
+        label=node.label,
         mark=marks.get(path, PENDING),
-        block=_block(node.body, f"{path}/", marks, deep - 1)
-        if inside and isinstance(node, Loop)
-        else None,
+        block=_block(node.body, f"{path}/", marks, deep - 1) if inside else None,
         members=(path,),
     )
 

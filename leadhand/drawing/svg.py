@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from app.drawing.layout import Box, Edge, Layout
+from leadhand.drawing.layout import Box, Edge, Layout
 from leadhand.models.text import plain
 
 _STYLE = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.drawing.shape import Block, Cell
+from leadhand.drawing.shape import Block, Cell
 from leadhand.models.text import plain
 
 #: The sign of each state.

@@ -1,3 +1,0 @@
-"""Drawings of a session as SVG and as text: layers of steps, nested loops, live states (pure)."""
-
-from __future__ import annotations

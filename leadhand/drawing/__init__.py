@@ -1,0 +1,1 @@
+"""Drawings: the shape of steps in layers, their layout, SVG and text (pure)."""
