@@ -117,6 +117,9 @@ def _read(
     }
     nodes = {name: as_path(name) or name for name in places}
     values = values_at(store, ref, program, places, nodes, artifacts)
+    for name, place in places.items():
+        if place.turn is not None and values[name].skipped is not None:
+            values[name] = values[name]._replace(held=Held([]))  # a list that was skipped is empty
     known = Snapshot(store, ref)
     for name, address in loops.items():
         text = newest_text(program, address, known) if address in turns else None

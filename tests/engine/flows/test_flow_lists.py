@@ -278,3 +278,50 @@ def test_called_graph_that_ends_with_a_call_hands_on_the_long_result(bench: Benc
     run.go({"call": Outcome(word="succeeded", value=answer, artifacts=(artifact,))})
     calling = Program(body=(Step(id="call", action=Action.CHILD, inputs={"flow": "inner"}),))
     assert result_of_flow(run.world.engine.store, run.ref, calling) == (short, artifact)
+
+
+def test_resume_repeats_the_list_and_keeps_what_is_before_it(bench: Bench) -> None:
+    last = tool("last", arguments={"all": "${steps.fetch}"})
+    run = Run(bench, SEARCH, FETCH, last)
+    run.go({"search": value(PAPERS), "fetch~1#2": BROKEN})
+    assert run.status == "failed"
+    assert "last" not in run.received
+    run.world.engine.control.apply(run.ref.id, "resume")
+    run.go()
+    assert run.status == "completed"
+    assert list(run.received).count("search") == 1
+    assert [one["url"] for one in run.received["last"]["all"]] == ["a", "b", "c"]
+
+
+def test_item_that_fails_is_an_error_in_the_list_if_the_flow_continues(bench: Bench) -> None:
+    fetch = {**FETCH, "continueOnFailure": True}
+    run = Run(bench, SEARCH, fetch, tool("last", arguments={"all": "${steps.fetch}"}))
+    run.go({"search": value(PAPERS), "fetch~1#2": BROKEN})
+    assert run.received["last"]["all"][1] == {"error": "it broke"}
+    assert run.status == "completed"
+
+
+@pytest.mark.parametrize(("verdict", "all_of_it"), [("accept", [{}, {}]), ("retry", [])])
+def test_list_in_a_branch_of_an_if_is_empty_if_the_branch_did_not_run(
+    bench: Bench, verdict: str, all_of_it: list[object]
+) -> None:
+    choose = {
+        "type": "if",
+        "label": "choose",
+        "command": "x",
+        "then": [tool("each", forEach=[1, 2])],
+    }
+    run = Run(bench, choose, tool("last", arguments={"all": "${steps.each}"}))
+    run.go({"choose": Outcome.model_validate({"word": "succeeded", "verdict": verdict})})
+    assert run.received["last"] == {"all": all_of_it}
+    assert run.status == "completed"
+
+
+def test_list_of_the_branch_that_ran_counts(bench: Bench) -> None:
+    then, otherwise = tool("each", forEach=[1]), tool("each", forEach=[2, 3])
+    choose = {
+        "type": "if", "label": "choose", "command": "x", "then": [then], "else": [otherwise],
+    }  # fmt: skip
+    run = Run(bench, choose, tool("last", arguments={"all": "${steps.each}"}))
+    run.go({"choose": Outcome.model_validate({"word": "succeeded", "verdict": "accept"})})
+    assert run.received["last"] == {"all": [{}]}
