@@ -118,6 +118,7 @@ class Engine:
             store,
             self.registry.program,
             workers=self.fleet.inventories,
+            at_work=self.fleet.at_work,
             depths=carrier.depths,
             troubles=self.troubles,
         )

@@ -87,7 +87,10 @@ class Settings(BaseModel):
     #: How long an attempt may go without a heartbeat.
     lease_s: float = Field(default=30.0, ge=0.5, le=3600)
     #: Attempts that one worker runs in parallel.
+    #: The most attempts that a worker runs at once, each in a process of its own.
     concurrency: int = Field(default=4, ge=1, le=256)
+    #: How many of these processes it keeps while there is less to do; unset for all of them.
+    idle_processes: int | None = Field(default=None, ge=1, le=256)
     #: Hints that a session may have in one queue, and its steps that may wait for one limit.
     window: int = Field(default=16, ge=1, le=10_000)
     #: Retention of ended and stopped sessions, unless set for the status.
@@ -259,6 +262,7 @@ _PLAIN = {
     "attempts": "LEADHAND_ATTEMPTS",
     "lease_s": "LEADHAND_LEASE_S",
     "concurrency": "LEADHAND_CONCURRENCY",
+    "idle_processes": "LEADHAND_IDLE_PROCESSES",
     "window": "LEADHAND_WINDOW",
     "retention_s": "LEADHAND_RETENTION_S",
     "retention_completed_s": "LEADHAND_RETENTION_COMPLETED_S",

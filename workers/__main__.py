@@ -47,8 +47,9 @@ from workers.host.event_batching import BatchingConsumer
 from workers.host.intake import Intake
 from workers.host.inventory import Inventory
 from workers.host.join_fleet import join_fleet
-from workers.host.lent_slots import LentSlots, PoolSize
+from workers.host.lent_slots import LentSlots
 from workers.host.name_lock import NameLock
+from workers.host.pool_size import PoolSize
 from workers.host.served_store import ServedStore
 from workers.processes.own_folders import claim_folder
 from workers.registry.declared.book import ToolFiles
@@ -96,10 +97,17 @@ def main() -> int:
         return 1
     intake = Intake(Path(settings.spill))
     _set_up_pool_processes(settings, name, drain, served, intake, slots)
-    size = PoolSize(slots, concurrency=settings.concurrency, draining=drain.under_way)
+    size = PoolSize(
+        slots, least=_least(settings), most=settings.concurrency, draining=drain.under_way
+    )
     worker_ready.connect(lambda sender, **_: size.watch(sender), weak=False)
     _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake)
     return _work(celery, settings, name, queues)
+
+
+def _least(settings: Settings) -> int:
+    """How many processes the pool has while there is little to do."""
+    return min(settings.idle_processes or settings.concurrency, settings.concurrency)
 
 
 def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]) -> int:
@@ -107,7 +115,7 @@ def _work(celery: Celery, settings: Settings, name: str, queues: tuple[str, ...]
         hostname=f"{name}@{socket.gethostname()}",
         pool_cls="prefork",
         consumer_cls=BatchingConsumer,
-        concurrency=settings.concurrency,
+        concurrency=_least(settings),
         queues=list(queues),
         loglevel="INFO",
         task_events=True,

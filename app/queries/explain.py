@@ -61,6 +61,7 @@ class Explainer:
         program: Callable[[str], Program],
         *,
         workers: Callable[[], list[WorkerView]],
+        at_work: Callable[[], list[WorkerView]],
         depths: Depths,
         troubles: Troubles | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class Explainer:
         self._store = store
         self._program = program
         self._workers = workers
+        self._at_work = at_work
         self._depths = depths
 
     def explain(self, session: str) -> ExplainView:
@@ -173,6 +175,8 @@ class Explainer:
             needs = fields.get("schema", "0")
             yield _schema_wait(ref, f"its program needs workers with schema {needs}; upgrade them")
         records = self._store.steps(ref, self._store.members(ref, "live", STEPS))
+        if any(record.state == "ready" for record in records.values()):
+            workers = self._at_work()  # whose slots may be what a step waits for
         in_line = self._in_line(ref, records)
         written = dict(self._store.outputs().attempts(ref)) if records else {}
         running = [f"{a}#{r.fence}" for a, r in records.items() if r.state == "running"]

@@ -102,6 +102,10 @@ class Fleet:
         """Returns the workers whose inventory has not expired."""
         return live_workers(*self._store.workers_now())
 
+    def at_work(self) -> list[WorkerView]:
+        """Returns the same workers with the steps that each is running."""
+        return _with_load(self.inventories(), self._running())
+
     def agents(self) -> list[AgentView]:
         """Returns the agents of the workers, and where each can be used."""
         return agents_of(self.inventories())

@@ -16,6 +16,8 @@ from leadhand.models.forms import parse_rules
 from leadhand.models.local_work import LOST_AFTER_S
 from leadhand.models.views import Wait, WorkerView
 
+#: The most holders of slots that are named.
+_SHOWN = 5
 #: What the queues of local steps begin with.
 LOCAL_QUEUE = f"{LOCAL}@"
 
@@ -230,8 +232,29 @@ def _wait_of_ready(record: StepRecord, around: Around) -> Wait:
     names = ", ".join(worker.name for worker in takers)
     messages = _count(around.depth, "message")
     text = f"{messages} queued on {around.queue}; workers: {names} ({_count(slots, 'slot')})"
-    since = _at(record.ready)
-    return Wait(why="queue", text=text, queue=around.queue, since=since, next=["leadhand queues"])
+    running = [one.session for worker in takers for one in worker.running]
+    holders = [*dict.fromkeys(running)] if len(running) >= slots else []
+    if holders:
+        text += f", all held by {_named(holders)}"
+    return Wait(
+        why="queue",
+        text=text,
+        queue=around.queue,
+        holders=holders[:_SHOWN],
+        since=_at(record.ready),
+        next=["leadhand workers" if holders else "leadhand queues"],
+    )
+
+
+def _named(sessions: Sequence[str]) -> str:
+    """The sessions, the first ones by their ids.
+
+    >>> _named(["a"]), _named(list("abcdefg"))
+    ('session a', 'sessions a, b, c, d, e and 2 more')
+    """
+    more = f" and {len(sessions) - _SHOWN} more" if len(sessions) > _SHOWN else ""
+    ids = ", ".join(sessions[:_SHOWN])
+    return f"session{'s' if len(sessions) > 1 else ''} {ids}{more}"
 
 
 def _wait_for_lock(record: StepRecord, around: Around) -> Wait:

@@ -72,6 +72,9 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
     }
     agents = ":".join(map(str, stack.agents_files))
     ours = {
+        # Agents wait for their models most of the time: more of them than cores may work.
+        "LEADHAND_CONCURRENCY": base.get("LEADHAND_CONCURRENCY") or "16",
+        "LEADHAND_IDLE_PROCESSES": base.get("LEADHAND_IDLE_PROCESSES") or "4",
         "LEADHAND_REDIS_URL": stack.redis_url,
         "LEADHAND_BROKER_URL": stack.broker_url,
         "LEADHAND_SECRET": stack.secret,

@@ -238,3 +238,17 @@ def test_nothing_of_a_clone_starts_or_replaces_an_agent_before_it_is_trusted(use
     assert clone.leadhand(*spawn, timeout=LONG).code == 0
     assert clone.leadhand("trust", "--remove").out.startswith("withdrew ")
     assert clone.leadhand(*spawn, timeout=LONG).code == 1
+
+
+def test_more_agents_than_cores_work_at_once(user: User) -> None:
+    project = user.project("many")
+    doer = f"touch at-work; while ! test -e {project.folder}/go; do sleep 0.1; done"
+    for number in range(12):  # each in a folder of its own: doers in one folder exclude each other
+        (project.folder / str(number)).mkdir()
+    sessions = [
+        project.detached("--doer", doer, "--checker", "true", "--cwd", str(number))
+        for number in range(12)
+    ]
+    wait_until(lambda: len(list(project.folder.glob("*/at-work"))) == len(sessions), timeout=LONG)
+    project.write("go", "")
+    assert project.leadhand("wait", *sessions, timeout=LONG).code == 0

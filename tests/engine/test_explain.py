@@ -47,10 +47,12 @@ class Case:
         self.redis = Redis.from_url(url, decode_responses=True)
         self.tell("here", QUEUES)
 
-    def tell(self, place: str, queues: tuple[str, ...], **more: object) -> None:
+    def tell(
+        self, place: str, queues: tuple[str, ...], *, worker: str = "", **more: object
+    ) -> None:
         told = {"place": place, "queues": queues, "concurrency": 4, "roots": [],
                 "schema_version": SCHEMA_VERSION, "seen_ms": self.world.now, **more}  # fmt: skip
-        self.engine.store.fleet().publish_inventory(f"at-{place}", json.dumps(told))
+        self.engine.store.fleet().publish_inventory(worker or f"at-{place}", json.dumps(told))
 
     def start(self, *body: Step | Loop) -> SessionRef:
         about = About(kind="loop", name="x", place="here")
@@ -66,6 +68,13 @@ class Case:
 
 def queue(case: Case) -> SessionRef:
     return case.world.session("/queue")
+
+
+def all_held(case: Case) -> SessionRef:
+    case.tell("here", QUEUES, concurrency=1, worker="w")
+    case.world.grant(case.world.session("/one"), DO)
+    case.engine.store.fleet().delete_inventory("at-here")
+    return case.world.session("/two")
 
 
 def no_worker(case: Case) -> SessionRef:
@@ -156,6 +165,7 @@ def stopping(case: Case) -> SessionRef:
 
 REASONS: Mapping[Callable[[Case], SessionRef], tuple[str, str]] = {
     queue: ("queue", "messages queued on agents@here; workers: at-here (4 slots)"),
+    all_held: ("queue", "(1 slot), all held by session "),
     no_worker: ("no_worker", "no worker consumes agents@here"),
     place_gone: ("place_gone", "leadhand worker --place here"),
     running: ("running", "attempt 1 by w is running, until "),

@@ -27,6 +27,8 @@ def test_stack_is_told_whole():
     told = service_environment(STACK, {"HOME": "/home/me"})
     assert told == {
         "HOME": "/home/me",
+        "LEADHAND_CONCURRENCY": "16",
+        "LEADHAND_IDLE_PROCESSES": "4",
         "LEADHAND_WORKTREES": "/home/me/.local/state/leadhand/worktrees",
         "LEADHAND_REDIS_URL": "redis://:p@127.0.0.1:7000/0",
         "LEADHAND_BROKER_URL": "redis://:p@127.0.0.1:7000/1",

@@ -1,0 +1,76 @@
+"""Grows and shrinks a worker's process pool with its work.
+
+A process takes 31 MB, so a pool for 16 agents is not kept for one. Slots that bodies lend while
+they wait for child sessions are added (`lent_slots`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker import state
+
+from workers.host.lent_slots import LentSlots
+
+log = logging.getLogger(__name__)
+
+#: How often the pool's size is adjusted, in seconds.
+EVERY_S = 0.5
+#: Seconds with half of the processes idle before one of them ends.
+QUIET_S = 30.0
+
+
+class PoolSize:
+    """Adjusts the pool of a worker in the event loop of its parent process."""
+
+    def __init__(
+        self,
+        slots: LentSlots,
+        *,
+        least: int,
+        most: int,
+        draining: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots = slots
+        self._least = self._size = least
+        self._most = most
+        self._draining = draining
+        self._clock = clock
+        self._needed_at = clock()
+
+    def watch(self, consumer: Any) -> None:
+        """Adjust the process pool of this Celery consumer from now on."""
+        if consumer.hub is not None:
+            consumer.hub.call_repeatedly(EVERY_S, self.adjust, consumer)
+
+    def adjust(self, consumer: Any) -> None:
+        """Start pool processes for the work, or end one that is idle."""
+        if self._draining():
+            return
+        lent = self._slots.count()
+        self._choose_size(len(state.reserved_requests), lent)
+        missing = self._size + lent - consumer.pool.num_processes
+        if missing > 0:
+            consumer.pool.grow(missing)
+            consumer.pool.maintain_pool()
+        elif missing < 0:
+            try:
+                consumer.pool.shrink(1)
+            except ValueError:
+                return  # all processes are busy; the next call tries again
+        if missing:
+            log.info("pool has %d processes", consumer.pool.num_processes)
+
+    def _choose_size(self, busy: int, lent: int) -> None:
+        """Double the size while all processes are busy; take one away after a quiet time."""
+        now, own = self._clock(), busy - lent
+        if own > self._size // 2 or self._size <= self._least:
+            self._needed_at = now
+        elif now - self._needed_at >= QUIET_S:
+            self._size -= 1
+        if own >= self._size:
+            self._size = min(self._most, 2 * self._size)
