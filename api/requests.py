@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Literal, TypeVar, get_origin
 
 from flask import request
@@ -58,14 +59,24 @@ def _whole_number(value: object) -> object:
     return value
 
 
+def _day(value: object) -> object:
+    """Refuse what pydantic takes for a date too, such as a number of seconds."""
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        raise ValueError("it should be a valid date; give a day such as 2026-11-01")
+    return value
+
+
 def _yes_or_no(value: object) -> object:
     if isinstance(value, str) and value not in ("true", "false"):
         raise ValueError("it should be true or false; give one of them")
     return value
 
 
-Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_whole_number)]
-Whole = Annotated[int, Field(ge=0, le=999_999_999), BeforeValidator(_whole_number)]
+#: For whole numbers of a query. Limits are before it, or the description does not have them.
+DIGITS = BeforeValidator(_whole_number)
+Limit = Annotated[int, Field(ge=1, le=500), DIGITS]
+Whole = Annotated[int, Field(ge=0, le=999_999_999), DIGITS]
+Day = Annotated[date, BeforeValidator(_day)]
 YesOrNo = Annotated[bool, BeforeValidator(_yes_or_no)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated
 
 from flask import Blueprint, Response
@@ -29,7 +28,7 @@ class PartQuery(requests.Query):
     #: The first byte.
     at: requests.Whole = 0
     #: Maximum number of bytes; `Content-Range` says which they are, of how many.
-    limit: Annotated[requests.Whole, Field(ge=1, le=PART_BYTES)] = PART_BYTES
+    limit: Annotated[int, Field(ge=1, le=PART_BYTES), requests.DIGITS] = PART_BYTES
 
 
 class PartBody(requests.Body):
@@ -78,7 +77,7 @@ class Artifacts:
             raise ArtifactUnknown(session, digest[:80])
         try:
             data = base64.b64decode(asked.data, validate=True)
-        except binascii.Error:
+        except ValueError:  # not base64, or not even ASCII
             raise InvalidDocument("data", asked.data[:20], "give base64") from None
         if asked.at + len(data) > asked.size:
             raise InvalidDocument("size", str(asked.size), "give the size of the whole artifact")

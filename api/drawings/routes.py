@@ -20,7 +20,7 @@ class DrawingQuery(requests.Query):
 
     format: Literal["svg", "text"] = "svg"
     #: Of a text: the characters of a line.
-    width: Annotated[requests.Whole, Field(ge=20, le=400)] = 120
+    width: Annotated[int, Field(ge=20, le=400), requests.DIGITS] = 120
 
 
 def drawing_response(text: str, media_type: str) -> Response:

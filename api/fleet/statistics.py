@@ -21,9 +21,9 @@ class StatisticsQuery(requests.Query):
     """A period of days by UTC, both included: the last seven unless given."""
 
     #: The first day, such as 2026-11-01; six days before the last one unless given.
-    first: date | None = None
+    first: requests.Day | None = None
     #: The last day; today unless given.
-    last: date | None = None
+    last: requests.Day | None = None
 
     def period(self) -> tuple[date, date]:
         """Returns the first and the last day of the statistics. Raises Refused."""

@@ -108,6 +108,7 @@ def test_only_the_worker_of_a_running_attempt_uploads(
         (part(0, size=5_000_001), 507, "LEADHAND_ARTIFACT_MAX"),
         (part(0, b"abc", size=2), 422, "give the size of the whole artifact"),
         ({"at": 0, "size": 3, "data": "?"}, 422, "give base64"),
+        ({"at": 0, "size": 3, "data": "\u009b"}, 422, "give base64"),
         (part(0, b"abc"), 409, "its bytes have the digest"),
     ],
 )

@@ -60,5 +60,5 @@ def test_what_is_told_can_be_run(
             assert run_all(session) == [f"leadhand resume {session}"]
             client.abort(session)
             wait_until(lambda: client.session(session).status == "aborted")
-            assert run_all(session) == [f"leadhand show {session}"]
+            assert run_all(session) == [f"leadhand show {session}", f"leadhand rerun {session}"]
         assert leadhand(url, "explain", "00000000")[0] == 1
