@@ -20,6 +20,8 @@ SPARE_THREADS = 16
 #: Connections that one process keeps beside those that its threads work at. The number leaves
 #: descriptors for Redis where a process may open 1024 files.
 PARKED = 512
+#: Bytes of a request line: a path of a folder in a query, which may have 4,096, fits.
+LINE_BYTES = 8190
 #: How long a stopping process waits for running calls.
 GRACE_S = 10
 #: The fastest place for the heartbeat files of gunicorn's workers.
@@ -36,6 +38,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self._settings = {
             "bind": bind,
             "workers": processes,
+            "limit_request_line": LINE_BYTES,
             "threads": threads,
             "worker_connections": threads + PARKED,
             "worker_class": StreamingWorker,
