@@ -142,7 +142,7 @@ class Sessions:
         )
 
     def stop(self, session: str) -> Response:
-        """POST .../stop: stop a session."""
+        """POST .../stop: interrupt a session so that it can be resumed."""
         requests.body(requests.NoBody)
         return self._control(session, "stop")
 
@@ -172,7 +172,7 @@ class Sessions:
         return self._control(session, "exit", reason=requests.body(requests.Exit).reason)
 
     def abort(self, session: str) -> Response:
-        """POST .../abort: end a session by force."""
+        """POST .../abort: cancel the running steps and end the session for good."""
         return self._control(session, "abort", reason=requests.body(requests.Abort).reason)
 
     def answers(self, session: str) -> Response:

@@ -141,7 +141,7 @@ def _farewell(result: ResultView) -> str:
 
 
 def working_folder(cwd: str | Path | None) -> str:
-    """Returns the absolute path of the folder, by default the current one.
+    """Returns the absolute path of a folder, by default the current one; checks that it exists.
 
     Raises ValueError if it does not exist. With LEADHAND_URL that is not checked: the folder is on
     a worker's host.

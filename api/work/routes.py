@@ -83,7 +83,7 @@ def _has_left() -> bool:
 
 
 def blueprint(engine: Engine, fanout: Fanout, *, streams: int) -> Blueprint:
-    """Returns the Flask blueprint with the routes of local steps."""
+    """Returns the Flask blueprint with the routes of local steps: claim, beat and settle."""
     work = LocalWork(engine, fanout, waiting=max(1, streams // SHARE))
     routes = Blueprint("work", __name__, url_prefix="/v1/sessions/<session>/work")
     routes.add_url_rule("/claim", "claim", work.claim, methods=["POST"])

@@ -64,7 +64,7 @@ class AgentsThere:
         )
 
     def can_resume(self, name: str) -> bool:
-        """Whether a usable agent of this name continues conversations; true if none is usable."""
+        """Whether any usable agent of this name resumes conversations; true if none is usable."""
         here = [agent for agent in self._reports_of(name) if agent.why_not is None]
         return not here or any(agent.remembers for agent in here)
 

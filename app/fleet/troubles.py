@@ -66,7 +66,7 @@ class Troubles:
         self._redis = None
 
     def check_folders(self, folders: Sequence[Path], *, needed: Path | None = None) -> str | None:
-        """Try to write to each folder; return why `needed`, one of them, cannot be written to."""
+        """Try to write to each folder, keep the problems, and return that of `needed`, if any."""
         found = {folder: folder_trouble(folder) for folder in folders}
         why = found.get(needed) if needed is not None else None
         if needed is not None and why is not None:

@@ -207,7 +207,7 @@ class Attempts:
         return answer
 
     def folder_state(self, ref: SessionRef) -> FolderState:
-        """Read the digest of the session's folder after the last attempt, to detect changes."""
+        """Read the folder's digest after the last attempt, and if it may have changed since."""
         found = self._store.values(ref, "session", ["digest", "compare"])
         return FolderState(found.get("digest"), "compare" in found)
 

@@ -108,7 +108,7 @@ class Inbox:
         data: JsonValue = None,
         escalates: bool = False,
     ) -> Message:
-        """Append a message to a session's inbox; a sender's repeated key adds nothing.
+        """Append a message to a session's inbox, once per `sender.idempotency_key`; return it.
 
         An `end` is accepted by sessions that have ended, other kinds only by those that can still
         run. Raises InvalidDocument, IdempotencyConflict, MessageRefused, CapabilityRefused.

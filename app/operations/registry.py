@@ -111,7 +111,7 @@ class Registry:
         return {"request_seal": sealed}
 
     def check_request(self, ref: SessionRef, request: str, fields: Mapping[str, str]) -> None:
-        """Check the signature of `request`, a session's stored document. Raises SpecForeign."""
+        """Check `request`, a stored document, by the signature in `fields`. Raises SpecForeign."""
         seal = fields.get("request_seal", "")
         if not seal:
             raise SpecForeign(ref.id, "its stored document was not signed")

@@ -113,7 +113,7 @@ class Submissions:
         owner: Owner | None = None,
         free: bool = False,
     ) -> Submitted:
-        """Create a session that runs a flow; the same idempotency key returns the same session.
+        """Create a session from a flow of the catalog, or return that of the same idempotency key.
 
         Raises FlowUnknown, FlowDisabled, and the errors of `document`.
         """

@@ -259,7 +259,7 @@ class Tokens:
         return [self._view(token, uses) for token in tokens]
 
     def revoke(self, token: str) -> None:
-        """Revoke a token; other processes accept it for at most KEEP_S more seconds.
+        """Revoke the token with this id; other processes accept it for at most KEEP_S more seconds.
 
         Raises TokenUnknown.
         """

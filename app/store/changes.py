@@ -81,7 +81,7 @@ class ChangeReads:
         ]
 
     def called(self, *, before: Called, limit: int) -> list[Called]:
-        """Read a page of the sessions that may need a person, the latest to ask first."""
+        """Read sessions that may need a person and asked before `before`, the last to ask first."""
         start = 0
         while True:
             with self._away():

@@ -166,7 +166,7 @@ class Keys(NamedTuple):
         return f"{self.base(ref)}output:{attempt}"
 
     def everywhere(self, part: str) -> str:
-        """Return the key of data that all sessions share, such as `leases`."""
+        """Return the key of data that all sessions share, such as `leases`; it has no hash tag."""
         return f"{self.prefix}:{part}"
 
     def status(self, status: str) -> str:

@@ -88,7 +88,7 @@ class Scripts:
         return self._with_connection(lambda c: [*_send_all(c, packed)])
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections; later calls open new ones."""
         while self._idle:
             _disconnect(self._idle.pop()[2])
 

@@ -40,7 +40,7 @@ class AsyncTransport:
         )
 
     async def send(self, call: Call) -> Answer:
-        """Send a call and return its response, also an error. Raises ApiAway after the deadline."""
+        """Send a call, with retries; return its response, even an error. Raises ApiAway."""
         patience = Patience(self.reach.patience_s)
         outage = Outage(self.reach)
         while True:

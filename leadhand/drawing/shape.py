@@ -67,7 +67,7 @@ class Block:
 
 
 def shape_of(nodes: tuple[Drawn, ...], marks: Mapping[str, Mark]) -> Block:
-    """Arranges nodes in layers for a drawing, each with its state."""
+    """Arranges nodes in layers for a drawing; `marks` has their states by path."""
     return _block(nodes, "", marks, NESTED)
 
 

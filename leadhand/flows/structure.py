@@ -123,7 +123,7 @@ def _faults_given(
 
 
 def steps_of(flow: FlowDefinition) -> Iterator[Placed]:
-    """Yields every step, outer before inner, in document order."""
+    """Yields every step with its path and position, outer before inner, in document order."""
     yield from _flatten(nest_steps(flow.steps))
 
 

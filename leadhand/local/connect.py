@@ -120,7 +120,7 @@ def _name_shared_sessions(home: Path, env: Mapping[str, str], say: Say | None) -
 
 
 def join(home: Path, *, env: Mapping[str, str]) -> Connection | None:
-    """Connects to the services of a state folder if they run, else returns None.
+    """Connects to the services of a state folder if they run; else returns None and starts none.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackElsewhere.
     """

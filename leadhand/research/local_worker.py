@@ -75,7 +75,7 @@ class LocalWorker:
         self._unreported: list[WorkGrant] = []
 
     async def run(self, *, takes_over: bool) -> str:
-        """Run the functions of a session in this process until it ends; returns its status.
+        """Run a session's local functions in this process while it is active; return its status.
 
         With `takes_over` the attempts of earlier workers are lost at once: they have ended.
         """

@@ -42,7 +42,7 @@ async def retry_with_backoff(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     **arguments: Any,
 ) -> Any:
-    """Call the function until it succeeds or all attempts have failed. Raises its last error."""
+    """Call an async function until it succeeds; raise its last error if all attempts fail."""
     config = config or RetryConfig()
     failed = 0
     while True:

@@ -39,10 +39,9 @@ class StateManager:
         await in_thread(_write, path, text)
 
     async def load_state(self, session_id: str, *, strict: bool = False) -> WorkflowState | None:
-        """Read the stored state of a workflow; None if there is no file of it.
+        """Read a workflow's stored state; None if its file is missing, or damaged and not `strict`.
 
-        A damaged file reads as None too, with a warning in the log; with `strict` it raises
-        StateLoadError.
+        A damaged file is named in a warning of the log; with `strict` it raises StateLoadError.
         """
         try:
             return await in_thread(_read, self._path(session_id))

@@ -133,7 +133,7 @@ def parse_tasks(text: str, checkers: tuple[str, ...]) -> tuple[PlannedTask, ...]
 
 
 def parse_replan(text: str, inputs: DraftInputs) -> Replan:
-    """Parses the edit of the plan in an agent's answer. Raises ValueError with what is wrong."""
+    """Parses a plan's edit in an agent's answer and checks it by `inputs`. Raises ValueError."""
     why = 'it has no JSON with "operations"'
     for value in _candidates(text):
         if not isinstance(value, dict) or "operations" not in value:

@@ -21,7 +21,7 @@ _opened: set[int] = set()
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Delay forks of this process while the block runs; it should only start a program."""
+    """Hold back forks of this process during a `with` block, which should only start a program."""
     with _guard:
         yield
 
@@ -35,7 +35,7 @@ def open_here(path: Path) -> int:
 
 
 def close_here(opened: int) -> None:
-    """Close a lock file of `open_here`, whose descriptor no fork of this process has."""
+    """Close a descriptor that `open_here` returned; a plain os.close would leave it registered."""
     with _guard:
         _opened.discard(opened)
         os.close(opened)

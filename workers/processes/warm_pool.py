@@ -227,7 +227,7 @@ class Row:
         return self._warm.call(call, timeout_s=timeout_s, cancel=cancel)
 
     def close(self) -> None:
-        """Discard the unused replies and give the process back; a slow one is ended."""
+        """Discard the unused replies and give the process back to the pool; a slow one is ended."""
         while process := self._at_work():
             self._left.popleft()
             process.receive(time.monotonic() + SOON_S, threading.Event())

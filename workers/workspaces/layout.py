@@ -159,7 +159,7 @@ def open_worktrees(root: Path) -> Iterator[Path]:
 
 
 def mark_open_worktrees(root: Path) -> None:
-    """Creates the missing marks of worktrees whose sessions have not ended, after an upgrade."""
+    """Marks worktrees of sessions that have not ended, if an older version left them unmarked."""
     for file in root.glob("*/*/*.json"):
         path = file.with_name(file.name.removesuffix(".json"))
         record = read_record(path)

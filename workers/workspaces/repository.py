@@ -103,7 +103,7 @@ def tip_of(git: Git, target: str) -> str:
 
 
 def count_uncommitted(git: Git) -> int:
-    """Counts the uncommitted changes in the working tree."""
+    """Counts the uncommitted changes in the working tree, with untracked files and folders."""
     found = git.ask("status", "--porcelain", "--untracked-files=normal")
     return len(found.splitlines()) if found else 0
 

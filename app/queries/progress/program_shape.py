@@ -8,7 +8,7 @@ from leadhand.drawing.shape import shape_of as arrange
 
 
 def shape_of(program: Program, marks: dict[str, Mark]) -> Block:
-    """Arranges the nodes of a program in layers for a drawing, each with its state."""
+    """Arranges a program's nodes in layers for a drawing; `marks` has their states by path."""
     return arrange(_drawn(program.body), marks)
 
 

@@ -27,7 +27,7 @@ def worktree_command() -> None:
 @click.argument("session", required=False)
 @_JSON
 def worktree_list_command(*, session: str | None, as_json: bool) -> int:
-    """List the folders of the tasks of the plan of SESSION, or that of SESSION itself.
+    """List the folders of the tasks of SESSION's plan, or its own; by default of all sessions.
 
     Without SESSION: those of all sessions that were not removed.
     """

@@ -74,7 +74,7 @@ def draft_lines(plan: PlanView) -> Iterator[str]:
 
 
 def plan_summary(result: ResultView, plan: PlanView) -> Iterator[str]:
-    """Formats the result of a plan: its tasks, and commands to run next."""
+    """Formats a plan's result as lines: its status, its tasks, and commands to run next."""
     why = plain(result.exit_reason)
     if not why and result.status != "completed" and result.reason is not None:
         why = reason_text(result.reason.model_dump())
