@@ -237,6 +237,7 @@ def test_nothing_of_a_clone_starts_or_replaces_an_agent_before_it_is_trusted(use
     wait_until(lambda: (clone.folder / "started").exists(), timeout=LONG)
     assert clone.leadhand(*spawn, timeout=LONG).code == 0
     assert clone.leadhand("trust", "--remove").out.startswith("withdrew ")
+    wait_until(lambda: "`leadhand trust" in clone.leadhand("agents").out, timeout=LONG)
     assert clone.leadhand(*spawn, timeout=LONG).code == 1
 
 

@@ -41,6 +41,7 @@ class PoolSize:
         self._draining = draining
         self._clock = clock
         self._needed_at = clock()
+        self._was_full = False
 
     def watch(self, consumer: Any) -> None:
         """Adjust the process pool of this Celery consumer from now on."""
@@ -72,5 +73,8 @@ class PoolSize:
             self._needed_at = now
         elif now - self._needed_at >= QUIET_S:
             self._size -= 1
-        if own >= self._size:
+        # Twice in a row: what is busy for a moment, such as with checks, needs no more processes.
+        is_full = own >= self._size
+        if is_full and self._was_full:
             self._size = min(self._most, 2 * self._size)
+        self._was_full = is_full

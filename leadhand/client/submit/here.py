@@ -97,7 +97,7 @@ class Here(NamedTuple):
 def _as_text(name: str, value: str | None) -> str | None:
     r"""What can be sent of a variable's value, which need not be UTF-8; None if nothing can be.
 
-    >>> _as_text("PATH", "/bin:/caf\udce9:/opt"), _as_text("KEY", "\udce9")
+    >>> _as_text("PATH", "/bin:/na\udce9:/opt"), _as_text("KEY", "\udce9")
     ('/bin:/opt', None)
     """
     if value is None or _is_text(value):

@@ -224,7 +224,7 @@ def test_value_that_is_no_list_fails_the_step(bench: Bench) -> None:
 def test_all_faults_of_lists_and_references_are_found_with_their_places() -> None:
     found = faults(
         SEARCH,
-        tool("a", forEach="all of ${steps.search.papers}", when="${steps.serch.found}"),
+        tool("a", forEach="all of ${steps.search.papers}", when="${steps.saerch.found}"),
         tool("b", atOnce=2),
         tool("c", arguments={"x": ["${steps.search.papers[}"]}, when="always"),
         tool("d", forEach="${steps.e}"),
@@ -235,7 +235,7 @@ def test_all_faults_of_lists_and_references_are_found_with_their_places() -> Non
         "steps[3].when", "steps[4].forEach", "steps[5].when",
     ]  # fmt: skip
     why = " | ".join(message for _, message in found)
-    assert "'serch' is not visible here" in why
+    assert "'saerch' is not visible here" in why
     assert "it is not a list; give a list, or one reference" in why
     assert "it is not a condition" in why
 

@@ -64,7 +64,13 @@ def test_pool_grows_while_all_processes_are_busy_up_to_the_most(worker: Worker) 
     for _ in range(5):
         worker.take(worker.pool.num_processes)
         sizes.append(worker.after(0.5))
-    assert sizes == [8, 16, 16, 16, 16]
+    assert sizes == [4, 8, 16, 16, 16]
+
+
+def test_pool_that_is_full_for_a_moment_keeps_its_size(worker: Worker) -> None:
+    for steps in (LEAST, 0, LEAST, 0):
+        worker.take(steps)
+        assert worker.after(0.5) == LEAST
 
 
 def test_pool_keeps_its_size_while_a_process_is_idle(worker: Worker) -> None:
@@ -73,7 +79,7 @@ def test_pool_keeps_its_size_while_a_process_is_idle(worker: Worker) -> None:
 
 
 def test_pool_shrinks_after_a_quiet_time_and_ends_no_busy_process(worker: Worker) -> None:
-    for _ in range(2):
+    for _ in range(3):
         worker.take(worker.pool.num_processes)
         worker.after(0.5)
     worker.take(6)
