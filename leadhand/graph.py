@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from leadhand.client.borrowed import borrowed
 from leadhand.client.client import Client
-from leadhand.graphs.documents import TOOL_TIMEOUT_S, GraphDocument
+from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.input_schema import declare_inputs
 from leadhand.graphs.references import step_reference
-from leadhand.models.documents import Budget
+from leadhand.models.documents import Budget, LoopDocument, WorkflowDocument
 from leadhand.models.suggestions import suggest_keywords
 from leadhand.models.validation_messages import first_error
 from leadhand.models.views import ResultView
@@ -116,7 +116,7 @@ class Graph:
         at_once: int | None = None,
         join: Literal["ended", "all", "any"] = "ended",
         critical: bool = True,
-        timeout_s: float = TOOL_TIMEOUT_S,
+        timeout_s: float | None = None,
         retries: int = 0,
         backoff_s: float = 1.0,
         max_backoff_s: float = 60.0,
@@ -125,28 +125,68 @@ class Graph:
         expect: Literal["success"] | None = None,
         description: str | None = None,
     ) -> GraphStep:
-        """Add a step; it is checked together with the others when the graph is run."""
-        self._steps.append(
-            {
-                "name": name,
-                "tool": tool,
-                "arguments": _written(dict(arguments or {})),
-                "depends_on": [getattr(one, "name", one) for one in depends_on],
-                "when": _written(when),
-                "for_each": _written(for_each),
-                "at_once": at_once,
-                "join": join,
-                "critical": critical,
-                "timeout_s": timeout_s,
-                "retries": retries,
-                "backoff_s": backoff_s,
-                "max_backoff_s": max_backoff_s,
-                "jitter": jitter,
-                "retry_on": list(retry_on),
-                "expect": expect,
-                "description": description,
-            }
+        """Add a step; it is checked together with the others when the graph is run.
+
+        By default an agent has an hour, a flow 30 days and any other tool 60 seconds.
+        """
+        return self._add(
+            name,
+            timeout_s,
+            tool=tool,
+            arguments=_written(dict(arguments or {})),
+            depends_on=[getattr(one, "name", one) for one in depends_on],
+            when=_written(when),
+            for_each=_written(for_each),
+            at_once=at_once,
+            join=join,
+            critical=critical,
+            retries=retries,
+            backoff_s=backoff_s,
+            max_backoff_s=max_backoff_s,
+            jitter=jitter,
+            retry_on=list(retry_on),
+            expect=expect,
+            description=description,
         )
+
+    @suggest_keywords
+    def session(
+        self,
+        name: str,
+        document: LoopDocument | WorkflowDocument | Mapping[str, Any],
+        *,
+        depends_on: Sequence[str | GraphStep] = (),
+        when: str | GraphStep | None = None,
+        for_each: str | GraphStep | Sequence[Any] | None = None,
+        at_once: int | None = None,
+        join: Literal["ended", "all", "any"] = "ended",
+        critical: bool = True,
+        timeout_s: float | None = None,
+        description: str | None = None,
+    ) -> GraphStep:
+        """Add a step that runs a loop or a workflow as a child session, in the graph's folder.
+
+        Give what `Workflow.document()` returns, or the document as a dict. Its tasks and the
+        prompts of its checkers may hold references. The result of the step is the newest text of
+        its doer. By default it has 30 days.
+        """
+        return self._add(
+            name,
+            timeout_s,
+            session=_session(document),
+            depends_on=[getattr(one, "name", one) for one in depends_on],
+            when=_written(when),
+            for_each=_written(for_each),
+            at_once=at_once,
+            join=join,
+            critical=critical,
+            description=description,
+        )
+
+    def _add(self, name: str, timeout_s: float | None, **fields: Any) -> GraphStep:
+        # A timeout that is left out is that of the kind of tool.
+        limit = {} if timeout_s is None else {"timeout_s": timeout_s}
+        self._steps.append({"name": name, **fields, **limit})
         return GraphStep(name)
 
     def document(self, inputs: Mapping[str, Any] | None = None) -> GraphDocument:
@@ -182,6 +222,14 @@ class Graph:
         document = self.document(inputs)
         with borrowed(client) as server:
             return server.submit(document).id
+
+
+def _session(document: LoopDocument | WorkflowDocument | Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a step's session, without the folder: that is the graph's."""
+    if isinstance(document, Mapping):
+        return dict(document)
+    written = document.model_dump(mode="json", exclude_defaults=True, exclude={"cwd"})
+    return {"kind": document.kind, **written}
 
 
 def _written(value: Any) -> Any:

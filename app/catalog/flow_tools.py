@@ -23,12 +23,12 @@ def with_flows(program: Program, document: AnyDocument, catalog: Catalog) -> Pro
     """
     if not isinstance(document, GraphDocument):
         return program
-    called = [(number, step) for number, step in enumerate(document.steps) if is_flow(step.tool)]
+    called = [(number, step) for number, step in enumerate(document.steps) if is_flow(step.called)]
     if not called:
         return program
     found = dict[str, JsonValue]()
     for number, step in called:
-        name = step.tool.removeprefix(FLOW)
+        name = step.called.removeprefix(FLOW)
         flow = _flow(f"steps[{number}].tool", name, catalog)
         for argument in step.arguments:
             if argument not in flow.inputs:

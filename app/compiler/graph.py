@@ -8,11 +8,13 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.compiler.node_ids import node_id
+from app.compiler.session_nodes import session_node
 from app.compiler.tool_nodes import ToolNode, tool_node
 from app.domain.graphs import ITEMS
 from app.domain.program import (
     JITTER,
     LOCAL,
+    WITH_CALLED_SESSIONS,
     WITH_KINDS_OF_TOOLS,
     WITH_LIMITS,
     WITH_LOCAL_STEPS,
@@ -71,12 +73,14 @@ def compile_graph(document: GraphDocument) -> Program:
         node for number, step in enumerate(document.steps) for node in compiler.nodes(number, step)
     )
     version = WITH_TEMPLATES
-    if any(is_newer_kind(step.tool) for step in document.steps):
+    if any(is_newer_kind(step.called) for step in document.steps):
         version = WITH_KINDS_OF_TOOLS
     if any(map(_has_limits, document.steps)):
         version = WITH_LIMITS
     if any(node.queue == LOCAL for node in body):
         version = WITH_LOCAL_STEPS
+    if any(step.session is not None for step in document.steps):
+        version = WITH_CALLED_SESSIONS
     return Program(schema_version=version, name=document.name, body=body)
 
 
@@ -134,6 +138,7 @@ class _Compiler:
     """Makes the nodes of each step."""
 
     def __init__(self, document: GraphDocument) -> None:
+        self._document = document
         self._scope = _Scope(document)
         ids = {
             step.name: node_id(step.name, "step", number)
@@ -147,7 +152,8 @@ class _Compiler:
         """The node of a step; before it, one that makes the list of its for_each."""
         self._check_inputs(f"steps[{number}]", step)
         needs = tuple(self._ids[name] for name in needs_of(step, self._scope.names))
-        called = tool_node(step.tool)
+        called = self._called(f"steps[{number}].session", step)
+        is_local = is_local_tool(step.called)
         node = Step(
             id=self._ids[step.name],
             action=called.action,
@@ -159,11 +165,11 @@ class _Compiler:
             retry=_retry_policy(step),
             critical=step.critical,
             label=step.name,
-            queue=LOCAL if is_local_tool(step.tool) else "",
-            folder=called.folder and not is_local_tool(step.tool),
+            queue=LOCAL if is_local else "",
+            folder=called.folder and not is_local,
             limits=called.limits,
             inputs=_inputs_of(step, called),
-            template=self._template(step, step.arguments, step.when),
+            template=self._template(step, step.values, step.when),
             at_once=step.at_once,
         )
         if step.for_each is None:
@@ -176,9 +182,14 @@ class _Compiler:
         changed = {"for_each": f"${{{maker.id}}}", "needs": (*needs, maker.id)}
         return [maker, node.model_copy(update=changed)]
 
+    def _called(self, path: str, step: GraphStep) -> ToolNode:
+        if step.session is None:
+            return tool_node(step.called)
+        return session_node(path, step.session, self._document)
+
     def _check_inputs(self, path: str, step: GraphStep) -> None:
         """Raises InvalidDocument for a reference to a part of an input that is not there."""
-        held: dict[str, JsonValue] = {"when": step.when, "arguments": step.arguments}
+        held: dict[str, JsonValue] = {"when": step.when, step.field_of_values: step.values}
         for name, value in held.items():
             for reference in references_in(value):
                 target = target_of(reference, self._scope.names)

@@ -91,16 +91,32 @@ def requirements_of(document: AnyDocument) -> Requirements:
     if isinstance(document, PlanDocument):
         return Requirements(tuple(_of_plan(document)))
     if isinstance(document, GraphDocument):
-        return Requirements(tools=tuple(_of_graph(document)))
+        return Requirements(tuple(_of_called_sessions(document)), tools=tuple(_of_graph(document)))
     return Requirements(tuple(_of_loops(document)))
 
 
 def _of_graph(document: GraphDocument) -> Iterator[ToolNeed]:
     for number, step in enumerate(document.steps):
-        if shape_of(step.tool) == "flow" or is_local_tool(step.tool):
+        if step.tool is None or shape_of(step.tool) == "flow" or is_local_tool(step.tool):
             continue  # no worker has it: a child session runs at any place, the submitter elsewhere
         known = {one.name: one.value for one in known_arguments(document, step)}
         yield ToolNeed(f"steps[{number}]", step.tool, step.arguments, known)
+
+
+def _of_called_sessions(document: GraphDocument) -> Iterator[AgentNeed | CommandNeed]:
+    for number, step in enumerate(document.steps):
+        for need in _of_loops(step.session) if step.session is not None else ():
+            path = f"steps[{number}].session."
+            if isinstance(need, CommandNeed):
+                yield need._replace(field=f"{path}{need.field}")
+                continue
+            continues = need.conversation_field
+            yield need._replace(
+                field=f"{path}{need.field}",
+                model_field=f"{path}{need.model_field}",
+                unnamed_field=f"{path}{need.unnamed_field}",
+                conversation_field=continues and f"{path}{continues}",
+            )
 
 
 def _of_plan(document: PlanDocument) -> Iterator[AgentNeed | CommandNeed]:

@@ -11,7 +11,7 @@ from app.domain.references import literal
 from leadhand.models.tool_names import AGENT, BUILT_IN_TOOLS, FLOW, shape_of
 
 #: Seconds of an agent's step, and of one whose child session has limits of its own.
-_AGENT_S, _CHILD_S = 3600.0, 30 * 24 * 3600.0
+_AGENT_S, CHILD_S = 3600.0, 30 * 24 * 3600.0
 
 
 class ToolNode(NamedTuple):
@@ -43,5 +43,5 @@ def tool_node(tool: str) -> ToolNode:
         return ToolNode(Action.AGENT, doer, (f"agent:{name}",), timeout_s=_AGENT_S)
     if shape == "flow":
         flow: dict[str, JsonValue] = {"flow": literal(tool.removeprefix(FLOW))}
-        return ToolNode(Action.CHILD, flow, folder=False, timeout_s=_CHILD_S)
+        return ToolNode(Action.CHILD, flow, folder=False, timeout_s=CHILD_S)
     return ToolNode(Action.TOOL, {"tool": literal(tool)}, folder=tool not in BUILT_IN_TOOLS)

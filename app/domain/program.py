@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
+#: The form of graphs with steps that run loops and workflows (decision 80).
+WITH_CALLED_SESSIONS = 12
 #: The form of flows with lists, conditions and references to parts of results (decision 78).
 WITH_FLOW_VALUES = 11
 #: The form of plans that merge into a branch that the document names.

@@ -1,4 +1,4 @@
-"""The result of a flow that is called as a tool."""
+"""The result of a flow, loop or workflow that a step of a graph calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JSON = "application/json"
 
 
 class FlowResult(NamedTuple):
-    """The result of a flow."""
+    """The result of a called session."""
 
     value: JsonValue = None
     #: What has the value, if it is too long for an outcome; `value` then is its marker.
@@ -35,12 +35,14 @@ class FlowResult(NamedTuple):
 
 
 def result_of_flow(store: Store, ref: SessionRef, program: Program) -> FlowResult:
-    """Returns the result of a flow: the value or text of its last step that has one.
+    """Returns the result of a called session: the value or text of its last step that has one.
 
     A long value stays where it is: the caller's outcome refers to the same artifact.
     """
     known = Snapshot(store, ref)
     for node in reversed(program.body):
+        if isinstance(node, Step) and node.action is Action.WORKSPACE:
+            continue  # it makes and keeps the session's own folder
         run = known.run(node.id)
         if isinstance(node, Loop):
             found = FlowResult(newest_text(program, f"{node.id}~{run}", known))

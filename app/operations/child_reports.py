@@ -27,6 +27,8 @@ REPORTED = (
     SessionStatus.EXITED,
     SessionStatus.ABORTED,
 )
+#: The inputs of steps that want the result of their child: those that call a flow or a session.
+CALLED = frozenset({"flow", "session"})
 
 
 class ChildReports:
@@ -73,7 +75,7 @@ class ChildReports:
         self, step: Step | None, child: SessionRef, fields: Mapping[str, str]
     ) -> Outcome:
         """Build the outcome of a step whose child session ended."""
-        if step is None or "flow" not in step.inputs or fields.get("status") != "completed":
+        if step is None or not step.inputs.keys() & CALLED or fields.get("status") != "completed":
             return outcome_of_child(child.id, fields)
         program = self._registry.program(fields["program"])
         result = result_of_flow(self._store, child, program)

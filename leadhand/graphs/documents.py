@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from leadhand.graphs.called_sessions import CalledSession, agent_texts
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.graphs.input_schema import declare_inputs, input_faults
 from leadhand.graphs.references import NAME_CHARACTERS
@@ -50,9 +51,19 @@ ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_graph_tool
 ErrorName = Annotated[str, AfterValidator(check_error_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
 
+#: Fields that a step with a session does not have, and what to write instead.
+OF_A_TOOL = {
+    "arguments": "write references in the tasks of the session",
+    "expect": "the checkers of the session judge its work",
+    **dict.fromkeys(
+        ("retries", "backoff_s", "max_backoff_s", "jitter", "retry_on"),
+        "give the session more iterations, or its phase `on_fail`",
+    ),
+}
+
 
 class GraphStep(Document):
-    """A step that calls a tool."""
+    """A step that calls a tool, or that runs a session."""
 
     model_config = ConfigDict(str_strip_whitespace=False)
 
@@ -61,7 +72,10 @@ class GraphStep(Document):
     #: `module:function` in the workers' tool folders; a tool of tools.toml, `SERVER.TOOL` of an MCP
     #: server; `echo`, which returns its arguments, or `noop`, which returns nothing;
     #: or `local:NAME`, which the submitter carries out itself.
-    tool: ToolName
+    tool: ToolName | None = None
+    #: In place of a tool: a loop or a workflow, which runs as a child session. Its tasks and the
+    #: prompts of its checkers may hold references; its commands may not.
+    session: CalledSession | None = None
     #: May hold references: `${search.papers}`, `Title: ${paper.title ?? "none"}`.
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     #: Steps that end before this one starts, besides those that it refers to.
@@ -92,6 +106,32 @@ class GraphStep(Document):
     #: The call fails unless its result is an object whose `success` is true.
     expect: Literal["success"] | None = None
     description: Annotated[str, Field(max_length=2_000)] | None = None
+
+    @model_validator(mode="after")
+    def _calls_one(self) -> GraphStep:
+        if (self.tool is None) == (self.session is None):
+            raise ValueError("give exactly one of tool, session")
+        for name in OF_A_TOOL if self.session is not None else ():
+            field = type(self).model_fields[name]
+            # Clients send fields that have their default, too.
+            if getattr(self, name) != field.get_default(call_default_factory=True):
+                raise ValueError(f"{name} belongs to a tool; {OF_A_TOOL[name]}")
+        return self
+
+    @property
+    def called(self) -> str:
+        """What people read as what the step calls: its tool, or the kind of its session."""
+        return str(self.tool) if self.session is None else self.session.kind
+
+    @property
+    def values(self) -> dict[str, JsonValue]:
+        """What may hold references: the arguments by name, or the texts of a session by path."""
+        return self.arguments if self.session is None else agent_texts(self.session)
+
+    @property
+    def field_of_values(self) -> str:
+        """The field that has the values, for errors."""
+        return "arguments" if self.session is None else "session"
 
 
 class GraphDocument(Document, WithEnvironment):

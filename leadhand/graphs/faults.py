@@ -72,7 +72,7 @@ def condition_of(when: str) -> Condition | None:
 
 def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
     """Returns the steps that a step depends on, in the order in which it names them."""
-    held: list[JsonValue] = [step.when, step.for_each, step.arguments]
+    held: list[JsonValue] = [step.when, step.for_each, step.values]
     targets = (target_of(reference, names) for reference in references_in(held))
     referred = (target.name for target in targets if target.kind == "step")
     return tuple(dict.fromkeys([*step.depends_on, *referred]))
@@ -113,7 +113,7 @@ def _faults_of_step(
     places: list[tuple[str, JsonValue, bool]] = [
         ("when", step.when, step.for_each is not None),
         ("for_each", step.for_each, False),
-        ("arguments", step.arguments, step.for_each is not None),
+        (step.field_of_values, step.values, step.for_each is not None),
     ]
     for name, value, has_item in places:
         for where, text in texts_in(value, name):

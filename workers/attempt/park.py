@@ -18,6 +18,7 @@ from app.operations.attempts import Work
 from app.redaction import without_secrets
 from app.security.command_permission import commands_from_outcomes
 from leadhand.flows.documents import AnyDocument
+from leadhand.graphs.called_sessions import with_texts
 from leadhand.models.forms import parse_rules
 from leadhand.models.plans import PlannedTask
 from workers.task.inputs import as_text
@@ -113,12 +114,14 @@ def _child(engine: Engine, work: Work) -> Outcome | None:
 
 
 def _with_arguments(inputs: Mapping[str, JsonValue]) -> JsonValue:
-    """The child's document, with the arguments of a flow that is called as a tool."""
+    """The child's document with the inputs of a flow, or the texts of a session, of this call."""
     document, given = inputs["document"], inputs.get("arguments")
     if not isinstance(document, dict) or not isinstance(given, dict):
         return document
+    texts = {name: str(as_text(value)) for name, value in given.items()}
+    if "session" in inputs:
+        return with_texts(document, texts)
     known = document.get("inputs")
-    texts: dict[str, JsonValue] = {name: str(as_text(value)) for name, value in given.items()}
     return {**document, "inputs": {**(known if isinstance(known, dict) else {}), **texts}}
 
 

@@ -146,11 +146,11 @@ def _tools(document: AnyDocument, tools: Mapping[str, str]) -> Fields:
         name = next(iter(tools))
         hint = f"a {document.kind} has no steps that name tools"
         raise InvalidDocument(f"tools.{name}", tools[name], hint)
-    known = {step.name for step in document.steps} | {step.tool for step in document.steps}
+    known = {name for step in document.steps for name in (step.name, step.tool) if name is not None}
     for name, tool in tools.items():
         if name not in known:
             raise InvalidDocument(f"tools.{name}", tool, _known(name, sorted(known)))
-    named = ((step, tools.get(step.name, tools.get(step.tool))) for step in document.steps)
+    named = ((step, tools.get(step.name, tools.get(step.tool or ""))) for step in document.steps)
     return {
         "steps": tuple(
             step if tool is None else step.model_copy(update={"tool": tool}) for step, tool in named

@@ -54,11 +54,11 @@ def graph_svg(document: GraphDocument) -> str:
 
 
 def _note(step: GraphStep) -> str:
-    return f"{step.tool}, for each" if step.for_each is not None else step.tool
+    return f"{step.called}, for each" if step.for_each is not None else step.called
 
 
 def _step_text(step: GraphStep) -> str:
-    parts = [f"{plain(step.name)} [{plain(step.tool)}]"]
+    parts = [f"{plain(step.name)} [{plain(step.called)}]"]
     if step.for_each is not None:
         written = step.for_each if isinstance(step.for_each, str) else json.dumps(step.for_each)
         most = f", {step.at_once} at once" if step.at_once else ""

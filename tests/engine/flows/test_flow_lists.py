@@ -14,7 +14,6 @@ from app.domain.artifacts import Artifact, marker
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import (
-    SCHEMA_VERSION,
     WITH_FLOW_VALUES,
     WITHOUT_PLANS,
     Action,
@@ -242,7 +241,7 @@ def test_all_faults_of_lists_and_references_are_found_with_their_places() -> Non
 
 def test_only_flows_that_use_them_need_the_newest_workers() -> None:
     assert compile_flow(flow(SEARCH)).schema_version == WITHOUT_PLANS
-    assert compile_flow(flow(SEARCH, FETCH)).schema_version == WITH_FLOW_VALUES == SCHEMA_VERSION
+    assert compile_flow(flow(SEARCH, FETCH)).schema_version == WITH_FLOW_VALUES
     part = tool("last", arguments={"x": "${steps.search.found}"})
     assert compile_flow(flow(SEARCH, part)).schema_version == WITH_FLOW_VALUES
 

@@ -164,6 +164,8 @@ PHASE = {"name": "one", "task": "t", "checker": "agent: look"}
             "doer": {"command": "x"}}]}, "phases.1.doer.command"),
         ({"kind": "workflow", "name": "w", "phases": [{**PHASE, "checker": ["agent: x", "true"]}]},
             "phases.0.checkers.1.command"),
+        ({"kind": "graph", "steps": [{"name": "a", "session": {"kind": "loop", "task": "t",
+            "checkers": ["agent: x", "true"]}}]}, "steps.0.session.checkers.1.command"),
     ],
 )  # fmt: skip
 def test_document_with_a_command_needs_the_scope_exec_free(client, engine, document, field):

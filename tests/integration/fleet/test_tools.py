@@ -174,6 +174,81 @@ def test_agents_and_flows_are_tools_of_a_graph(fleet: Fleet) -> None:
     assert "HELLO QUIET" in seen["b"]
 
 
+@pytest.mark.timeout(80)
+def test_step_of_a_graph_runs_a_loop_for_each_item_and_returns_what_its_agent_wrote(
+    fleet: Fleet,
+) -> None:
+    agent = (
+        """[agents.shouter]\ncommand = ["sh", "-c", 'echo "$1" | tr a-z A-Z', "sh", "{prompt}"]\n"""
+    )
+    (fleet.folder / "agents.toml").write_text(agent)
+    fleet.worker("one")
+    doer = {"agent": "shouter"}
+    # The shell has no such variable: a reference in a command would be filled in.
+    mend = {"kind": "loop", "task": "Mend ${item}", "checkers": ['[ -z "${item}" ]'], "doer": doer}
+    phase = {"name": "p", "task": "Sum up: ${mend}", "checkers": ["true"]}
+    sum_up = {"kind": "workflow", "name": "sum", "phases": [phase], "doer": doer}
+    unknown = {"name": "a", "session": {**mend, "doer": {"agent": "other"}}, "for_each": [1]}
+    with pytest.raises(InvalidDocument) as refused:
+        fleet.engine.submit.document(graph(fleet, unknown))
+    assert refused.value.field == "steps[0].session.doer.agent"
+    document = graph(
+        fleet,
+        {"name": "find", "tool": "echo", "arguments": {"all": ["$${x}.py", "b.py"]}},
+        {"name": "mend", "session": mend, "for_each": "${find.all}", "at_once": 1},
+        {"name": "sum", "session": sum_up},
+        {"name": "last", "tool": "echo", "arguments": {"mend": "${mend}", "sum": "${sum}"}},
+    )
+    session = fleet.engine.submit.document(document).session
+    result = fleet.ended(session)
+    assert result.status == "completed", result
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    seen = json.loads(found["last"])["value"]
+    first, second = seen["mend"]
+    assert "MEND ${X}.PY" in first
+    assert "MEND B.PY" in second
+    assert "SUM UP" in seen["sum"]
+
+
+@pytest.mark.timeout(80)
+def test_loop_that_is_never_accepted_fails_the_step_of_its_graph_with_its_reason(
+    fleet: Fleet,
+) -> None:
+    fleet.worker("one")
+    never = {"kind": "loop", "task": "t", "checkers": ["echo no; false"], "max_iterations": 1,
+             "doer": {"command": "true"}}  # fmt: skip
+    document = graph(
+        fleet,
+        {"name": "mend", "session": never, "critical": False},
+        {"name": "last", "tool": "echo", "arguments": {"why": "${mend.error}"}},
+        {"name": "end", "session": never, "depends_on": ["last"]},
+    )
+    result = fleet.ended(fleet.engine.submit.document(document).session)
+    assert result.status == "failed"
+    reason, texts = result.reason, []
+    while reason is not None:
+        texts.append(reason.text)
+        reason = reason.beneath
+    assert "child session" in " ".join(texts)
+    assert "max_iterations" in texts[-1] or "no" in texts[-1], texts
+
+
+@pytest.mark.timeout(80)
+def test_loop_of_a_step_with_a_folder_of_its_own_returns_what_its_doer_wrote(fleet: Fleet) -> None:
+    fleet.worker("one")
+    loop = {"kind": "loop", "task": "t", "checkers": ["test -f new"], "worktree": True,
+            "doer": {"command": "touch new; echo made"}}  # fmt: skip
+    more = {"cwd": str(fleet.folder / "work")}
+    steps = [{"name": "make", "session": loop}, {"name": "last", "tool": "echo",
+             "arguments": {"said": "${make}"}}]  # fmt: skip
+    document = GraphDocument.model_validate({"steps": steps, **more})
+    session = fleet.engine.submit.document(document).session
+    assert fleet.ended(session).status == "completed"
+    found = fleet.engine.store.outcomes(fleet.engine.registry.ref(session))
+    assert json.loads(found["last"])["value"] == {"said": "made"}
+    assert not (fleet.folder / "work/new").exists()
+
+
 #: An MCP server for tests, with the tools `add`, `refuse` and others.
 SHOP = Path(__file__).parents[2] / "unit/workers/declared/mcp_shop.py"
 

@@ -12,8 +12,8 @@ from leadhand.graphs.faults import GraphMalformed
 
 
 def faults(*steps: dict[str, Any], **more: Any) -> list[str]:
-    """The errors of a graph; each step without a tool gets `echo`."""
-    given = [{"tool": "echo", **step} for step in steps]
+    """The errors of a graph; each step without a tool or a session gets `echo`."""
+    given = [step if "session" in step else {"tool": "echo", **step} for step in steps]
     with pytest.raises(ValidationError) as refused:
         GraphDocument.model_validate({"steps": given, **more})
     (error,) = refused.value.errors()
@@ -55,6 +55,51 @@ def test_limits_that_a_step_cannot_have_are_errors() -> None:
         "leave it out",
         "steps[0].retry_on: the step has no retries; give `retries`, or leave it out",
     ]
+
+
+LOOP = {"kind": "loop", "task": "Mend ${find.file}", "checkers": ["test -z ${x}", "agent: ${y}?"]}
+
+
+def test_references_count_in_the_texts_for_agents_of_a_session_and_not_in_its_commands() -> None:
+    found = faults({"name": "mend", "session": LOOP})
+    assert [one.partition(":")[0] for one in found] == [
+        "steps[0].session.task",
+        "steps[0].session.checkers[1].prompt",
+    ]
+    phases = [{**LOOP, "name": "first", "task": "${item}"}]
+    del phases[0]["kind"]
+    found = faults({"name": "w", "session": {"kind": "workflow", "name": "w", "phases": phases}})
+    assert found[0].startswith("steps[0].session.phases[0].task: it is '${item}': ${item} is known")
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ({}, "give exactly one of tool, session"),
+        ({"tool": "echo", "session": LOOP}, "give exactly one of tool, session"),
+        ({"session": LOOP, "arguments": {"a": 1}}, "write references in the tasks of the session"),
+        ({"session": LOOP, "retries": 2}, "give the session more iterations"),
+        ({"session": LOOP, "expect": "success"}, "the checkers of the session judge its work"),
+        ({"session": {**LOOP, "cwd": "/"}}, "cwd is that of the graph"),
+        ({"session": {**LOOP, "env": {"A": "b"}}}, "env is that of the graph"),
+        ({"session": {**LOOP, "kind": "plan"}}, "'loop', 'workflow'"),
+        ({"session": {"task": "t"}}, "'kind'"),
+    ],
+)
+def test_step_that_calls_no_tool_or_an_impossible_session_is_refused(
+    step: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        GraphDocument.model_validate({"steps": [{"name": "a", **step}]})
+    assert why in refused.value.errors()[0]["msg"]
+
+
+def test_step_with_a_session_survives_a_dump_with_all_defaults() -> None:
+    document = GraphDocument.model_validate(
+        {"steps": [{"name": "a", "session": {**LOOP, "task": "t", "checkers": ["true"]}}]}
+    )
+    dumped = document.model_dump(mode="json")
+    assert GraphDocument.model_validate(dumped).model_dump(mode="json") == dumped
 
 
 SCHEMA: dict[str, Any] = {
