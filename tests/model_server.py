@@ -119,7 +119,7 @@ class ModelServer:
         self.left = threading.Event()
         self.closing = threading.Event()
         self._http = _Http(self)
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:

@@ -14,8 +14,9 @@ from leadhand.models.local_work import BeatWork
 from leadhand.models.views.work import WorkGrant
 
 _LOG = logging.getLogger("leadhand.research")
-#: Heartbeats within one lease, and the longest pause between two.
-_PER_LEASE, _LONGEST_S = 3, 10.0
+#: Heartbeats within one lease, and the longest pause between two: a stop and the time limit of a
+#: workflow reach a tool with a heartbeat.
+_PER_LEASE, _LONGEST_S = 3, 2.0
 
 #: Called with the order of a beat (stop, cancel, lost) for the attempt of this nonce.
 OnOrder = Callable[[str, str], None]
@@ -51,7 +52,10 @@ class Heartbeats:
         beat = BeatWork(address=grant.address, fence=grant.fence, nonce=grant.nonce)
         with self._changed:
             self._attempts[grant.nonce] = beat
-            self._pause_s = min(_LONGEST_S, grant.lease_s / _PER_LEASE)
+            shorter_s = min(_LONGEST_S, grant.lease_s / _PER_LEASE)
+            if shorter_s < self._pause_s:
+                self._pause_s = shorter_s
+                self._changed.notify()
 
     def drop(self, nonce: str) -> None:
         """Stop sending heartbeats for an attempt."""
@@ -61,7 +65,10 @@ class Heartbeats:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self._is_closed, timeout=self._pause_s):
+                # `keep` wakes it, too: a pause that has begun may be longer than a new lease.
+                if not self._is_closed:
+                    self._changed.wait(self._pause_s)
+                if self._is_closed:
                     return
                 attempts = dict(self._attempts)
             for nonce, beat in attempts.items():

@@ -43,7 +43,7 @@ def serve(engine: Engine, *, port: int = 0, secret: str = SECRET) -> Iterator[st
     """An API in this process; its address. Its streams end with it."""
     app = create_app(Settings(api_token=OPERATOR, secret=secret), engine)
     server = make_server("127.0.0.1", port, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

@@ -41,7 +41,7 @@ def url(engine: Engine, tmp_path: Path) -> Iterator[str]:
     engine.artifacts._folder = engine.uploads._folder = folder
     app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
     engine.attempts.open_artifacts = lambda ref, grant: open_remote(url, SECRET, ref, grant)

@@ -33,7 +33,7 @@ def leadhand(
     monkeypatch.setattr("app.queries.listing.LOOKED_AT", 3)
     app = create_app(Settings(api_token=TOKEN, secret="s"), engine)
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     monkeypatch.setenv("LEADHAND_URL", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("LEADHAND_TOKEN", TOKEN)

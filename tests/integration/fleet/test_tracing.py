@@ -67,7 +67,7 @@ class NotInstalled:
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     with Collector() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server
         server.shutdown()

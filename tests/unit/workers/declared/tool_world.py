@@ -115,7 +115,7 @@ def web() -> Iterator[str]:
     Web.seen.clear()
     Web.release.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_port}"
