@@ -67,6 +67,8 @@ class LoopLine:
     verdict: str = ""
     reason: str = ""
     closed_ms: int | None = None
+    #: Whether it is the list of a for_each, which has items in place of iterations.
+    is_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,9 @@ def _after_session(picture: Picture, event: Event) -> Picture:
 
 def _after_loop(picture: Picture, event: Event) -> Picture:
     spot = spot_of(event.address or "", is_loop=True)
-    line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms)
+    # No event opens the list of a for_each, and it has no iterations.
+    is_list = event.type == "loop.closed" and not event.fields.get("iterations")
+    line = picture.loops.get(spot.loop) or LoopLine(opened_ms=event.at_ms, is_list=is_list)
     if event.type == "loop.closed":
         verdict = plain(event.fields.get("verdict") or "")
         line = replace(

@@ -36,6 +36,8 @@ STYLES = {
     "running": "cyan",
     "active": "cyan",
 }
+#: How the list of a for_each ended, by its verdict.
+_ENDS_OF_LISTS = {"accept": "done", "terminate": "failed"}
 #: Steps that are not shown: they only combine the verdicts of others.
 _SILENT_STEPS = frozenset({"judge"})
 #: The most steps of one iteration that a screen lists.
@@ -183,7 +185,9 @@ def _loop_sentence(picture: Picture, event: Event) -> str | None:
             return None  # max_iterations is 0; the loop.closed event says so
         return f"{name}: iteration {_of(line.iteration, line.max_iterations)}"
     turns = f"{line.iteration} iteration" + ("" if line.iteration == 1 else "s")
-    return f"{name}: {line.verdict} after {turns}" + (f": {line.reason}" if line.reason else "")
+    how = _ENDS_OF_LISTS.get(line.verdict, line.verdict)
+    word = how if line.is_list else f"{line.verdict} after {turns}"
+    return f"{name}: {word}" + (f": {line.reason}" if line.reason else "")
 
 
 def _step_sentence(picture: Picture, event: Event) -> str | None:

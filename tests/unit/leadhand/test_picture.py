@@ -72,6 +72,26 @@ def test_a_new_iteration_starts_with_a_clean_list() -> None:
     assert texts(pictured(12), now_ms=12_000)[2].split() == ["doer", "running", "0:00"]
 
 
+def test_list_of_a_for_each_is_done_or_has_failed_and_has_no_iterations() -> None:
+    reason = {"code": "failed_step", "text": "mend, item 2 failed"}
+    run = [
+        ("loop.closed", "read~1", {"verdict": "accept", "iterations": 0}),
+        ("loop.closed", "mend~1", {"verdict": "terminate", "iterations": 0, "reason": reason}),
+        ("loop.opened", "none~1", {"iteration": 0, "max": 0}),
+        ("loop.closed", "none~1", {"verdict": "max_iterations", "iterations": 0}),
+    ]
+    picture, said = Picture(session="1a2b3c4d"), list[str]()
+    for event in events(run):
+        picture = apply_event(picture, event)
+        said.append((sentence(picture, event) or "").partition("] ")[2])
+    assert said == [
+        "read: done",
+        "mend: failed: mend, item 2 failed",
+        "",
+        "none: max_iterations after 0 iterations",
+    ]
+
+
 def test_a_closed_loop_is_one_line_with_its_verdict() -> None:
     head, line = screen(pictured(14), now_ms=99_000)
     assert head.text == "session 1a2b3c4d  tdd  completed  0:13  (accepted)"
