@@ -25,10 +25,11 @@ class AboutLoop(NamedTuple):
 
 def about_loop(kind: str, program: Program | None) -> AboutLoop:
     """Returns the task, doer and checkers of a session of kind `loop`."""
-    if program is None or kind != "loop" or len(program.body) != 1:
+    if program is None or kind != "loop":
         return AboutLoop()
-    [loop] = program.body
-    if not isinstance(loop, Loop):
+    # Beside it are the steps that make and keep the session's own folder.
+    loop = next((node for node in program.body if isinstance(node, Loop)), None)
+    if loop is None:
         return AboutLoop()
     steps = [node for node in loop.body if isinstance(node, Step)]
     checkers = [step.label or step.id for step in steps if step.action is Action.CHECK]

@@ -305,6 +305,13 @@ def test_an_entry_of_a_session_that_is_gone_is_dropped(engine, clock, redis_clie
     assert redis_client.zrange("lh:sessions", 0, -1) == [kept]
 
 
+def test_loop_with_a_folder_of_its_own_is_titled_by_its_task(engine, tmp_path):
+    document = loop(task="Mend the parser.", cwd=str(tmp_path), worktree=True)
+    view = engine.queries.session(engine.submit.document(document).session)
+    assert view.worktree is not None
+    assert (view.title, view.doer) == ("Mend the parser.", "command true")
+
+
 def test_a_view_says_what_a_loop_is_about(engine):
     checkers = ["true", {"name": "lint", "command": "ruff check"}]
     made = engine.submit.document(
