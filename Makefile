@@ -4,8 +4,8 @@
 PYTHON ?= python3
 # Tests start a thousand processes; each would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Of the tests: many wait for processes, so that one more than two cores is not too many.
-WORKERS ?= 3
+# Of the tests: many wait for processes, so that two for each of two cores are not too many.
+WORKERS ?= 4
 BENCH ?=
 AGENT ?=
 
