@@ -5,6 +5,7 @@ LeadhandError
 ├── ApiAway                 the API does not respond
 ├── AnswerUnreadable        the response is not one of Leadhand's API
 ├── WaitTimedOut            the session did not end in time
+├── BatchStopped            a later request of `submit_many` failed, after sessions were started
 ├── EmbeddedError           the embedded stack did not start (leadhand.local.errors has its branch)
 └── Refused                 the API returned an error: `problem` and `status` have the details
     ├── RequestInvalid      400, 413, 415, 422: the request is invalid
@@ -53,6 +54,7 @@ from leadhand.models.problems import Kind, Problem, error_name
 
 if TYPE_CHECKING:
     from leadhand.models.views import PlanView
+    from leadhand.models.views.batch import BatchItemView
 
 
 class LeadhandError(Exception):
@@ -117,6 +119,27 @@ class WaitTimedOut(LeadhandError, TimeoutError):
 
     def __str__(self) -> str:
         return f"session {self.session!r} is still {self.status} after {self.timeout_s:g} s"
+
+
+class BatchStopped(LeadhandError):
+    """A request of `submit_many` failed after earlier ones had started sessions.
+
+    The same call with `keys` starts the sessions that are missing, and returns all.
+    """
+
+    def __init__(self, items: list[BatchItemView], keys: list[str], why: str) -> None:
+        super().__init__(items, keys, why)
+        #: What became of the first documents.
+        self.items = items
+        #: The idempotency keys of all documents.
+        self.keys = keys
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"{self.why}; the {len(self.items)} documents before are submitted: repeat the call"
+            " with the keys of this error as idempotency_keys"
+        )
 
 
 class Refused(LeadhandError):

@@ -8,6 +8,7 @@ from leadhand.client.batch import requests
 from leadhand.client.requests import Document
 from leadhand.client.submit.async_environment_calls import AsyncEnvironmentCalls
 from leadhand.client.submit.requests import fields_of
+from leadhand.errors import LeadhandError
 from leadhand.models.views.batch import BatchItemView, BatchView
 
 
@@ -27,10 +28,19 @@ class AsyncBatchCalls(AsyncEnvironmentCalls):
         In the mode `all` a refused document refuses its whole request, and the requests before it
         stay; with `each` it is reported and the others start. The same keys with the same
         documents return the same sessions. A quota or label may refuse single items in both modes.
+        Raises BatchStopped if a request fails after others had started sessions.
         """
         found: list[BatchItemView] = []
         items = await self._all_with_environment([fields_of(one) for one in documents], env)
-        for call in requests.submit_many(items, idempotency_keys, mode):
-            answer = await self._connection.transport.send(call)
-            found += BatchView.model_validate_json(answer.checked().content).items
+        keys = requests.keys_of(items, idempotency_keys)
+        for call in requests.submit_many(items, keys, mode):
+            try:
+                sent = await self._connection.transport.send(call)
+                answer = sent.checked()
+            except LeadhandError as error:
+                if not found:
+                    raise
+                raise requests.batch_stopped(error, found, keys) from error
+            view = BatchView.model_validate_json(answer.content)
+            found += requests.numbered_items(view.items, len(found))
         return found

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from leadhand.client.calls import Call
-from leadhand.errors import local_error
-from leadhand.models.problems import Kind
-from leadhand.models.views.batch import MOST
+from leadhand.errors import BatchStopped, LeadhandError, Refused, local_error
+from leadhand.models.problems import Kind, Problem
+from leadhand.models.views.batch import MOST, BatchItemView
 
 #: Whether a refused document refuses all others of its request.
 Mode = Literal["all", "each"]
+_ITEM = re.compile(r"^items\.(\d+)")
 
 
-def submit_many(
-    documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None, mode: Mode
-) -> Iterator[Call]:
-    """The calls that submit the fields of documents, each with as many as one may have.
+def keys_of(documents: Sequence[Mapping[str, Any]], keys: Sequence[str] | None) -> list[str]:
+    """Returns the idempotency keys of documents: the given ones, or new ones.
 
     Raises RequestInvalid unless there is a key for each document.
     """
@@ -27,6 +27,47 @@ def submit_many(
     if len(keys) != len(documents):
         text = f"there are {len(keys)} keys for {len(documents)} documents; give one for each"
         raise local_error(Kind.INVALID, text, field="idempotency_keys")
+    return [*keys]
+
+
+def numbered(problem: Problem, before: int) -> Problem:
+    """Returns a problem of a request with the numbers that its items have among all documents.
+
+    >>> numbered(Problem.of(Kind.INVALID, "t", field="items.2.document.task"), 100).field
+    'items.102.document.task'
+    """
+
+    def name(field: str | None) -> str | None:
+        return field and _ITEM.sub(lambda found: f"items.{int(found[1]) + before}", field)
+
+    errors = tuple(one.model_copy(update={"field": name(one.field)}) for one in problem.errors)
+    return problem.model_copy(update={"field": name(problem.field), "errors": errors})
+
+
+def numbered_items(items: Sequence[BatchItemView], before: int) -> list[BatchItemView]:
+    """Returns the items of a request, whose problems have the numbers among all documents."""
+    return [
+        one
+        if one.problem is None or not before
+        else one.model_copy(update={"problem": numbered(one.problem, before)})
+        for one in items
+    ]
+
+
+def batch_stopped(
+    error: LeadhandError, items: Sequence[BatchItemView], keys: Sequence[str]
+) -> BatchStopped:
+    """Builds the error of a request that failed after those of these items."""
+    problem = numbered(error.problem, len(items)) if isinstance(error, Refused) else None
+    item = _ITEM.match((problem and problem.field) or "")
+    why = f"{item[0]}: {problem}" if item else str(error)
+    return BatchStopped([*items], [*keys], why)
+
+
+def submit_many(
+    documents: Sequence[Mapping[str, Any]], keys: Sequence[str], mode: Mode
+) -> Iterator[Call]:
+    """The calls that submit the fields of documents, each with as many as one may have."""
     items = [
         {"document": fields, "idempotency_key": key}
         for fields, key in zip(documents, keys, strict=True)

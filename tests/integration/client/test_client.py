@@ -10,6 +10,7 @@ import pytest
 from leadhand.client.client import Client
 from leadhand.errors import (
     ApiAway,
+    BatchStopped,
     ControlRefused,
     IdempotencyConflict,
     RequestInvalid,
@@ -67,6 +68,26 @@ def test_a_session_is_steered(api, client):
     claim(api.engine, session)
     assert client.exit(session, "the spec is wrong").status == "exiting"
     assert client.abort(session, "enough").status == "aborting"
+
+
+def test_later_request_of_many_documents_that_fails_loses_no_session(client):
+    documents = [{**LOOP, "task": f"t{number}"} for number in range(102)]
+    with pytest.raises(BatchStopped, match=r"^items\.101: max_iterations") as stopped:
+        client.submit_many([*documents[:101], {**LOOP, "max_iterations": -1}])
+    assert len(stopped.value.items) == 100
+    assert isinstance(stopped.value.__cause__, RequestInvalid)
+    again = client.submit_many(documents, stopped.value.keys)
+    assert [one.session for one in again[:100]] == [one.session for one in stopped.value.items]
+    assert [one.created for one in again] == [False] * 100 + [True] * 2
+
+
+def test_problems_of_later_requests_have_the_numbers_of_their_documents(client):
+    many = [*[LOOP] * 100, {**LOOP, "max_iterations": -1}]
+    found = client.submit_many(many, mode="each")
+    assert found[100].problem is not None
+    assert found[100].problem.errors[0].field == "items.100.document.max_iterations"
+    with pytest.raises(RequestInvalid):
+        client.submit_many(many[100:])
 
 
 def test_lists_come_in_pages(api, client):

@@ -23,6 +23,7 @@ from leadhand.models.views import (
     ResultView,
     SessionView,
 )
+from leadhand.models.views.batch import BatchItemView
 from leadhand.results import LoopResult, PhaseResult, phase_results
 from leadhand.settings import ClientSettings
 
@@ -33,6 +34,7 @@ ERRORS: list[LeadhandError] = [
     errors.ApiAway("http://127.0.0.1:1", "refused"),
     errors.AnswerUnreadable("http://127.0.0.1:1", 200),
     errors.WaitTimedOut("0000000a", "active", 1.5),
+    errors.BatchStopped([BatchItemView(session="0000000a")], ["a", "b"], "items.1 is invalid"),
     errors.Refused(PROBLEM, 404),
     errors.SessionUnknown(PROBLEM, 404),
     errors.IdempotencyConflict(PROBLEM, 422),
