@@ -335,7 +335,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("plans.approve", "POST", "Approve a plan's draft, so that its tasks start",
               (as_json(PlanView, "The approved plan.", 202, headers=("ETag",)),),
-              body=requests.NoBody, refuses=(409,)),
+              body=requests.NoBody, headers=("If-Match",), refuses=(409, 412)),
     Operation("plans.changes", "POST", "Have the team lead change its draft",
               (as_json(PlanView, "The plan; its next draft replaces it.", 202,
                      headers=("ETag",)),),

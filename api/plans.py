@@ -51,7 +51,11 @@ class Plans:
         """POST .../plan/approve: approve the draft."""
         requests.query(requests.NoQuery)
         requests.body(requests.NoBody)
-        view = self._engine.plans.approve(session, by=current_author())
+        plans, version = self._engine.plans, _if_match()
+        try:
+            view = plans.approve(session, by=current_author(), version=version)
+        except PlanChanged as error:
+            raise plan_changed(str(error), plans.view(session)) from None
         return plan_answer(view, changed=True, status=202)
 
     def changes(self, session: str) -> Response:

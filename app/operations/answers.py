@@ -96,8 +96,12 @@ class Answers:
         fence: int,
         by: str,
         child: str | None = None,
+        plan_version: int | None = None,
     ) -> Reply:
-        """Settle a parked step; replies `settled`, or `superseded` if it was settled before."""
+        """Settle a parked step; replies `settled`, or `superseded` if it was settled before.
+
+        With `plan_version` it replies `stale` if the session's plan has another version now.
+        """
 
         def run(name: str) -> Reply:
             program = self._registry.program(name)
@@ -111,6 +115,7 @@ class Answers:
                 "by": by,
                 "child": child,
                 "expand": expand or None,
+                "plan_version": plan_version,
                 **outcome_fields(shown),
             }
             text = final.model_dump_json(exclude_none=True)

@@ -56,9 +56,13 @@ class PlanCalls:
         """
         return self._change(plans.editing(session, operations, seen))
 
-    def approve_plan(self, session: str) -> PlanView:
-        """Approve a plan's draft, so that its tasks start. Raises AnswerUnwanted."""
-        return self._change(plans.approval(session))
+    def approve_plan(self, session: str, *, seen: PlanView | int | None = None) -> PlanView:
+        """Approve a plan's draft, so that its tasks start. Raises AnswerUnwanted.
+
+        `seen` is the plan or the version that you read; PlanChanged is raised if it has changed
+        since, and has the plan as it is now.
+        """
+        return self._change(plans.approval(session, seen))
 
     def change_plan(self, session: str, text: str) -> PlanView:
         """Ask the team lead to change the plan's draft. Raises AnswerUnwanted."""

@@ -71,15 +71,21 @@ def editing(session: str, operations: Operations, seen: PlanView | int | None) -
     except ValidationError as error:
         raise local_error(Kind.INVALID, first_error(error)) from None
     content = _JSON.dump_json({"operations": [fields_of(one) for one in edit.operations]})
-    version = seen.version if isinstance(seen, PlanView) else seen
-    headers = {} if version is None else {"If-Match": plan_etag(version)}
-    call = Call("PATCH", session_path(session, "plan"), headers=headers, content=content)
+    path, headers = session_path(session, "plan"), _if_match(seen)
+    call = Call("PATCH", path, headers=headers, content=content)
     return Change(call, session, lambda plan: shows(plan, edit))
 
 
-def approval(session: str) -> Change:
+def _if_match(seen: PlanView | int | None) -> dict[str, str]:
+    """The header by which a change is refused if the plan is not the one that was read."""
+    version = seen.version if isinstance(seen, PlanView) else seen
+    return {} if version is None else {"If-Match": plan_etag(version)}
+
+
+def approval(session: str, seen: PlanView | int | None = None) -> Change:
     """Builds the request that approves a draft."""
-    call = Call("POST", session_path(session, "plan/approve"), content=b"{}")
+    path, headers = session_path(session, "plan/approve"), _if_match(seen)
+    call = Call("POST", path, headers=headers, content=b"{}")
     return Change(call, session, lambda plan: plan.state in ("executing", "ended"))
 
 

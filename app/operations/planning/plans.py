@@ -62,10 +62,7 @@ class Plans:
 
     def approve(self, session: str, *, by: str, version: int | None = None) -> PlanView:
         """Approve the draft, so that its tasks start. Raises PlanChanged, AnswerUnwanted."""
-        record = None if version is None else self._read(session).record
-        if record is not None and record.version != version:
-            raise PlanChanged(session, record.version)
-        self._answer(session, "approve", accept=True, by=by)
+        self._answer(session, "approve", accept=True, by=by, version=version)
         return self.view(session)
 
     def change(self, session: str, text: str, *, by: str) -> PlanView:
@@ -174,14 +171,20 @@ class Plans:
             case _:
                 raise NoPlan(session, "its team lead has not drafted one yet")
 
-    def _answer(self, session: str, text: str, *, accept: bool, by: str) -> None:
+    def _answer(
+        self, session: str, text: str, *, accept: bool, by: str, version: int | None = None
+    ) -> None:
         plan = self._read(session)
         if plan.refine is None:
             state = plan.record.state if plan.record is not None else "being drafted"
             raise AnswerUnwanted(session, f"nothing waits for approval; the plan is {state}")
         address, record = plan.refine
         outcome = Outcome(word="succeeded", text=text, verdict="accept" if accept else "retry")
-        answer = self._answers.settle(plan.ref, address, outcome, fence=record.fence, by=by)
+        answer = self._answers.settle(
+            plan.ref, address, outcome, fence=record.fence, by=by, plan_version=version
+        )
+        if answer.word == "stale":
+            raise PlanChanged(session, answer.version or 0)
         if answer.word != "settled":
             why = f"another answer came first, by {answer.by}" if answer.by else "it waits no more"
             raise AnswerUnwanted(session, why)

@@ -1,7 +1,7 @@
 -- Ends a parked step: its answer, its time or its child's end has come. The first one wins.
 -- Arguments: address, fence, word, by, verdict?, reason?, text?, child? (its usage is counted), expand?, take,
---   lease_ms, artifacts? (of the outcome: name, digest, size, media_type)
--- Returns: settled | superseded(state; by: who answered first)
+--   lease_ms, artifacts? (of the outcome: name, digest, size, media_type), plan_version? (the one that was approved)
+-- Returns: settled | superseded(state; by: who answered first) | stale(version: of the plan, which is another one now)
 --- @requires budgets, dispatch, outcomes, records, transaction, transcript, usage/usage
 return function(tx)
   local args = tx.args
@@ -11,6 +11,10 @@ return function(tx)
   if step.state ~= 'parked' or step.fence ~= args.fence then
     tx.reply.state, tx.reply.by = step.state, step.answered_by
     return transaction.reply(tx, 'superseded')
+  end
+  if args.plan_version then
+    tx.reply.version = tonumber(redis.call('HGET', tx.keys.plan, 'version'))
+    if tx.reply.version ~= args.plan_version then return transaction.reply(tx, 'stale') end
   end
   step.answered_by = args.by
   if args.child then usage.add_child(tx, args.child, address) end

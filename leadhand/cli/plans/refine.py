@@ -60,9 +60,7 @@ class Refinement:
         rest = rest.strip()
         match verb.lower():
             case "approve" | "a" if not rest:
-                self._client.approve_plan(self._session)
-                self._say("approved")
-                return True
+                return self._approve()
             case "change" | "c" if rest:
                 self._client.change_plan(self._session, rest)
                 self._say("the team lead changes its draft")
@@ -79,6 +77,19 @@ class Refinement:
                     " change with what to change, or drop with a task's number"
                 )
         return False
+
+    def _approve(self) -> bool:
+        """Approve the draft as it was shown; shows it again if it has changed since."""
+        shown = self._plan
+        try:
+            self._client.approve_plan(self._session, seen=shown)
+        except PlanChanged as error:
+            lines = conflict_lines(shown, error) if shown is not None else []
+            self._say("not approved, the plan has changed meanwhile:", *lines)
+            self._show()
+            return False
+        self._say("approved")
+        return True
 
     def _edit(self) -> None:
         edited = edit_in_editor(self._client, self._session, edit_again=self._edit_again)

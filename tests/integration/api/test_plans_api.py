@@ -261,6 +261,20 @@ def test_draft_is_approved_once(client: FlaskClient, refining: PlanWorld) -> Non
     assert said(client.get(path))["tasks"][0]["status"] == "in_progress"
 
 
+def test_draft_that_changed_since_it_was_read_is_not_approved(
+    client: FlaskClient, refining: PlanWorld
+) -> None:
+    path = f"{S}/{refining.id}/plan"
+    seen = {"If-Match": client.get(path).headers["ETag"]}
+    assert edit(client, refining, {"op": "change", "id": "b", "title": "New"}).status_code == 200
+    late = client.post(f"{path}/approve", json={}, headers=seen)
+    assert (late.status_code, said(late)["plan"]["tasks"][1]["title"]) == (412, "New"), late.text
+    assert said(client.get(path))["state"] == "refining"
+    seen = {"If-Match": client.get(path).headers["ETag"]}
+    answer = client.post(f"{path}/approve", json={}, headers=seen)
+    assert (answer.status_code, said(answer)["state"]) == (202, "executing"), answer.text
+
+
 def test_change_is_given_to_the_team_lead(client: FlaskClient, refining: PlanWorld) -> None:
     path = f"{S}/{refining.id}/plan"
     for body in ({}, {"text": "  "}, {"text": 7}):

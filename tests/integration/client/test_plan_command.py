@@ -157,6 +157,22 @@ def test_draft_that_is_decided_elsewhere_is_closed_at_the_terminal(
         assert terminal.process.wait(timeout=30) == 2
 
 
+def test_draft_that_changed_since_it_was_shown_is_shown_again_and_not_approved(
+    api: Served, shell: Shell, plan: DrivenPlan
+) -> None:
+    with at_terminal(api, shell.folder, "wait", plan.id) as terminal:
+        terminal.wait_for(PROMPT)
+        edited(plan, {"op": "drop", "id": "c"})
+        terminal.type("approve\n")
+        terminal.wait_for("not approved, the plan has changed meanwhile:")
+        terminal.wait_for(PROMPT, times=2)
+        assert plan.view.state == "refining"
+        terminal.type("approve\n")
+        terminal.wait_for("approved", times=2)
+        plan.engine.control.apply(plan.id, "abort")
+        assert terminal.process.wait(timeout=30) == 2
+
+
 def test_empty_line_leaves_the_draft_open_and_says_how_to_decide(
     api: Served, shell: Shell, plan: DrivenPlan
 ) -> None:
