@@ -55,9 +55,9 @@ class Settings(BaseModel):
     #: Allowed roots of working folders; empty allows any folder.
     roots: tuple[Path, ...] = ()
     agents_files: tuple[Path, ...] = ()
-    #: A folder whose agents.toml and tools.toml apply only as far as the user approved them.
+    #: A working folder whose definitions the services read: its functions are never inline.
     definitions: Path | None = None
-    #: The file with the user's approvals.
+    #: The file with the user's approvals of its agents.toml and tools.toml; None if they need none.
     approvals: Path | None = None
     #: Folders of flow files; if two have a flow of the same name, the first folder wins.
     flows: tuple[Path, ...] = ()
@@ -157,6 +157,12 @@ class Settings(BaseModel):
     @property
     def lease_ms(self) -> int:
         return round(self.lease_s * 1000)
+
+    @property
+    def trusted_tools(self) -> tuple[Path, ...]:
+        """Return the tool folders that the operator names, without that of a user's definitions."""
+        own = self.definitions
+        return tuple(one for one in self.tools if own is None or not one.is_relative_to(own))
 
     @property
     def retentions(self) -> dict[str, str]:

@@ -109,8 +109,13 @@ class Ours:
             "LEADHAND_CONCURRENCY": str(CONCURRENCY),
             "LEADHAND_SPILL": str(folder / "spill"),
             "LEADHAND_WORKER_NAME": "bench",
+            "LEADHAND_TOOLS": str(folder / "tools"),
         }
         (folder / "checks.py").write_text(programs.CHECKS, encoding="utf-8")
+        (folder / "tools").mkdir()
+        for module in (programs.SAFE, programs.INLINE):
+            (folder / f"tools/{module}.py").write_text(programs.TOOLS, encoding="utf-8")
+        (folder / "tools/tools.toml").write_text(programs.INLINE_TOOLS, encoding="utf-8")
         self._folder = folder
         self.engine: Engine
         self.engine, _ = make_engine(Settings.from_env(env))

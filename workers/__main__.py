@@ -38,6 +38,7 @@ from tasks.steps import BOUND
 from tasks.webhook_delivery import Deliverer
 from workers.attempt.attempt import Attempts
 from workers.attempt.heartbeat import Heartbeats
+from workers.attempt.inline_watchdog import InlineWatchdog
 from workers.attempt.output_writer import OutputWriter
 from workers.folders.spill import SpillCleanup
 from workers.host.consumed_queues import ConsumedQueues
@@ -51,9 +52,11 @@ from workers.host.lent_slots import LentSlots
 from workers.host.name_lock import NameLock
 from workers.host.pool_size import PoolSize
 from workers.host.served_store import ServedStore
+from workers.processes.call_slots import CallSlots
 from workers.processes.own_folders import claim_folder
 from workers.registry.declared.book import ToolFiles
 from workers.registry.declared.served import ServedTools
+from workers.registry.inline import InlineFunctions
 from workers.registry.preflight import agents_here, faults_of
 from workers.registry.reload import AgentFiles
 from workers.registry.tools import ToolCatalogue
@@ -88,7 +91,7 @@ def main() -> int:
     log_doubts(doubts(settings))
     name = settings.worker_name or f"{socket.gethostname()}-{os.getpid()}"
     queues = tuple(f"{queue}@{settings.place}" for queue in QUEUES) + QUEUES
-    drain, served, slots = Drain(), ServedStore(), LentSlots()
+    drain, served, slots, calls = Drain(), ServedStore(), LentSlots(), CallSlots()
     engine.guard.listeners.append(served.update)
     try:
         lock = join_fleet(engine, name)
@@ -96,12 +99,13 @@ def main() -> int:
         sys.stderr.write(f"worker cannot start: {error}\n")
         return 1
     intake = Intake(Path(settings.spill))
-    _set_up_pool_processes(settings, name, drain, served, intake, slots)
+    _set_up_pool_processes(settings, name, drain, served, intake, slots, calls)
     size = PoolSize(
         slots, least=_least(settings), most=settings.concurrency, draining=drain.under_way
     )
     worker_ready.connect(lambda sender, **_: size.watch(sender), weak=False)
-    _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake)
+    watchdog = _watchdog(engine, settings, name, drain, served, calls)
+    _run_host_threads(engine, celery, settings, name, queues, drain, lock, intake, watchdog)
     return _work(celery, settings, name, queues)
 
 
@@ -138,6 +142,7 @@ def _set_up_pool_processes(
     served: ServedStore,
     intake: Intake,
     slots: LentSlots,
+    calls: CallSlots,
 ) -> None:
     """Give each pool process its own connections, heartbeat thread and attempts."""
     host = os.getpid()
@@ -166,13 +171,44 @@ def _set_up_pool_processes(
             paused=intake.is_paused,
             on_no_room=intake.pause,
             shelf=ToolCatalogue(
-                settings.tools, ToolFiles(settings.agents_files, approvals), servers
+                settings.tools,
+                _tool_files(settings, approvals),
+                servers,
+                InlineFunctions(settings.trusted_tools),
             ),
+            slot=calls.own(),
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
 
     worker_process_init.connect(begin, weak=False)
+
+
+def _tool_files(
+    settings: Settings, approvals: Approvals, *, logs_faults: bool = False
+) -> ToolFiles:
+    return ToolFiles(
+        settings.agents_files,
+        approvals,
+        tool_folders=settings.tools,
+        logs_faults=logs_faults,
+    )
+
+
+def _watchdog(
+    engine: Engine,
+    settings: Settings,
+    name: str,
+    drain: Drain,
+    served: ServedStore,
+    calls: CallSlots,
+) -> InlineWatchdog:
+    """The watchdog of inline calls, with a connection of its own for their heartbeats."""
+    beats, _celery = make_engine(settings, tries=0, timeout_s=min(5.0, settings.lease_s / 3))
+    beats.guard.remember_in(served)
+    beats.store.expected_identity = served.expected
+    heart = Heartbeats(beats, draining=drain.under_way)
+    return InlineWatchdog(engine, calls, heart, worker=name)
 
 
 def _store_for_output(settings: Settings, served: ServedStore) -> Store:
@@ -193,14 +229,16 @@ def _run_host_threads(
     drain: Drain,
     lock: NameLock,
     intake: Intake,
+    watchdog: InlineWatchdog,
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
     threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
     approvals = Approvals(settings.definitions, settings.approvals)
-    files = ToolFiles(settings.agents_files, approvals)
+    files = _tool_files(settings, approvals)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
+        watchdog,
         ToolServers(servers_folder(os.getpid()), files.current, hosts=settings.tool_hosts),
     ]
     consumed = ConsumedQueues()
@@ -244,8 +282,13 @@ def _inventory(
 ) -> Inventory:
     approvals = Approvals(settings.definitions, settings.approvals)
     agents = AgentFiles(settings.agents_files, approvals, logs_faults=True)
-    files = ToolFiles(settings.agents_files, approvals, logs_faults=True)
-    shelf = ToolCatalogue(settings.tools, files, ServedTools(servers_folder(os.getpid())))
+    files = _tool_files(settings, approvals, logs_faults=True)
+    shelf = ToolCatalogue(
+        settings.tools,
+        files,
+        ServedTools(servers_folder(os.getpid())),
+        InlineFunctions(settings.trusted_tools),
+    )
     return Inventory(
         engine,
         name=name,

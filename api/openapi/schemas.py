@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 #: Models of which exactly one of these fields must be set.
 _ONE_OF = {
     "Doer": ("agent", "command", "callable"),
-    "Checker": ("command", "prompt", "callable", "rubric"),
+    "Checker": ("command", "prompt", "callable", "tool", "rubric"),
 }
 #: Fields that are allowed with some of the choices only.
 _GOES_WITH = {"agent": ("prompt", "rubric"), "model": ("prompt", "rubric")}

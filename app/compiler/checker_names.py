@@ -60,8 +60,8 @@ def _name_of(checker: Checker) -> str:
         return checker.agent or "agent"
     if checker.rubric:
         return _stem(checker.rubric) or "rubric"
-    if checker.callable:
-        return checker.callable.rpartition(":")[2]
+    if function := checker.callable or checker.tool:
+        return function.rpartition(":")[2]
     return program_of(checker.command or "")
 
 

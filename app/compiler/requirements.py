@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
@@ -19,6 +20,10 @@ from leadhand.models.documents import Checker, LoopDocument, PhaseDocument, Work
 from leadhand.models.plans import PlanDocument
 from leadhand.models.tool_names import is_local_tool, shape_of
 
+#: What a tool that is a checker gets, by the names of its parameters.
+CHECKER_CONTEXT = frozenset(
+    {"task", "work", "iteration", "phase", "history", "session", "step", "cwd"}
+)
 _NO_DEFAULT = "name one; no worker has a default agent (LEADHAND_DEFAULT_AGENT)"
 _NO_DOER = "name one with agent, command or callable; no worker has a default agent"
 _MAP_IT = ", or map it to another agent in the flow's `agents`"
@@ -57,6 +62,11 @@ class ToolNeed(NamedTuple):
     arguments: Mapping[str, JsonValue]
     #: The arguments of a graph's step whose values are known at submit.
     known: Mapping[str, JsonValue] = {}
+    #: For a checker, which names no arguments: it offers these, and the tool takes what it names.
+    offered: frozenset[str] = frozenset()
+
+
+Need: TypeAlias = AgentNeed | CommandNeed | ToolNeed
 
 
 class Requirements(NamedTuple):
@@ -89,10 +99,20 @@ def requirements_of(document: AnyDocument) -> Requirements:
     if isinstance(document, FlowDocument):
         return _of_flow(document)
     if isinstance(document, PlanDocument):
-        return Requirements(tuple(_of_plan(document)))
+        return _requirements(_of_plan(document))
     if isinstance(document, GraphDocument):
-        return Requirements(tuple(_of_called_sessions(document)), tools=tuple(_of_graph(document)))
-    return Requirements(tuple(_of_loops(document)))
+        return _requirements(chain(_of_called_sessions(document), _of_graph(document)))
+    return _requirements(_of_loops(document))
+
+
+def _requirements(needs: Iterable[Need], moves: Iterable[FolderChange] = ()) -> Requirements:
+    doers, tools = list[AgentNeed | CommandNeed](), list[ToolNeed]()
+    for need in needs:
+        if isinstance(need, ToolNeed):
+            tools.append(need)
+        else:
+            doers.append(need)
+    return Requirements(tuple(doers), tuple(moves), tuple(tools))
 
 
 def _of_graph(document: GraphDocument) -> Iterator[ToolNeed]:
@@ -103,12 +123,15 @@ def _of_graph(document: GraphDocument) -> Iterator[ToolNeed]:
         yield ToolNeed(f"steps[{number}]", step.tool, step.arguments, known)
 
 
-def _of_called_sessions(document: GraphDocument) -> Iterator[AgentNeed | CommandNeed]:
+def _of_called_sessions(document: GraphDocument) -> Iterator[Need]:
     for number, step in enumerate(document.steps):
         for need in _of_loops(step.session) if step.session is not None else ():
             path = f"steps[{number}].session."
             if isinstance(need, CommandNeed):
                 yield need._replace(field=f"{path}{need.field}")
+                continue
+            if isinstance(need, ToolNeed):
+                yield need._replace(path=f"{path}{need.path}")
                 continue
             continues = need.conversation_field
             yield need._replace(
@@ -119,7 +142,7 @@ def _of_called_sessions(document: GraphDocument) -> Iterator[AgentNeed | Command
             )
 
 
-def _of_plan(document: PlanDocument) -> Iterator[AgentNeed | CommandNeed]:
+def _of_plan(document: PlanDocument) -> Iterator[Need]:
     if document.tasks is None:
         yield _named("agent", document.agent, document.model)
     name = document.doer.agent if document.doer is not None else None
@@ -134,13 +157,17 @@ def _of_plan(document: PlanDocument) -> Iterator[AgentNeed | CommandNeed]:
         yield from _of_plan_checker(f"checkers[{number}]", checker, name)
 
 
-def _of_plan_checker(
-    field: str, checker: Checker, doer: str | None
-) -> Iterator[AgentNeed | CommandNeed]:
+def _of_plan_checker(field: str, checker: Checker, doer: str | None) -> Iterator[Need]:
     if checker.prompt is not None or (checker.rubric is not None and checker.agent is not None):
         yield _named(f"{field}.agent", checker.agent or doer, checker.model)
+    yield from _of_program(field, checker)
+
+
+def _of_program(field: str, checker: Checker) -> Iterator[CommandNeed | ToolNeed]:
     if checker.command is not None:
         yield CommandNeed(field, checker.command)
+    if checker.tool is not None:
+        yield ToolNeed(field, checker.tool, {}, offered=CHECKER_CONTEXT)
 
 
 def _named(
@@ -153,18 +180,18 @@ def _named(
 
 
 def _of_flow(document: FlowDocument) -> Requirements:
-    doers, moves, tools = list[AgentNeed](), list[FolderChange](), list[ToolNeed]()
+    needs, moves = list[Need](), list[FolderChange]()
     for path, flow in parts_of(document):
         steps = list(steps_of(flow))
         moves += folder_changes(path, flow, steps)
         for one in steps:
-            doers += _agents_of(path, flow, one)
-            if isinstance(one.step, ToolStep):
-                tools.append(ToolNeed(f"{path}{one.path}", one.step.tool, one.step.arguments))
-    return Requirements(tuple(doers), tuple(moves), tuple(tools))
+            needs += _of_flow_step(path, flow, one)
+    return _requirements(needs, moves)
 
 
-def _agents_of(path: str, flow: FlowDefinition, one: Placed) -> Iterator[AgentNeed]:
+def _of_flow_step(path: str, flow: FlowDefinition, one: Placed) -> Iterator[Need]:
+    if isinstance(one.step, ToolStep):
+        yield ToolNeed(f"{path}{one.path}", one.step.tool, one.step.arguments)
     type_, model = getattr(one.step, "agent_type", None), getattr(one.step, "model", None)
     if type_ is not None:
         yield _of_step(f"{path}{one.path}", "agentType", agent_of(flow, type_), model)
@@ -173,6 +200,8 @@ def _agents_of(path: str, flow: FlowDefinition, one: Placed) -> Iterator[AgentNe
     if checker is not None and (checker.agent or checker.prompt is not None):
         agent = agent_of(flow, checker.agent) if checker.agent else None
         yield _of_step(f"{path}{one.path}.checker", "agent", agent, checker.model)
+    if checker is not None and checker.tool is not None:
+        yield ToolNeed(f"{path}{one.path}.checker", checker.tool, {}, offered=CHECKER_CONTEXT)
 
 
 def _of_step(path: str, by: str, agent: str | None, model: str | None) -> AgentNeed:
@@ -187,7 +216,7 @@ def _of_step(path: str, by: str, agent: str | None, model: str | None) -> AgentN
     )
 
 
-def _of_loops(document: LoopDocument | WorkflowDocument) -> Iterator[AgentNeed | CommandNeed]:
+def _of_loops(document: LoopDocument | WorkflowDocument) -> Iterator[Need]:
     for where, loop in _loops(document):
         doer = loop.doer or document.doer
         name = doer.agent if doer is not None else None
@@ -211,7 +240,7 @@ def _continues(loop: LoopDocument | PhaseDocument) -> bool:
 
 def _of_checker(
     field: str, where: str, checker: Checker, loop: LoopDocument | PhaseDocument, doer: str | None
-) -> Iterator[AgentNeed | CommandNeed]:
+) -> Iterator[Need]:
     # Whether a rubric asks an agent depends on its file, which may change until it is read.
     if checker.prompt is not None or (checker.rubric is not None and checker.agent is not None):
         yield AgentNeed(
@@ -221,8 +250,7 @@ def _of_checker(
             model_field=f"{field}.model" if checker.model else f"{where}checker_model",
             unnamed_field=f"{field}.agent",
         )
-    if checker.command is not None:
-        yield CommandNeed(field, checker.command)
+    yield from _of_program(field, checker)
 
 
 def _loops(

@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
+#: The form of programs with checkers that are tools (decision 76).
+WITH_CHECKER_TOOLS = 13
 #: The form of graphs with steps that run loops and workflows (decision 80).
 WITH_CALLED_SESSIONS = 12
 #: The form of flows with lists, conditions and references to parts of results (decision 78).
@@ -310,6 +312,13 @@ def agents_of(program: Program) -> set[str]:
     """Returns the names of the agents that a program uses."""
     keys = {key for _, node in program.walk() if isinstance(node, Step) for key in node.limits}
     return {key.removeprefix("agent:") for key in keys if key.startswith("agent:")}
+
+
+def checker_tool(step: Step) -> str | None:
+    """Returns the tool that judges in a check step; None for any other checker or step."""
+    checker = step.inputs.get("checker")
+    tool = checker.get("tool") if isinstance(checker, dict) else None
+    return None if tool is None else str(tool)
 
 
 def needs_of(block: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:

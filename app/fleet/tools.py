@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pydantic import JsonValue
 
 from app.compiler.requirements import ToolNeed
-from app.domain.program import Action, Program, Step
+from app.domain.program import Action, Program, Step, checker_tool
 from app.errors import InvalidDocument
 from app.fleet.inventory import summarize
 from leadhand.models.tool_names import (
@@ -65,8 +65,9 @@ def _agent_tool(agent: AgentHere) -> ToolHere:
 
 def tools_in(program: Program) -> set[str]:
     """Returns the tools that a program uses, without the built-in ones."""
-    steps = (node for _, node in program.walk() if isinstance(node, Step))
+    steps = [node for _, node in program.walk() if isinstance(node, Step)]
     used = {str(step.inputs.get("tool")) for step in steps if step.action is Action.TOOL}
+    used |= {tool for step in steps if (tool := checker_tool(step)) is not None}
     used -= BUILT_IN_TOOLS
     return {name for name in used if not is_internal(name) and not is_local_tool(name)}
 
@@ -96,6 +97,8 @@ class ToolsThere:
         wrong = [_misfit(tool, wanted) for tool in usable]
         if wrong[0] is not None and None not in wrong:
             name, hint = wrong[0]
+            if wanted.offered:
+                return InvalidDocument(f"{wanted.path}.tool", wanted.tool, hint)
             field = f"{wanted.path}.arguments.{name}"
             return InvalidDocument(field, wanted.arguments.get(name), hint)
         return None
@@ -153,7 +156,12 @@ def _misfit(tool: ToolHere, wanted: ToolNeed) -> tuple[str, str] | None:
         wrong = misfit(argument_schema(tool.input_schema, name), value)
         if wrong is not None:
             return name, f"{wrong}; `leadhand tools show {tool.name}` shows its arguments"
-    for parameter in tool.parameters:
-        if parameter.required and parameter.name not in wanted.arguments:
-            return parameter.name, f"tool {tool.name!r} requires this argument; add it"
-    return None
+    given = wanted.offered or wanted.arguments
+    missing = [one.name for one in tool.parameters if one.required and one.name not in given]
+    if not missing:
+        return None
+    name = missing[0]
+    if not wanted.offered:
+        return name, f"tool {tool.name!r} requires this argument; add it"
+    hint = f"it requires {name!r}, and a checker gives only: {', '.join(sorted(wanted.offered))}"
+    return name, f"{hint}; give {name!r} a default"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -41,16 +42,55 @@ def typed_arguments(
     should be a valid
      integer, unable to parse string as an integer
     """
+    known = _known_parameters(function)
+    if known is None:  # a function written in C may have no signature
+        return (), dict(given)
+    _check_names(known.parameters, given)
+    values = {name: _as(known, name, value) for name, value in given.items()}
+    args = tuple(values.pop(name) for name in known.positional if name in values)
+    return args, values
+
+
+def offered_arguments(
+    function: Callable[..., object], offered: Mapping[str, Any]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Converts those of the offered values that the function names. Raises ArgumentsRefused.
+
+    >>> def is_short(work: str) -> bool: ...
+    >>> offered_arguments(is_short, {"task": "a", "work": "b"})
+    ((), {'work': 'b'})
+    """
+    known = _known_parameters(function)
+    names = known.parameters if known is not None else ()
+    return typed_arguments(function, {name: offered[name] for name in names if name in offered})
+
+
+class _Parameters:
+    """The parameters of a function, read once."""
+
+    def __init__(self, parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]):
+        self.parameters = parameters
+        self.hints = hints
+        self.positional = [name for name, one in parameters.items() if one.kind is _POSITIONAL]
+        #: Made at the first use: the import of pydantic takes longer than most calls.
+        self.adapters: dict[str, Any] = {}
+
+
+def _known_parameters(function: Callable[..., object]) -> _Parameters | None:
+    try:
+        return _parameters_of(function)
+    except TypeError:  # an object that cannot be hashed
+        return _parameters_of.__wrapped__(function)
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters_of(function: Callable[..., object]) -> _Parameters | None:
+    """The function's parameters; None if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # a function written in C may have none
-        return (), dict(given)
-    _check_names(parameters, given)
-    hints = _hints(function)
-    values = {name: _as(hints.get(name), name, value) for name, value in given.items()}
-    places = [name for name, one in parameters.items() if one.kind is _POSITIONAL]
-    args = tuple(values.pop(name) for name in places if name in values)
-    return args, values
+    except ValueError:
+        return None
+    return _Parameters(parameters, _hints(function))
 
 
 def _check_names(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
@@ -73,14 +113,17 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
         return {}
 
 
-def _as(hint: Any, name: str, value: object) -> object:
+def _as(known: _Parameters, name: str, value: object) -> object:
     """Convert the value to the annotation's type; keep it if pydantic does not support the type."""
+    hint = known.hints.get(name)
     if hint is None or hint is Any:
         return value
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(hint).validate_python(value)
+        if name not in known.adapters:
+            known.adapters[name] = TypeAdapter(hint)
+        return known.adapters[name].validate_python(value)
     except PydanticUserError:
         return value
     except ValidationError as error:

@@ -93,9 +93,10 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
-    if stack.definitions is not None and not base.get("LEADHAND_AGENTS"):
+    if stack.definitions is not None:
         ours["LEADHAND_DEFINITIONS"] = str(stack.definitions)
-        ours["LEADHAND_APPROVALS"] = str(approvals_file(base))
+        if not base.get("LEADHAND_AGENTS"):
+            ours["LEADHAND_APPROVALS"] = str(approvals_file(base))
     flags = {"LEADHAND_OWN_REDIS": stack.own_redis, "LEADHAND_IMPORTING": stack.importing}
     return kept | ours | {name: "1" for name, is_set in flags.items() if is_set}
 

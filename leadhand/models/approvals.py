@@ -14,7 +14,7 @@ from leadhand.file_stamp import Stamp, stamp_of
 
 
 class Approvals(NamedTuple):
-    """Tells which definitions of a folder may apply; without a folder all may."""
+    """Tells which definitions of a folder may apply; without a folder or a store all may."""
 
     #: The folder whose files need an approval, such as a clone of somebody's repository.
     folder: Path | None = None
@@ -27,9 +27,11 @@ class Approvals(NamedTuple):
 
     def lack(self, file: Path, text: str) -> bool:
         """Whether the file needs an approval, and this text of it is not approved."""
-        if self.folder is None or file.absolute().parent != self.folder.absolute():
+        if self.folder is None or self.store is None:
             return False
-        known = {} if self.store is None else read_approvals(self.store)
+        if file.absolute().parent != self.folder.absolute():
+            return False
+        known = read_approvals(self.store)
         return known.get(approval_key(file)) != digest_of(text)
 
     @property

@@ -64,7 +64,7 @@ _ON_FAIL = re.compile(r"^(stop|continue|retry:([1-9][0-9]{0,2}))$")
 _URL = re.compile(
     r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?][\x21\x22\x24-\x7e]*)?$"
 )
-_PREFIXED = re.compile(r"^(agent|callable|rubric)\s*:\s*(.*)$", re.DOTALL)
+_PREFIXED = re.compile(r"^(agent|callable|tool|rubric)\s*:\s*(.*)$", re.DOTALL)
 #: `agent(NAME): ...`, an instruction to an agent that is named.
 _NAMES_AGENT = re.compile(r"^agent\s*\(([^()]*)\)\s*:\s*(.*)$", re.DOTALL)
 #: The name of a Markdown file and nothing else.
@@ -96,24 +96,26 @@ class Doer(Document):
 
 
 class Checker(Document):
-    """A checker: exactly one of a command, an instruction to an agent, a callable, a rubric.
+    """A checker: exactly one of a command, an instruction to an agent, a callable, tool or rubric.
 
     As text, ``agent: ...`` or ``agent(NAME): ...`` is an instruction, ``callable:
-    module:function`` a callable, ``rubric: FILE`` or the name of a Markdown file a rubric, and
-    anything else a shell command whose exit code decides.
+    module:function`` a callable, ``tool: module:function`` a tool, ``rubric: FILE`` or the name of
+    a Markdown file a rubric, and anything else a shell command whose exit code decides.
     """
 
     name: Name | None = None
     command: Command | None = None
     prompt: Text | None = None
     callable: Callable_ | None = None
+    #: A function in the workers' tool folders, which their operator wrote.
+    tool: Callable_ | None = None
     #: A Markdown file in the working folder: gates to run, and criteria for an agent.
     rubric: FileName | None = None
     #: The agent that judges by ``prompt`` or ``rubric``; by default the doer's default agent.
     agent: Name | None = None
     model: Name | None = None
     timeout_s: Seconds = CHECK_TIMEOUT_S
-    #: A callable that takes milliseconds and may share its process with other calls.
+    #: A callable or tool that takes milliseconds and may share its process with other calls.
     quick: StrictBool = False
 
     @model_validator(mode="before")
@@ -136,14 +138,14 @@ class Checker(Document):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Checker:
-        kinds = (self.command, self.prompt, self.callable, self.rubric)
+        kinds = (self.command, self.prompt, self.callable, self.tool, self.rubric)
         if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("give exactly one of command, prompt, callable, rubric")
+            raise ValueError("give exactly one of command, prompt, callable, tool, rubric")
         asks = self.prompt is not None or self.rubric is not None
         if not asks and (self.agent is not None or self.model is not None):
             raise ValueError("agent and model belong to a checker with a prompt or a rubric")
-        if self.quick and self.callable is None:
-            raise ValueError("quick belongs to a callable")
+        if self.quick and self.callable is None and self.tool is None:
+            raise ValueError("quick belongs to a callable or a tool")
         return self
 
 

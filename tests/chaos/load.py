@@ -13,6 +13,7 @@ from leadhand.models.documents import LoopDocument
 from tests.chaos.ends import End
 from tests.chaos.flow_load import Command, Flows
 from tests.chaos.graph_load import draw_graph
+from tests.chaos.inline_load import draw_inline_calls, draw_inline_checks
 from tests.chaos.merge_load import Merges
 from tests.chaos.plan_load import Plans
 
@@ -64,6 +65,7 @@ class Load:
             self._for_each, self._parked, self._child, self._slow, self._branch, self._spent,
             self._flow, self._flow, self._flow, self._flow, self._brief, self._paced,
             self._spawning, self._plan, self._plan, self._merged, self._tools, self._tools,
+            self._inline, self._inline, self._inline_checks,
         ]  # fmt: skip
         self._flows = Flows(rng, command, longest_s=longest_s)
         self._plans = Plans(rng, command, longest_s=longest_s)
@@ -309,6 +311,14 @@ class Load:
         """A graph of tools."""
         end, document = draw_graph(self._rng)
         return end, document | {"cwd": str(self._cwd), "place": self._place}
+
+    def _inline(self) -> tuple[End, Program]:
+        """Functions that run in the workers' own processes."""
+        return draw_inline_calls(self._rng, self._folder / f"marks-{self._number}")
+
+    def _inline_checks(self) -> tuple[End, dict[str, Any]]:
+        end, document = draw_inline_checks(self._rng, {"command": self._work()})
+        return end, document | {"cwd": str(self._cwd), "place": self._place, **_STUBBORN}
 
     def _do(self, name: str, *, kind: str = "work") -> Step:
         inputs: dict[str, Any] = {"task": "work", "doer": {"command": self._work(kind)}}

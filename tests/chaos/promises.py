@@ -10,7 +10,7 @@ from typing import NamedTuple
 from redis import Redis
 
 from app.domain.addresses import block_of, iteration_in, path_of, turn_of
-from app.domain.program import Action, Loop, needs_of
+from app.domain.program import Action, Loop, Step, checker_tool, needs_of
 from app.engine import Engine
 from app.store.keys import GLOBAL_PARTS
 from leadhand.models.views import Event
@@ -202,7 +202,7 @@ def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
     step = record.program.step(address)
     outcome = record.outcomes.get(address)
     code = outcome.reason.code if outcome and outcome.reason else ""
-    if step.action not in _BODIES or event.fields["word"] == "skipped" or outcome is None:
+    if not _has_body(step) or event.fields["word"] == "skipped" or outcome is None:
         return
     if code in ("lost", "timeout", "deadline"):
         return
@@ -215,6 +215,11 @@ def _agrees(record: Record, event: Event, body: Body | None) -> Iterator[str]:
     )  # fmt: skip
     if said != body.good:
         yield f"{address}: recorded as {outcome.word} {outcome.verdict}, its body says {body.good}"
+
+
+def _has_body(step: Step) -> bool:
+    """Whether a process of its own carries the step out and gives account of itself."""
+    return step.action in _BODIES and checker_tool(step) is None
 
 
 def of_pace(records: Collection[Record], key: str, per_minute: float) -> Iterator[Broken]:

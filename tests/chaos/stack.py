@@ -26,7 +26,7 @@ from leadhand.client.client import Client
 from leadhand.local.ports import free_port
 from tasks.bootstrap import make_engine
 from tests import servers
-from tests.chaos import killing_git
+from tests.chaos import inline_load, killing_git
 from tests.chaos.flow_load import AGENT
 from tests.waiting import wait_until
 from tests.wire import Wire
@@ -167,6 +167,7 @@ class Stack:
         self._agents = self._write_agents()
         self.tools = folder / "tools"
         killing_git.install(self.tools)
+        self._functions = inline_load.install(folder / "functions")
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -255,6 +256,7 @@ class Stack:
             **self._env(store_wire.url, broker_wire.url),
             "LEADHAND_SPILL": str(self.folder / "spill"),
             "LEADHAND_AGENTS": str(self._agents),
+            "LEADHAND_TOOLS": str(self._functions),
             **more,
         }
         self.members.append(Member(name, kind, (store_wire, broker_wire), env, self.folder))

@@ -23,7 +23,8 @@ from workers.processes.exit_outcome import (
 from workers.processes.process import run
 from workers.prompts.build import attempt_prompt, doer_prompt, prompt_with_messages
 from workers.prompts.inputs import DoerInputs
-from workers.task.functions import CallResult, call
+from workers.task.call_result import CallResult
+from workers.task.functions import call
 from workers.task.task import BodyTask
 
 

@@ -15,7 +15,8 @@ from workers.agents.answer import Answer
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.agents.question import Question
 from workers.processes.exit_outcome import failed_outcome, failure
-from workers.task.functions import CallResult, call
+from workers.task.call_result import CallResult
+from workers.task.functions import call
 
 _MOST_TOKENS = 10**12
 _MOST_USD = 1_000_000.0

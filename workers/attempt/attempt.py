@@ -32,6 +32,7 @@ from workers.attempt.actions import BodyTask, run_body
 from workers.attempt.artifacts import open_artifacts, store_artifacts
 from workers.attempt.folder_records import FolderRecords
 from workers.attempt.heartbeat import WAIT_S, Heartbeats, Lease
+from workers.attempt.inline_watchdog import describe_call
 from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
@@ -42,10 +43,12 @@ from workers.folders.root_check import folder_failure
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
+from workers.processes.call_slots import CallSlot
 from workers.processes.warm_pool import Call, Calls, Row, Warm
 from workers.registry.agents import AgentBook
 from workers.registry.tools import ToolCatalogue
 from workers.task.conversation import conversation_of
+from workers.task.inline_calls import InlineCalls
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +90,7 @@ class Attempts:
         on_no_room: Callable[[], None] = lambda: None,
         outputs: OutputWriter | None = None,
         shelf: ToolCatalogue | None = None,
+        slot: CallSlot | None = None,
     ) -> None:
         self._engine = engine
         #: Publishes the output of bodies while they run; None publishes nothing.
@@ -105,6 +109,10 @@ class Attempts:
         self._worktrees = engine.settings.worktrees_root
         self._inherited = dict(environment.inherited())
         self._shelf = shelf or ToolCatalogue(engine.settings.tools)
+        #: The leases of this process, that of the running step first.
+        self._in_hand: Sequence[Lease] = ()
+        #: Calls functions in this process; without a slot none, as nothing could end them.
+        self._inline = None if slot is None else self._inline_calls(slot)
         engine.attempts.open_artifacts = partial(open_artifacts, engine)
         self._settler = Settler(engine, worker=worker, secrets=self._secrets, on_no_room=on_no_room)
 
@@ -152,6 +160,7 @@ class Attempts:
         todo, hints = deque([first]), list[Hint]()
         while todo:
             leases = self._side_by_side(ref, todo)
+            self._in_hand = [*leases, *todo]
             steps += len(leases)
             tired = steps + len(todo) >= STRETCH_STEPS or time.monotonic() - begun > STRETCH_S
             room = 0 if tired or self._draining() or self._paused() else max(0, TAKE - len(todo))
@@ -186,6 +195,17 @@ class Attempts:
         came = self._in_turn(ref, leases[0], take)
         if isinstance(came, Settled):
             yield came
+
+    def _inline_calls(self, slot: CallSlot) -> InlineCalls:
+        def drop_others() -> None:
+            for lease in [*self._in_hand][1:]:
+                self._heart.drop(lease)
+
+        return InlineCalls(
+            slot,
+            text=lambda name: describe_call(name, [*self._in_hand]),
+            on_handed_back=drop_others,
+        )
 
     def _abreast(self, ref: SessionRef, leases: Sequence[Lease], take: int) -> Iterator[Settled]:
         """Run checks in a row, in fewer round trips: send all calls before reading a result.
@@ -259,6 +279,7 @@ class Attempts:
     ) -> Settled | Held | None:
         """Run the body and settle it; None if this worker no longer owns the attempt."""
         asked = abreast.get(lease.grant.address) if abreast is not None else None
+        self._in_hand = [lease, *(one for one in self._in_hand if one is not lease)]
         try:
             work = asked.work if asked is not None else self._work(ref, lease)
         except (ReferenceUnresolved, ArtifactUnknown) as error:
@@ -329,12 +350,10 @@ class Attempts:
                 task.live.end()
 
     def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
-        settings, grant = self._engine.settings, work.grant
+        settings, grant, ref = self._engine.settings, work.grant, work.ref
         folders = FolderRecords(self._engine, lease)
         conversation = conversation_of(work)
-        caller = step_tokens.Caller(
-            work.ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES
-        )
+        caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
         live = self._outputs.open(work.ref, grant) if self._outputs is not None else None
         task = BodyTask(
             session=work.ref.id,
@@ -355,6 +374,7 @@ class Attempts:
             retries=work.step.retry.retries,
             tool_hosts=settings.tool_hosts,
             warm=warm,
+            inline=self._inline,
             shelf=self._shelf,
             conversation=conversation.name,
             thread=conversation.thread,

@@ -41,6 +41,8 @@ class Lease:
     def __init__(self, ref: SessionRef, grant: Grant, *, sent: float, lease_s: float) -> None:
         self.ref = ref
         self.grant = grant
+        #: The grant as JSON, once a call has been written down for the watchdog of inline calls.
+        self.told: str | None = None
         self.ended = threading.Event()
         self.why: Why | None = None
         self._ask_s = lease_s - min(ASK_BEFORE_S, lease_s * ASK_PART)

@@ -1,4 +1,4 @@
-"""Runs check steps: a command, an agent, a callable or a rubric judges the doer's work."""
+"""Runs check steps: a command, an agent, a callable, a tool or a rubric judges the doer's work."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from app.domain.outcomes import Outcome
+from leadhand.functions.arguments import offered_arguments
 from workers.agents.ask import agent_named, ask
 from workers.checkers.checker_model import checker_model
 from workers.checkers.rubric_check import by_rubric
-from workers.checkers.verdicts import agent_verdict, command_verdict, function_verdict
+from workers.checkers.verdicts import (
+    agent_verdict,
+    command_verdict,
+    function_verdict,
+    not_started,
+)
 from workers.processes.process import run
 from workers.processes.warm_pool import Call
 from workers.prompts.build import checker_prompt
 from workers.prompts.inputs import CheckInputs
-from workers.task.functions import call, call_in_warm_process, prepare_call
+from workers.task.functions import call, call_in_warm_process, prepare_call, with_place
 from workers.task.task import BodyTask
 
 
@@ -30,6 +36,8 @@ def check(task: BodyTask, cancel: threading.Event) -> Outcome:
         return by_rubric(task, given, given.checker.rubric, timeout_s, cancel)
     if given.checker.callable is not None:
         return _by_callable(task, given, given.checker.callable, timeout_s, cancel)
+    if given.checker.tool is not None:
+        return _by_tool(task, given, given.checker.tool, timeout_s, cancel)
     return _by_agent(task, given, timeout_s, cancel)
 
 
@@ -73,7 +81,10 @@ class QuickCheck(NamedTuple):
 
 
 def quick_check(task: BodyTask) -> QuickCheck | None:
-    """Prepares a check that a warm process can run; None for any other. Raises ValidationError."""
+    """Prepares a check that a warm process can run; None for any other. Raises ValidationError.
+
+    A tool is called by itself: one that is inline needs no other process.
+    """
     given = CheckInputs.model_validate(task.inputs)
     name = given.checker.callable
     if name is None or not given.checker.quick:
@@ -91,4 +102,32 @@ def _by_callable(
 ) -> Outcome:
     quick = given.checker.quick
     called = call(task, name, _context(given), timeout_s=timeout_s, cancel=cancel, quick=quick)
+    return function_verdict(name, called, timeout_s=timeout_s)
+
+
+def _by_tool(
+    task: BodyTask, given: CheckInputs, name: str, timeout_s: float, cancel: threading.Event
+) -> Outcome:
+    context = with_place(task, _context(given))
+    function = task.shelf.inline.find(name)
+    if function is not None and task.inline is not None:
+        limit_s = min(timeout_s, function.timeout_s)
+        called = task.inline.call(
+            task.shelf.inline, function, context, timeout_s=limit_s, fill=offered_arguments
+        )
+        if called is not None:
+            return function_verdict(name, called, timeout_s=limit_s)
+    tool = task.shelf.tool(name)
+    if tool is None or tool.why_not is not None:
+        return not_started(task.shelf.unusable_text(name))
+    taken = {one.name for one in tool.parameters}
+    called = call(
+        task,
+        name,
+        {key: value for key, value in context.items() if key in taken},
+        timeout_s=timeout_s,
+        cancel=cancel,
+        quick=given.checker.quick,
+        tools=task.shelf.folders,
+    )
     return function_verdict(name, called, timeout_s=timeout_s)

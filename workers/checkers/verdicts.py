@@ -18,7 +18,7 @@ from workers.processes.exit_outcome import (
     why_not_started,
 )
 from workers.processes.process import ProcessResult
-from workers.task.functions import CallResult
+from workers.task.call_result import CallResult
 
 _Rule = Literal["exit_code", "timeout", "not_started", "failed", "empty", "returned", "raised"]
 
@@ -59,8 +59,9 @@ def function_verdict(name: str, called: CallResult, *, timeout_s: float) -> Outc
     early = _early_end(called.result, who=who, timeout_s=timeout_s)
     if early is not None:
         return early
-    if called.missing is not None:
-        return not_started(f"{who} could not start: {called.missing}", called.result)
+    why = called.missing or called.refused
+    if why is not None:
+        return not_started(f"{who} could not start: {why}", called.result)
     if called.raised is not None:
         return _verdict("retry", called.raised, "raised", called.result)
     if called.unfinished:

@@ -19,11 +19,12 @@ from pydantic import JsonValue
 from app.truncate import cut
 from leadhand.file_stamp import Stamp, stamp_of
 from leadhand.functions.modules import TAKEN
-from leadhand.models.tool_names import RESERVED_MODULES, owner_of
+from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_MODULES, owner_of
 from leadhand.models.views import ToolHere, ToolParameter
 from workers.registry.declared.book import ToolBook, ToolFiles
 from workers.registry.declared.listing import declared_tools
 from workers.registry.declared.served import ServedTools
+from workers.registry.inline import InlineFunctions
 from workers.registry.tool_schema import Function, Parameter, input_schema, parameters_of
 
 log = logging.getLogger(__name__)
@@ -41,11 +42,14 @@ class ToolCatalogue:
         folders: Sequence[Path] = (),
         declared: ToolFiles | None = None,
         served: ServedTools | None = None,
+        inline: InlineFunctions | None = None,
     ) -> None:
         self.folders = tuple(folder.absolute() for folder in folders)
         self._declared = declared or ToolFiles()
         #: The tools of the MCP servers.
         self.served = served or ServedTools()
+        #: The functions that run in the worker's own processes.
+        self.inline = inline or InlineFunctions()
         self._read: dict[Path, tuple[Stamp, tuple[ToolHere, ...]]] = {}
 
     def tools(self) -> tuple[ToolHere, ...]:
@@ -54,7 +58,7 @@ class ToolCatalogue:
         for folder in self.folders:
             files |= {file.stem: file for file in _files(folder) if file.stem not in files}
         self._read = {file: self._known(file) for file in files.values()}
-        found = [tool for _, tools in self._read.values() for tool in tools]
+        found = [self._as_inline(tool) for _, tools in self._read.values() for tool in tools]
         book = self.book
         found += [*declared_tools(book), *self.served.tools([*book.servers])]
         return tuple(sorted(found, key=lambda tool: tool.name))
@@ -69,6 +73,21 @@ class ToolCatalogue:
         module = owner_of(name)
         here = {tool.name: tool for tool in self.tools()}
         return here.get(name) or here.get(module)
+
+    def unusable_text(self, name: str) -> str:
+        """Return the error of a tool that cannot be called here."""
+        found = self.tool(name)
+        if found is not None:
+            return f"ToolNotFound: tool {name!r} is not known here: {found.why_not}"
+        known = ", ".join(sorted({*BUILT_IN_TOOLS, *(tool.name for tool in self.tools())}))
+        return f"ToolNotFound: tool {name!r} is not known here; known are {known}"
+
+    def _as_inline(self, tool: ToolHere) -> ToolHere:
+        """A function with its entry of tools.toml."""
+        entry, fault = self.inline.find(tool.name), self.inline.fault(tool.name)
+        if fault is not None:
+            return tool.model_copy(update={"why_not": fault})
+        return tool if entry is None else tool.model_copy(update={"inline_s": entry.timeout_s})
 
     def _known(self, file: Path) -> tuple[Stamp, tuple[ToolHere, ...]]:
         seen, known = stamp_of(file), self._read.get(file)

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -19,29 +18,12 @@ from workers.processes import environment
 from workers.processes.output import Captured
 from workers.processes.process import ProcessResult, run
 from workers.processes.warm_pool import Call, CallReply, Calls, Where
+from workers.task.call_result import CallResult, call_result
 from workers.task.task import BodyTask
 
 _RETURNED = "returned.json"
 #: Bytes of JSON that a function may return.
 _RETURNED_BYTES = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class CallResult:
-    """The result of a call: the value that it returned, or why there is none."""
-
-    result: ProcessResult
-    value: JsonValue = None
-    #: The traceback of what it raised.
-    raised: str | None = None
-    #: The names of the classes of what it raised, and of an HTTP status.
-    errors: tuple[str, ...] = ()
-    #: Why the function was not found.
-    missing: str | None = None
-    #: Why a tool does not accept the arguments.
-    refused: str | None = None
-    #: Whether the process ended before the function did.
-    unfinished: bool = False
 
 
 def call(
@@ -82,7 +64,7 @@ def call(
             word, value = json.loads(file.read(_RETURNED_BYTES))
     except (OSError, ValueError):
         return CallResult(result, unfinished=True)
-    return _call_result(result, word, value)
+    return call_result(result, word, value)
 
 
 def prepare_call(
@@ -97,25 +79,16 @@ def prepare_call(
     return Call(name, _arguments(task, context, shelf), ours, where, task.until)
 
 
+def with_place(task: BodyTask, context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Adds the session, the step and the folder to the context of a call."""
+    return {**context, "session": task.session, "step": task.address, "cwd": str(task.folder)}
+
+
 def _arguments(
     task: BodyTask, context: Mapping[str, JsonValue], shelf: str
 ) -> dict[str, JsonValue]:
-    """The context plus session, step and folder; a tool gets the context alone."""
-    about = {"session": task.session, "step": task.address, "cwd": str(task.folder)}
-    return dict(context) if shelf else {**context, **about}
-
-
-def _call_result(result: ProcessResult, word: str, value: JsonValue) -> CallResult:
-    if word == "missing":
-        return CallResult(result, missing=str(value))
-    if word == "refused":
-        return CallResult(result, refused=str(value))
-    if word == "raised":
-        told = value if isinstance(value, dict) else {"story": value}
-        names = told.get("errors")
-        errors = tuple(map(str, names)) if isinstance(names, list) else ()
-        return CallResult(result, raised=str(told.get("story")), errors=errors)
-    return CallResult(result, value=value)
+    """The context, for a callable with its place; a tool gets the arguments of its step alone."""
+    return dict(context) if shelf else with_place(task, context)
 
 
 def call_in_warm_process(
@@ -141,4 +114,4 @@ def call_in_warm_process(
     )
     if answer.end is not None:
         return CallResult(result, unfinished=True)
-    return _call_result(result, answer.word, answer.value)
+    return call_result(result, answer.word, answer.value)

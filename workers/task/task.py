@@ -22,6 +22,7 @@ from workers.processes.process import Command, unlimited
 from workers.processes.warm_pool import Calls
 from workers.registry.agents import AgentBook
 from workers.registry.tools import ToolCatalogue
+from workers.task.inline_calls import InlineCalls
 from workers.task.live_output import LiveOutput
 
 
@@ -94,6 +95,8 @@ class BodyTask:
     session_environment: SessionEnvironment = field(default_factory=SessionEnvironment)
     #: The warm processes for quick functions; without them each gets a process of its own.
     warm: Calls | None = None
+    #: Calls functions in this process; None calls none.
+    inline: InlineCalls | None = None
     #: The tools of this worker.
     shelf: ToolCatalogue = field(default_factory=ToolCatalogue)
 

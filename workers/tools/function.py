@@ -12,7 +12,8 @@ from workers.processes.exit_outcome import (
     failure,
     mark_retryable,
 )
-from workers.task.functions import CallResult, call
+from workers.task.call_result import CallResult
+from workers.task.functions import call
 from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
 from workers.tools.outcomes import outcome_of, why_declined
@@ -29,8 +30,23 @@ def use_function(task: BodyTask, inputs: ToolInputs, cancel: threading.Event) ->
         quick=inputs.quick,
         tools=task.shelf.folders,
     )
-    who = f"tool {inputs.tool!r}"
-    bad = failure(called.result, who=who, timeout_s=task.timeout_s) or _call_failure(who, called)
+    return function_outcome(inputs.tool, called, timeout_s=task.timeout_s)
+
+
+def use_inline(task: BodyTask, inputs: ToolInputs) -> Outcome | None:
+    """Call a function that the operator has made inline, in this process; None for any other."""
+    function = task.shelf.inline.find(inputs.tool) if task.inline is not None else None
+    if function is None or task.inline is None:
+        return None
+    timeout_s = min(task.timeout_s, function.timeout_s)
+    called = task.inline.call(task.shelf.inline, function, inputs.arguments, timeout_s=timeout_s)
+    return None if called is None else function_outcome(inputs.tool, called, timeout_s=timeout_s)
+
+
+def function_outcome(name: str, called: CallResult, *, timeout_s: float) -> Outcome:
+    """Turns the result of a tool's call into an outcome."""
+    who = f"tool {name!r}"
+    bad = failure(called.result, who=who, timeout_s=timeout_s) or _call_failure(who, called)
     if bad is not None:
         is_final = called.refused is not None or called.missing is not None
         return bad if is_final else mark_retryable(bad, called.result)

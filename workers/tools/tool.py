@@ -11,7 +11,6 @@ from app.domain.outcomes import Outcome
 from app.domain.reasons import Reason, ReasonCode
 from app.truncate import cut
 from leadhand.models.tool_names import owner_of
-from leadhand.models.views import ToolHere
 from workers.agents.output_parser import TEXT_LIMIT
 from workers.processes.exit_outcome import failed_outcome
 from workers.registry.declared.entry import DeclaredTool, McpServer
@@ -19,7 +18,7 @@ from workers.task.inputs import ToolInputs
 from workers.task.task import BodyTask
 from workers.tools import builtin
 from workers.tools.declared import use_declared
-from workers.tools.function import use_function
+from workers.tools.function import use_function, use_inline
 from workers.tools.outcomes import outcome_of
 from workers.tools.served import use_served
 
@@ -61,6 +60,9 @@ def _call(task: BodyTask, given: ToolInputs, cancel: threading.Event) -> Outcome
     tool = TOOLS.get(given.tool)
     if tool is not None:
         return outcome_of(tool(given.arguments))
+    inline = use_inline(task, given)
+    if inline is not None:
+        return inline
     entry = task.shelf.book.entry(given.tool)
     if isinstance(entry, DeclaredTool):
         return use_declared(task, given, entry, cancel)
@@ -70,15 +72,8 @@ def _call(task: BodyTask, given: ToolInputs, cancel: threading.Event) -> Outcome
         return use_served(task, given, server, served, cancel)
     found = task.shelf.tool(given.tool)
     if found is None or found.why_not is not None:
-        return failed_outcome(ReasonCode.FAILED_STEP, _not_found_text(task, given.tool, found))
+        return failed_outcome(ReasonCode.FAILED_STEP, task.shelf.unusable_text(given.tool))
     return use_function(task, given, cancel)
-
-
-def _not_found_text(task: BodyTask, name: str, found: ToolHere | None) -> str:
-    if found is not None:
-        return f"ToolNotFound: tool {name!r} is not known here: {found.why_not}"
-    known = ", ".join(sorted({*TOOLS, *(tool.name for tool in task.shelf.tools())}))
-    return f"ToolNotFound: tool {name!r} is not known here; known are {known}"
 
 
 def echo(arguments: dict[str, JsonValue]) -> JsonValue:

@@ -53,8 +53,8 @@ class _RuleType(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
     metavar="SPEC",
     multiple=True,
     required=True,
-    help="A command, 'agent: what to judge', 'agent(NAME): what to judge', FILE.md (a rubric) or"
-    " 'callable: module:function'; NAME=SPEC names it; may be repeated.",
+    help="A command, 'agent: what to judge', 'agent(NAME): what to judge', FILE.md (a rubric),"
+    " 'callable: module:function' or 'tool: module:function'; NAME=SPEC names it; may be repeated.",
 )
 @click.option("--doer", metavar="CMD", help="A shell command that does the work.")
 @click.option("--agent", metavar="NAME", help="An agent of agents.toml that does the work.")

@@ -17,6 +17,8 @@ def tool_page(tool: ToolView) -> Iterator[str]:
     """Formats a tool with its arguments, the places that have it, and an example call."""
     yield f"{tool.name}: {tool.about}" if tool.about else tool.name
     yield f"kind: {tool.kind}"
+    if tool.inline_s is not None:
+        yield f"runs inside the worker, for at most {tool.inline_s:g} s"
     if tool.parameters:
         rows = []
         for one in tool.parameters:

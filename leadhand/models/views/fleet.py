@@ -114,6 +114,8 @@ class ToolHere(UsableHere):
     takes_any: bool = False
     #: The JSON Schema of the object of its arguments; empty if its worker does not report one.
     input_schema: dict[str, JsonValue] = {}
+    #: For a function that runs in the worker's own process: the most seconds that a call may take.
+    inline_s: float | None = None
 
 
 class ToolView(View):
@@ -126,6 +128,8 @@ class ToolView(View):
     takes_any: bool = False
     #: The JSON Schema of the object of its arguments; empty if its worker does not report one.
     input_schema: dict[str, JsonValue] = {}
+    #: For a function that runs in the worker's own process: the most seconds that a call may take.
+    inline_s: float | None = None
     usable_at: list[str] = []
     #: By place: why it cannot be used there, and what to do about it.
     why_not: dict[str, str] = {}

@@ -56,7 +56,8 @@ def test_definitions_of_a_folder_need_approval_unless_the_user_names_the_files(
     assert env["LEADHAND_DEFINITIONS"] == "/work"
     assert env["LEADHAND_APPROVALS"] == str(tmp_path / "leadhand" / "hooks" / "trusted.json")
     named = service_environment(stack, {**base, "LEADHAND_AGENTS": "/work/agents.toml"})
-    assert "LEADHAND_DEFINITIONS" not in named
+    assert named["LEADHAND_DEFINITIONS"] == "/work"
+    assert "LEADHAND_APPROVALS" not in named
 
 
 def test_a_stack_says_when_its_redis_is_its_own_and_nobody_else_can():

@@ -213,5 +213,7 @@ def test_a_rubric_is_written_as_text_and_needs_the_right_to_run_commands() -> No
     given = {"task": "t", "checker": "rubric: R.md", "doer": {"agent": "a"}}
     document = LoopDocument.model_validate(given)
     assert list(free_commands(document)) == ["checkers.0.rubric"]
-    with pytest.raises(ValueError, match="give exactly one of command, prompt, callable, rubric"):
+    with pytest.raises(
+        ValueError, match="give exactly one of command, prompt, callable, tool, rubric"
+    ):
         Checker.model_validate({"rubric": "R.md", "command": "true"})

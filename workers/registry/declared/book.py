@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -74,15 +74,21 @@ class ToolBook(NamedTuple):
         return self.entries.get(name) or self.kept.get(name)
 
 
-def load(files: Sequence[Path], before: ToolBook, approvals: Approvals = NONE_NEEDED) -> ToolBook:
+def load(
+    files: Sequence[Path],
+    before: ToolBook,
+    approvals: Approvals = NONE_NEEDED,
+    tool_folders: Collection[Path] = (),
+) -> ToolBook:
     """Reads the tools files; an entry replaces one of the same name in an earlier file.
 
-    A server, and an entry that would replace another one, is an error without an approval.
+    A server, and an entry that would replace another one, is an error without an approval. Only a
+    file in a tool folder has entries of functions, which `workers.registry.inline` reads.
     """
     entries, folders = dict[str, Declared](), dict[str, Path]()
     broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
     for file in files:
-        found = _read(file)
+        found = _read(file, has_functions=file.absolute().parent in tool_folders)
         if approvals.lack(file, found.text):
             found = _unapproved(found, entries, file, approvals)
         entries = {n: e for n, e in {**entries, **found.entries}.items() if n not in found.broken}
@@ -103,9 +109,11 @@ class ToolFiles:
         agents_files: Sequence[Path] = (),
         approvals: Approvals = NONE_NEEDED,
         *,
+        tool_folders: Collection[Path] = (),
         logs_faults: bool = False,
     ) -> None:
         self._approvals = approvals
+        self._tool_folders = frozenset(folder.absolute() for folder in tool_folders)
         self._files = tuple(dict.fromkeys(file.with_name(TOOLS_FILE) for file in agents_files))
         self._logs_faults = logs_faults
         self._seen: list[Stamp] | None = None
@@ -116,7 +124,8 @@ class ToolFiles:
         # Taken before the files are read, so that a change during the read is noticed.
         seen = [*(stamp_of(file) for file in self._files), self._approvals.stamp()]
         if seen != self._seen:
-            self._book, self._seen = load(self._files, self._book, self._approvals), seen
+            self._book = load(self._files, self._book, self._approvals, self._tool_folders)
+            self._seen = seen
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("tools file has a fault", extra={"fault": fault.public})
         return self._book
@@ -148,7 +157,7 @@ def _unapproved(
     return found._replace(entries=kept, broken=broken)
 
 
-def _read(file: Path) -> _Found:
+def _read(file: Path, *, has_functions: bool) -> _Found:
     try:
         text, raw = read_toml(file)
     except TomlUnreadable as error:
@@ -158,6 +167,8 @@ def _read(file: Path) -> _Found:
         return _Found({}, dict.fromkeys(names, fault), [fault], error.text)
     entries, broken = dict[str, Declared](), dict[str, ToolsFileInvalid]()
     rest = dict(raw)
+    if has_functions:
+        rest.pop("functions", None)
     for section in ("tools", "mcp"):
         named = raw.get(section)
         if not isinstance(named, dict):
@@ -205,10 +216,17 @@ _HINTS: Mapping[str, str] = {
 
 
 def _fault(first: ErrorDetails, file: Path, text: str) -> ToolsFileInvalid:
+    return fault_of(first, file, text, lambda place: _hint(first, place))
+
+
+def fault_of(
+    first: ErrorDetails, file: Path, text: str, hint_for: Callable[[Sequence[str]], str]
+) -> ToolsFileInvalid:
+    """Builds the error of an entry, with its line; `hint_for` gets the place of the fault."""
     place = [str(part) for part in first["loc"] if part != "[key]"]
     value = first["input"]
     shown = None if first["type"] == "missing" or isinstance(value, dict | list) else value
-    hint = _hint(first, place)
+    hint = hint_for(place)
     return ToolsFileInvalid(str(file), ".".join(place), shown, hint, line_of(text, place))
 
 
@@ -216,14 +234,21 @@ def _hint(first: ErrorDetails, place: Sequence[str]) -> str:
     kind = first["type"]
     if kind.startswith("model_") and len(place) == 2:
         return f"write a table: [{'.'.join(place)}]"
+    if place == ["functions"]:
+        return "write it into tools.toml in a folder of LEADHAND_TOOLS"
     if kind == "extra_forbidden" and len(place) == 1:
         return "write it as [tools.NAME] or [mcp.NAME]"
     if kind == "extra_forbidden":
         model = McpServer if place[0] == "mcp" else DeclaredTool if len(place) == 3 else Argument
-        near = nearest(place[-1], model.model_fields)
-        meant = f"; did you mean {near!r}?" if near is not None else ""
-        return f"is not a key here; use {', '.join(model.model_fields)}{meant}"
+        return unknown_key_hint(place[-1], model)
     if kind == "string_pattern_mismatch":
         form = form_of(first["ctx"]["pattern"])
         return f"write {form}" if form is not None else str(first["msg"])
     return _HINTS.get(kind, plain_message(first["msg"].removeprefix("Value error, ")))
+
+
+def unknown_key_hint(key: str, model: type[BaseModel]) -> str:
+    """Returns what to write in place of a key that an entry does not have."""
+    near = nearest(key, model.model_fields)
+    meant = f"; did you mean {near!r}?" if near is not None else ""
+    return f"is not a key here; use {', '.join(model.model_fields)}{meant}"
