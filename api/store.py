@@ -60,7 +60,7 @@ def blueprint(engine: Engine) -> Blueprint:
 
     def show() -> Response:
         requests.query(requests.NoQuery)
-        return answer(engine.guard.view())
+        return answer(engine.guard.check_and_view())
 
     def accept() -> Response:
         requests.query(requests.NoQuery)

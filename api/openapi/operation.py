@@ -39,8 +39,8 @@ class Operation(NamedTuple):
     makes: str | None = None
 
 
-def as_json(
+def replies(
     model: object, what: str, status: int = 200, *, headers: tuple[str, ...] = ()
 ) -> ApiResponse:
-    """Describes a JSON response of an operation in OpenAPI."""
+    """Declares a JSON response of an operation: its status, description and model."""
     return ApiResponse(status, what, {JSON: model}, headers)

@@ -67,13 +67,13 @@ def dependents(program: Program, names: Iterable[str]) -> tuple[str, ...]:
 
 
 class Join(NamedTuple):
-    """Needs of a node that are done before it reruns; the name of the block's own join is empty."""
+    """A node that runs again, and which of its needs are done; the block's own join has no name."""
 
     name: str
     done: tuple[str, ...]
 
     def argument(self) -> dict[str, JsonValue]:
-        """Convert the join to an argument of the Lua function `control`."""
+        """Return the join as the Lua function `control` takes it: a name, and the needs done."""
         return {"name": self.name, "done": [*self.done]}
 
 

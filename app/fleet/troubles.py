@@ -25,9 +25,9 @@ _WHY = {
 
 
 def folder_trouble(folder: Path) -> str | None:
-    """Returns why a folder is not writable, in one sentence; None if it is.
+    """Returns why a folder cannot be written to, in one sentence; None if it can or is missing.
 
-    A missing folder is no problem: it is created when it is needed.
+    A missing folder is created when it is needed.
     """
     try:
         # Without a name where the file system can do that, else with a random one and O_EXCL:

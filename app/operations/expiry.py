@@ -54,7 +54,7 @@ class Expiry:
         elif answer.word == "look" and answer.child is not None and answer.fence is not None:
             self._reports.look_at_child(ref, address, child=answer.child, fence=answer.fence)
         elif answer.word == "look":
-            self._plans.repeat_lost(ref)
+            self._plans.catch_up(ref)
         return answer
 
     def depth(self, ref: SessionRef, address: str, known: dict[str, int]) -> int:

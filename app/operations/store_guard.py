@@ -134,8 +134,8 @@ class StoreGuard:
                 if self._clock() - self._written_at >= WRITE_S:
                     self._write()
 
-    def view(self) -> StoreView:
-        """Return the store in Redis and the remembered one, in the form that the API returns."""
+    def check_and_view(self) -> StoreView:
+        """Compare the store in Redis with the remembered one now; return both, as the API does."""
         remembered, found = self._read_memory(), self._identity_store.read()
         text = ""
         try:
@@ -164,7 +164,7 @@ class StoreGuard:
                 past = [replaces, remembered and remembered.id, found.id if found else ""]
                 if self._try_accept(found, (id_ for id_ in past if id_ is not None)):
                     break
-        return self.view()
+        return self.check_and_view()
 
     def _try_accept(self, found: Identity | None, past: Iterable[str]) -> bool:
         new = secrets.token_hex(16)

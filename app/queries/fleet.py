@@ -179,7 +179,7 @@ class Fleet:
         iterations: Counter[int] = Counter()
         verdicts: Counter[str] = Counter()
         for status in sorted(status.value for status in ENDED):
-            refs = self._reads.newest(status, LATELY)
+            refs = self._reads.newest_refs(status, LATELY)
             for reason, kind, count in self._reads.fields(refs, ["reason", "kind", "iterations"]):
                 code = Reason.model_validate_json(reason).code.value if reason else ""
                 reasons[status, code] += 1

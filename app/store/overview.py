@@ -86,8 +86,8 @@ class OverviewReads:
             found = self._redis.hgetall(self._keys.everywhere("used"))
         return {name: int(number) for name, number in cast("dict[str, str]", found).items()}
 
-    def newest(self, status: str, limit: int) -> list[SessionRef]:
-        """Read the sessions with a status, newest first."""
+    def newest_refs(self, status: str, limit: int) -> list[SessionRef]:
+        """Read references to the sessions with a status, newest first."""
         with self._away():
             found = self._redis.zrange(self._keys.status(status), 0, limit - 1, desc=True)
             sessions = cast("list[str]", found)

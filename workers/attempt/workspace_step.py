@@ -31,7 +31,7 @@ from workers.workspaces import worktrees
 from workers.workspaces.cleaning import Removed, clean, clean_merges
 from workers.workspaces.copies import check_size, make_copy
 from workers.workspaces.copy_back import write_digests
-from workers.workspaces.fast_forward import require_free
+from workers.workspaces.fast_forward import require_movable
 from workers.workspaces.git import Cancelled, Git, WorkspaceRefused
 from workers.workspaces.layout import Record, Shelf, read_record, reopen
 from workers.workspaces.repository import count_uncommitted, find_repository
@@ -162,7 +162,7 @@ def _merge_into(task: BodyTask, git: Git, home: str) -> dict[str, JsonValue]:
     """Which branch gets the work of a plan: its own, or one of the user, which must be free."""
     branch = str(task.inputs.get("target") or "")
     if branch:
-        home = require_free(git, branch)
+        home = require_movable(git, branch)
     else:
         branch = plan_branch(task.session)
         worktrees.make_branch(git, branch, home)

@@ -34,7 +34,7 @@ def end_commands_of(worker: int) -> bool:
 
 
 def kill_orphans(mark: str) -> list[int]:
-    """Kill every process that has the mark until a scan finds none; return their pids."""
+    """Kill every process that has the mark, in at most 10 scans; return their pids."""
     killed: list[int] = []
     for _ in range(10):
         found = [process for process in psutil.process_iter() if _carries(process, mark)]

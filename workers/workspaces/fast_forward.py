@@ -53,8 +53,8 @@ def fast_forward(git: Git, source: str, target: str = "") -> Forwarded:
     return Forwarded(target, old, new)
 
 
-def require_free(git: Git, branch: str) -> str:
-    """Returns the tip of a branch that may be moved. Raises WorkspaceRefused for any other."""
+def require_movable(git: Git, branch: str) -> str:
+    """Returns the tip of a branch. Raises WorkspaceRefused if it is protected or checked out."""
     found = tip(git, branch)
     if found is None:
         raise WorkspaceRefused(f"there is no branch {branch!r}; create it (git branch {branch})")

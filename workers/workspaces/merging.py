@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from workers.processes.own_folders import claim_folder
 from workers.workspaces import worktrees
-from workers.workspaces.fast_forward import require_free
+from workers.workspaces.fast_forward import require_movable
 from workers.workspaces.git import Git, GitFailed, WorkspaceRefused, identity
 from workers.workspaces.repository import is_ancestor, tip_of
 
@@ -180,7 +180,7 @@ def land(git: Git, path: Path, wanted: Wanted, done: Rebased) -> Landed:
         is_own = _read_owner(here) == _owner(wanted, done.old, done.tip)
         if not is_own or here.ask("rev-parse", "HEAD") != new:
             return Landed(why_not=_USED)
-        require_free(git, wanted.target_name)
+        require_movable(git, wanted.target_name)
         note = f"leadhand: merge task {wanted.task}"
         if git.ask("update-ref", "-m", note, wanted.target, new, done.old) is None:
             return Landed(why_not=f"{wanted.target_name!r} has moved meanwhile")

@@ -176,8 +176,8 @@ class PlanProgress:
         )
         return submitted, {"replan": True}
 
-    def repeat_lost(self, ref: SessionRef) -> None:
-        """Repeat messages of a plan that may have been lost, and start the tasks that can start."""
+    def catch_up(self, ref: SessionRef) -> None:
+        """Apply ends of child sessions that the plan has missed, and start tasks that can start."""
         plan = parse_plan(self._store.plan(ref))
         for task in plan.tasks if plan is not None else ():
             if task.state == "running" and task.session is not None:

@@ -48,7 +48,10 @@ def stored_text(document: AnyDocument) -> str:
 def submitted_document(
     store: Store, registry: Registry, ref: SessionRef, fields: Mapping[str, str], verb: str
 ) -> AnyDocument:
-    """Returns the stored document of a session. Raises ControlRefused if it has none."""
+    """Returns the document that a session was submitted with.
+
+    Raises ControlRefused if it has none, or if its signature is invalid.
+    """
     text = store.copies().request(ref)
     if text is None:
         hint = "an older version started it without storing its document; submit that again"

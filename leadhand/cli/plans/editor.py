@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from leadhand.cli.plans.differences import edits_between, operations_between, touched
-from leadhand.cli.plans.tasks_file import TasksFile, TasksInvalid, read_tasks, write_tasks
+from leadhand.cli.plans.tasks_file import TasksFile, TasksInvalid, format_tasks, read_tasks
 from leadhand.cli.render.plan_text import changed_line
 from leadhand.cli.render.tables import plural
 from leadhand.client.client import Client
@@ -41,7 +41,7 @@ def edit_in_editor(client: Client, session: str, *, edit_again: Callable[[str], 
     Raises ClickException if the edit cannot be sent; the edited file is kept then, and named.
     """
     plan = client.plan(session)
-    text = write_tasks(plan)
+    text = format_tasks(plan)
     folder = Path(tempfile.mkdtemp(prefix="leadhand-plan-"))
     file = folder / f"plan-{session}.toml"
     file.write_text(text, encoding="utf-8")

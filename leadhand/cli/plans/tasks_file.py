@@ -48,7 +48,7 @@ class TasksInvalid(ValueError):
     """A file of tasks cannot be read; the message names the file, the task and the field."""
 
 
-def write_tasks(plan: PlanView) -> str:
+def format_tasks(plan: PlanView) -> str:
     """Formats the tasks of a plan as TOML with comments."""
     names = ", ".join([*_ALWAYS, *_IF_SET])
     lines = [

@@ -231,8 +231,8 @@ def test_processes_that_start_at_once_agree_on_one_id(store_url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({guard.view().id for guard in guards}) == 1
-    assert {guard.view().state for guard in guards} == {"known"}
+    assert len({guard.check_and_view().id for guard in guards}) == 1
+    assert {guard.check_and_view().state for guard in guards} == {"known"}
 
 
 def test_process_killed_before_it_wrote_its_file_adopts_the_id_of_the_store(
@@ -242,7 +242,7 @@ def test_process_killed_before_it_wrote_its_file_adopts_the_id_of_the_store(
     guard = StoreGuard(silent_engine(store_url).store)
     guard.remember_in(FileMemory(tmp_path / "file"))
     guard.check()
-    assert guard.view().remembered == named
+    assert guard.check_and_view().remembered == named
     assert json.loads((tmp_path / "file").read_text())["store"] == named
 
 
@@ -255,7 +255,7 @@ def test_unreadable_file_is_an_alarm_until_the_store_is_accepted(
     guard.remember_in(FileMemory(tmp_path / "file"))
     with pytest.raises(StoreUnknown, match=r"file.*cannot be read.*leadhand store accept"):
         guard.check()
-    assert guard.view().state == "unreadable"
+    assert guard.check_and_view().state == "unreadable"
     assert (tmp_path / "file").read_text() == ""
     accepted = guard.accept()
     assert (accepted.state, accepted.id != named) == ("known", True)
@@ -275,7 +275,7 @@ def test_worker_with_an_unreadable_file_follows_an_acceptance_by_the_api(
             worker.check()
     assert api.accept().state == "known"
     worker.check()
-    assert worker.view().remembered == api.view().remembered
+    assert worker.check_and_view().remembered == api.check_and_view().remembered
 
 
 def test_unreadable_file_and_an_empty_store_need_new(
@@ -368,7 +368,7 @@ def test_two_acceptances_at_once_leave_one_store_that_all_follow(
         thread.join()
     for guard in guards:
         guard.check()
-    assert len({guard.view().remembered for guard in guards}) == 1
+    assert len({guard.check_and_view().remembered for guard in guards}) == 1
 
 
 def test_accepting_another_store_needs_new(store_url: str, redis_client: redis.Redis) -> None:

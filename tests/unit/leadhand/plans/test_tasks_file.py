@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from leadhand.cli.plans.tasks_file import (
     TasksInvalid,
+    format_tasks,
     parse_tasks,
     planned_tasks,
     read_tasks,
-    write_tasks,
 )
 from leadhand.models.toml_file import TomlUnreadable
 from leadhand.models.views import PlanView, TaskView
@@ -35,7 +35,7 @@ def task(id_: str, **more: object) -> TaskView:
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_written_texts_are_read_again(title: str, description: str, notes: str) -> None:
-    text = write_tasks(plan(task("a", title=title or "t", description=description, notes=notes)))
+    text = format_tasks(plan(task("a", title=title or "t", description=description, notes=notes)))
     (found,) = parse_tasks(tomllib.loads(text), "file").tasks
     assert (found.title, found.description, found.notes) == (title or "t", description, notes)
 
@@ -45,7 +45,7 @@ def test_written_file_has_each_field_that_differs_from_its_default() -> None:
         "b", dependencies=["a"], agent="claude", model="m", checkers=["lint"], rule="any",
         file_scope=["src"], priority=1, max_iterations=7, notes="careful",
     )  # fmt: skip
-    text = write_tasks(plan(task("a", description="one\ntwo"), whole, checkers=["lint", "tests"]))
+    text = format_tasks(plan(task("a", description="one\ntwo"), whole, checkers=["lint", "tests"]))
     found = parse_tasks(tomllib.loads(text), "file")
     assert (found.session, found.version) == ("1a2b3c4d", 3)
     plain, full = found.tasks
@@ -60,7 +60,7 @@ def test_written_file_has_each_field_that_differs_from_its_default() -> None:
 
 
 def test_started_task_says_what_may_change() -> None:
-    text = write_tasks(plan(task("a", status="in_progress", session="0000000a", run=1)))
+    text = format_tasks(plan(task("a", status="in_progress", session="0000000a", run=1)))
     assert "# in_progress (session 0000000a); of a task that has started only notes" in text
 
 
