@@ -37,6 +37,7 @@ class AsyncTransport:
             timeout=reach.timeout_s,
             limits=UNLIMITED,
             trust_env=reach.trusts_env,
+            verify=reach.tls,
         )
 
     async def send(self, call: Call) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -67,6 +68,15 @@ class Reach(NamedTuple):
     def trusts_env(self) -> bool:
         """Whether to use the proxy in the environment: not for an API on this host."""
         return not _is_local(self.url)
+
+    @property
+    def tls(self) -> ssl.SSLContext | bool:
+        """Return what TLS connections trust: nothing for an API that is reached without TLS.
+
+        Reading the certificates of all authorities would take longer than most calls.
+        """
+        is_plain = self.url.startswith("http://") and not self.trusts_env
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True
 
     @property
     def stream_timeout(self) -> httpx2.Timeout:

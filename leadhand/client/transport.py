@@ -38,6 +38,7 @@ class Transport:
             timeout=reach.timeout_s,
             limits=UNLIMITED,
             trust_env=reach.trusts_env,
+            verify=reach.tls,
         )
 
     def send(self, call: Call) -> Answer:
