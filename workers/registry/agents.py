@@ -25,7 +25,7 @@ from workers.registry.agent_entry import (
     Prices,
     UsagePaths,
 )
-from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.errors import AgentsFileInvalid, AgentUnknown
 
 _HEADER = re.compile(r"""^[ \t]*\[agents\.(?:["']([^"'\n]+)["']|([\w-]+))[\].]""", re.MULTILINE)

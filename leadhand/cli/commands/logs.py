@@ -62,7 +62,7 @@ def logs_command(*, session: str, follow: bool, output: bool, as_json: bool) -> 
 
 def _lines(event: Event, picture: Picture, written: OutputLines) -> Iterable[str]:
     """The lines of an event; `picture` is the session after it."""
-    from leadhand.cli.render.progress_text import sentence
+    from leadhand.cli.render.live_text import sentence
     from leadhand.client.event_trail import OUTPUT
 
     if event.type == OUTPUT:

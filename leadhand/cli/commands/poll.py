@@ -20,7 +20,7 @@ def poll_command(*, sessions: tuple[str, ...], as_json: bool) -> int:
     from dataclasses import asdict
 
     from leadhand.cli.connect import open_client
-    from leadhand.cli.render.progress_text import elapsed
+    from leadhand.cli.render.live_text import elapsed
     from leadhand.state import poll
 
     with open_client() as client:

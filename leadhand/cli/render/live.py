@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from leadhand.cli.render.live_text import Line, screen, sentence
 from leadhand.cli.render.output_text import Tail
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.cli.render.progress_text import Line, screen, sentence
 from leadhand.cli.render.session_text import head_line
 from leadhand.cli.render.terminal import raw
 from leadhand.client.event_trail import OUTPUT

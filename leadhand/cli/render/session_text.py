@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from leadhand.cli.budget_options import usage_lines
+from leadhand.cli.render.live_text import elapsed
 from leadhand.cli.render.progress import loop_name
-from leadhand.cli.render.progress_text import elapsed
 from leadhand.cli.render.reason_line import reason_line
 from leadhand.cli.render.step_tree import step_lines
 from leadhand.cli.render.tables import plural

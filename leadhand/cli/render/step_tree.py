@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from leadhand.cli.render.live_text import elapsed
 from leadhand.cli.render.progress import step_name
-from leadhand.cli.render.progress_text import elapsed
 from leadhand.models.text import plain
 from leadhand.models.views import LedgerEntry, NodeProgress, SessionView, StepView
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leadhand.cli.render.progress_text import elapsed
+from leadhand.cli.render.live_text import elapsed
 from leadhand.models.text import plain, reason_text
 from leadhand.models.views import TreeNode, TreeView
 

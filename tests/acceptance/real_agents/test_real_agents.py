@@ -26,7 +26,7 @@ from tests import real_agents
 from tests.fleet import RUNS, Fleet
 from tests.model_server import Asked, Drop, Hang, ModelServer, Refuse, Reply, Say, Use, model_server
 from tests.waiting import wait_until
-from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.claude_and_codex import BUILTIN_AGENTS
 
 MISSING = real_agents.why_missing()
 pytestmark = [

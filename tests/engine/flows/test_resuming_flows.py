@@ -10,8 +10,8 @@ from hypothesis import settings
 from app.compiler import compile_document
 from app.domain.program import Action, Loop, OnFail, Origin, Program, Step
 from app.errors import PositionRefused
+from leadhand.cli.render.live_text import sentence
 from leadhand.cli.render.progress import Picture
-from leadhand.cli.render.progress_text import sentence
 from leadhand.models.documents import Budget
 from leadhand.models.views import Event
 from tests.engine.driving import Bench

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from leadhand.cli.commands.transcript import _shown
 from leadhand.cli.render.live import LiveScreen
+from leadhand.cli.render.live_text import sentence
 from leadhand.cli.render.output_text import attempt_lines
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.cli.render.progress_text import sentence
 from leadhand.cli.render.terminal import EscapingStream
 from leadhand.models.text import without_ansi
 from leadhand.models.views import Event, OutputPart, OutputView, TranscriptEntry

@@ -7,8 +7,8 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.cli.render.progress_text import screen, sentence
 from leadhand.models.views import Event
 
 RUN = [

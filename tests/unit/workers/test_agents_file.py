@@ -11,7 +11,7 @@ import pytest
 
 from workers.registry.agent_entry import Agent
 from workers.registry.agents import AgentBook
-from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.errors import (
     AgentsFileInvalid,
     AgentUnknown,

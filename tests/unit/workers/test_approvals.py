@@ -9,7 +9,7 @@ import pytest
 
 from leadhand.models.approvals import Approvals, approval_key, digest_of
 from workers.registry.agents import AgentBook
-from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.declared.book import ToolBook, load
 from workers.registry.errors import AgentsFileInvalid
 from workers.registry.reload import AgentFiles

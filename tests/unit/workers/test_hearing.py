@@ -11,7 +11,7 @@ from app.domain.outcomes import Usage
 from workers.agents.output_parser import OutputParser
 from workers.processes.output import Capture
 from workers.registry.agent_entry import Agent, Prices, UsagePaths
-from workers.registry.builtin_agents import BUILTIN_AGENTS
+from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.errors import AnswerUnreadable
 
 CLAUDE, CODEX = BUILTIN_AGENTS["claude"], BUILTIN_AGENTS["codex"]

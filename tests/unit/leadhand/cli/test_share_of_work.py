@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leadhand.cli.render.live_text import screen, sentence
 from leadhand.cli.render.progress import Picture, apply_event
-from leadhand.cli.render.progress_text import screen, sentence
 from leadhand.cli.render.session_text import session_lines
 from leadhand.models.views import Event, Progress, SessionView
 
