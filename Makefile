@@ -130,8 +130,8 @@ test-fast: setup-dev ## the tests that need no worker: unit, property and doctes
 test-slow: setup-dev agents ## the tests that take minutes, which `make test` leaves out
 	$(PY) -m pytest -n $(WORKERS) -m slow
 
-faults: setup-dev ## plant faults in the state machine; the properties must catch each one
-	$(PY) -m pytest -n $(WORKERS) -m faults
+faults: setup-dev ## plant faults in the state machine, which the properties must catch, and break a fleet
+	$(PY) -m pytest -n $(WORKERS) -m "faults and not slow"
 
 FUZZ_SEED = $(or $(SEED),$(shell $(PY) -c "import secrets; print(secrets.randbelow(2**32))"))
 

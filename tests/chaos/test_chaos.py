@@ -18,6 +18,7 @@ SHORTEST = Plan(seed=1, minutes=0.2, sessions=8, every_s=1.8, workers=2, lease_s
 SHORT = Plan(seed=3, minutes=0.25, sessions=16, every_s=1.8, workers=2, lease_s=3, longest_s=2)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("plan", few_or_all(SHORTEST, SHORT))
 def test_every_promise_is_kept_in_a_short_run(tmp_path: Path, plan: Plan):
