@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 import leadhand
@@ -122,18 +121,21 @@ def test_a_service_that_ends_after_an_upgrade_in_place_ends_all(home: Path, tmp_
         ],
         env=env | {"PYTHONPATH": str(root)},
     )
-    wait_until((home / "run.json").exists, timeout=60)
+    is_up = home / "worker"
+    wait_until(lambda: is_up.exists() and (home / "run.json").exists(), timeout=60)
     family = tree(home)
 
-    def worker() -> psutil.Process:
-        found = [one for one in tree(home) if words(one)[-1:] == ["worker"]]
-        return found[-1]
+    def kill_worker() -> None:
+        """Not its guard, whose command line ends with the same word."""
+        [*_, found] = [one for one in tree(home) if words(one)[-1:] == ["worker"]]
+        is_up.unlink()
+        found.kill()
 
-    worker().kill()  # without an upgrade, it is started again
+    kill_worker()  # without an upgrade, it is started again
     log = home / "log" / "supervisor.log"
-    wait_until(lambda: len([one for one in tree(home) if words(one)[-1:] == ["worker"]]) == 2)
+    wait_until(is_up.exists, timeout=60)
     (root / "leadhand" / "errors.py").write_text("'the code of a newer version'")
-    worker().kill()
+    kill_worker()
     assert supervisor.wait(timeout=60) == 0
     assert not any(map(runs, family))
     assert not (home / "run.json").exists()
