@@ -133,7 +133,7 @@ def test_the_page_renders_markdown_groups_by_noun_and_shows_bodies(flask, told):
 
 
 #: The phase that sends each value at its limits takes four fifths of the time.
-FEW = ["--max-examples", "2", "--phases", "examples,fuzzing"]
+FEW = ["--max-examples", "1", "--phases", "examples,fuzzing"]
 
 
 @pytest.fixture(params=few_or_all(FEW, ["--max-examples", "7"]))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.engine.driving import Bench
-from tests.engine.graphs.test_random_graphs import FEW, run_graphs
+from tests.engine.graphs.test_random_graphs import run_graphs
 from tests.model.faults import noticed
 
 
@@ -30,6 +30,9 @@ class PythonFault(NamedTuple):
         """The file without the fault."""
         return Path(str(import_module(self.module).__file__)).read_text(encoding="utf-8")
 
+
+#: Each fault shows in at least one of so many graphs.
+GRAPHS = 75
 
 FAULTS = (
     PythonFault(
@@ -148,7 +151,7 @@ def planted(fault: PythonFault) -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
 def test_a_fault_in_the_code_of_graphs_is_noticed(fault: PythonFault, bench: Bench) -> None:
     with planted(fault):
-        tries = (partial(run_graphs, bench, [seed]) for seed in range(3 * FEW))
+        tries = (partial(run_graphs, bench, [seed]) for seed in range(GRAPHS))
         assert noticed(tries), f"it survived: {fault.name}"
 
 

@@ -255,7 +255,7 @@ def reports(draw: st.DrawFn) -> dict[str, Any]:
     return {"gates": gates, "limits": limits, "prompt_id": prompt}
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.lists(reports(), max_size=40))
 def test_no_stop_is_blocked_an_eighth_time_in_a_row(stops: list[dict[str, Any]]) -> None:
     agent, row, prompt = Agent(), 0, None
