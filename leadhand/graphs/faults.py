@@ -21,6 +21,7 @@ from leadhand.graphs.references import (
 )
 from leadhand.models.cycles import find_blocked
 from leadhand.models.suggestions import nearest
+from leadhand.models.tool_names import shape_of
 
 if TYPE_CHECKING:
     from leadhand.graphs.documents import GraphStep
@@ -130,6 +131,19 @@ def _faults_of_limits(path: str, step: GraphStep, names: Collection[str]) -> Ite
     if step.retry_on and not step.retries and "busy" not in step.retry_on:
         hint = "give `retries`, or leave it out"
         yield GraphFault(f"{path}.retry_on", "the step has no retries", hint)
+    yield from _faults_of_sessions(path, step)
+
+
+def _faults_of_sessions(path: str, step: GraphStep) -> Iterator[GraphFault]:
+    """Yields an error for each field that would have no effect on an agent, or on a flow."""
+    shape = None if step.tool is None else shape_of(step.tool)
+    if shape == "flow" and step.retries:
+        hint = "give the flow more `attempts`, or leave it out"
+        yield GraphFault(f"{path}.retries", "a flow is not run again", hint, str(step.retries))
+    if shape in ("agent", "flow") and step.expect is not None:
+        hint = "give it to a tool that returns an object, or leave it out"
+        message = f"the result of a tool {shape}:NAME has no `success`"
+        yield GraphFault(f"{path}.expect", message, hint, step.expect)
 
 
 def _waits(step: GraphStep, names: Collection[str]) -> bool:

@@ -57,6 +57,21 @@ def test_limits_that_a_step_cannot_have_are_errors() -> None:
     ]
 
 
+def test_fields_without_effect_on_an_agent_or_a_flow_are_errors() -> None:
+    assert faults(
+        {"name": "a", "tool": "flow:review", "retries": 2, "expect": "success"},
+        {"name": "b", "tool": "agent:claude", "retries": 2, "expect": "success"},
+        {"name": "c", "tool": "flow:review", "timeout_s": 5},
+    ) == [
+        "steps[0].retries: it is '2': a flow is not run again; give the flow more `attempts`, or "
+        "leave it out",
+        "steps[0].expect: it is 'success': the result of a tool flow:NAME has no `success`; give "
+        "it to a tool that returns an object, or leave it out",
+        "steps[1].expect: it is 'success': the result of a tool agent:NAME has no `success`; give "
+        "it to a tool that returns an object, or leave it out",
+    ]
+
+
 LOOP = {"kind": "loop", "task": "Mend ${find.file}", "checkers": ["test -z ${x}", "agent: ${y}?"]}
 
 
