@@ -19,7 +19,7 @@ if ! python -c 'import pytest' 2>/dev/null; then
   pins=$(mktemp)
   awk '/^[a-z]/ {keep = ($1 ~ /^(pytest|iniconfig|pluggy|packaging|pygments)==/)} keep' \
     "$root/requirements-dev.lock" >"$pins"
-  python -m pip --disable-pip-version-check install --quiet --require-hashes -r "$pins"
+  python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r "$pins"
   rm -f "$pins"
 fi
 

@@ -72,3 +72,14 @@ def test_what_celery_imports_when_it_works_is_there(module: str) -> None:
 def test_a_package_that_is_missing_would_be_noticed() -> None:
     said = imported("kombu.transport.redis", without=frozenset({"packaging"}))
     assert "No module named 'packaging'" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["Makefile", "deploy/Dockerfile", "docs/operations.md", "examples/demo.sh"]
+)
+def test_an_install_from_a_lock_takes_the_lock_and_resolves_nothing(name: str) -> None:
+    """pip before 24.1 refuses a lock once a package with an extra has a newer release."""
+    lines = (ROOT / name).read_text().splitlines()
+    locked = [line for line in lines if "--require-hashes" in line]
+    assert locked
+    assert all("--no-deps" in line for line in locked)
