@@ -122,7 +122,7 @@ def test_call_is_killed_at_its_time_limit_and_the_others_are_handed_back(world: 
     pid = world.call(limit_s=0.3)
     world.look_until(lambda: world.steps()["a"][0] == "failed")
     assert has_ended(pid)
-    reason = world.engine.queries.session(world.session).reason
+    reason = wait_until(lambda: world.engine.queries.session(world.session).reason)
     assert reason is not None
     assert (reason.code, reason.text) == ("timeout", "tool 'sums:hold' timed out after 0.3 seconds")
     assert list(world.slots.running()) == []
