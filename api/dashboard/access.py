@@ -21,6 +21,8 @@ NEEDED: Mapping[str, Scope] = {
     "fork": Scope.SUBMIT,
     "rerun": Scope.SUBMIT,
     "sign_out": Scope.READ,
+    "save_view": Scope.READ,
+    "drop_view": Scope.READ,
 }
 _COOKIE = "leadhand"
 

@@ -1,4 +1,4 @@
-"""What a person does in the dashboard: control sessions, answer, send hints, decide on plans."""
+"""What a person does with a session in the dashboard: control it, answer, send hints."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from api import requests
 from api.auth import current_author, current_visitor
 from api.dashboard.panels.answer_fields import given_answer
 from api.dashboard.replies import done, go_to, late, missing, read_form
-from app.domain.plan_errors import PlanChanged
 from app.engine import Engine
 from app.errors import AnswerUnwanted
 from leadhand.models.views import QuestionView
 
-_PLAN_CHANGED = "the plan has changed; look at it again"
 _DONE = {
     "stop": "it stops; running steps are released",
     "resume": "it continues",
@@ -60,6 +58,8 @@ class Actions:
     def delete(self, session: str) -> Response:
         """POST .../delete: delete an ended session."""
         self._engine.deletion.delete(session, force=False, seen=None)
+        if request.form.get("stay"):  # the list that shows it
+            return done(f"Session {session} is deleted.", "/ui/sessions")
         return go_to("/ui/sessions")
 
     def hint(self, session: str) -> Response:
@@ -79,41 +79,14 @@ class Actions:
             return late("Somebody was faster", error.why)
         return done("Your answer is recorded.", session)
 
-    def approve(self, session: str) -> Response:
-        """POST /ui/plans/ID/approve: approve a draft, so that its tasks start."""
-        try:
-            self._engine.plans.approve(session, by=current_author(), version=_seen())
-        except PlanChanged:
-            return late("Look again", _PLAN_CHANGED)
-        return done("The plan is approved; its tasks start.", f"/ui/plans/{session}")
-
-    def changes(self, session: str) -> Response:
-        """POST /ui/plans/ID/changes: ask the team lead for another draft."""
-        text = request.form.get("text", "").strip()
-        if not text:
-            raise missing("text", "say what should change")
-        self._engine.plans.change(session, text, by=current_author())
-        return done("The team lead writes a new draft.", f"/ui/plans/{session}")
-
-    def decide(self, session: str, proposal: str) -> Response:
-        """POST /ui/plans/ID/proposals/ID: accept or refuse a proposed task or edit."""
-        accept = request.form.get("decision") == "accept"
-        by, seen = current_visitor(), _seen()
-        try:
-            self._engine.plans.decide(session, proposal, accept=accept, by=by, version=seen)
-        except PlanChanged:
-            return late("Look again", _PLAN_CHANGED)
-        word = "accepted" if accept else "refused"
-        return done(f"Proposal {proposal} is {word}.", f"/ui/plans/{session}")
-
     def _question(self, session: str, address: str | None) -> QuestionView | None:
         asked = self._engine.questions.of_tree(session, limit=100).items
         mine = (one for one in asked if one.session == session)
         return next((one for one in mine if address in (None, one.address)), None)
 
     def add_to(self, routes: Blueprint) -> None:
-        """Registers the routes of actions on sessions and plans."""
-        base, plan = "/sessions/<session>", "/plans/<session>"
+        """Registers the routes of actions on sessions."""
+        base = "/sessions/<session>"
         for path, view in (
             (f"{base}/<any(stop, resume, exit, abort):verb>", self.control),
             (f"{base}/rename", self.rename),
@@ -121,13 +94,5 @@ class Actions:
             (f"{base}/delete", self.delete),
             (f"{base}/hints", self.hint),
             (f"{base}/answers", self.answers),
-            (f"{plan}/approve", self.approve),
-            (f"{plan}/changes", self.changes),
-            (f"{plan}/proposals/<proposal>", self.decide),
         ):
             routes.add_url_rule(path, view.__name__, view, methods=["POST"])
-
-
-def _seen() -> int:
-    """The version of the plan that the page showed; one that no plan has if it named none."""
-    return request.form.get("version", -1, type=int)

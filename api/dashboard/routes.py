@@ -25,6 +25,8 @@ from api.dashboard.pages import (
     session,
     sessions,
 )
+from api.dashboard.plan_actions import PlanActions
+from api.dashboard.saved_views import SavedViews
 from api.dashboard.sign_in import SignIn
 from api.dashboard.step_actions import StepActions
 from api.dashboard.stream import Streams
@@ -73,6 +75,8 @@ def blueprint(
     for part in (inbox, sessions, bulk, session, again, compare, flows, plans, fleet, economics):
         part.add_to(routes, engine)
     Actions(engine).add_to(routes)
+    PlanActions(engine).add_to(routes)
+    SavedViews(engine).add_to(routes)
     StepActions(engine).add_to(routes)
     Streams(engine, streams).add_to(routes)
     routes.add_url_rule("/static/<path:name>", "static", _static)

@@ -38,15 +38,26 @@ class InboxQueries:
             items.append(message_view(message))
         return Page(items=items)
 
+    def newest(self, session: str, *, limit: int) -> list[InboxMessage]:
+        """Returns the last messages, newest first."""
+        ref = self._ref(session)
+        ids = _ids(self._store, ref)
+        after = ids[-limit - 1] if len(ids) > limit else 0
+        found = [message_view(one) for one in read_messages(self._store, ref, after=after)]
+        return found[::-1]
+
 
 def read_messages(store: Store, ref: SessionRef, *, after: int = 0) -> Iterator[Message]:
     """Yields the stored messages with an id above `after`, oldest first."""
-    ids = sorted(int(name) for name in store.names(ref, "inbox") if name.isdigit())
-    ahead = [str(id_) for id_ in ids if id_ > after]
+    ahead = [str(id_) for id_ in _ids(store, ref) if id_ > after]
     for start in range(0, len(ahead), BATCH):
         batch = ahead[start : start + BATCH]
         found = store.values(ref, "inbox", batch)
         yield from (Message.model_validate_json(found[id_]) for id_ in batch if id_ in found)
+
+
+def _ids(store: Store, ref: SessionRef) -> list[int]:
+    return sorted(int(name) for name in store.names(ref, "inbox") if name.isdigit())
 
 
 def message_view(message: Message) -> InboxMessage:

@@ -169,6 +169,11 @@ class Queries:
         end = max((entry.seq for entry in items), default=start)
         return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
 
+    def newest_transcript(self, session: str, *, limit: int) -> list[TranscriptEntry]:
+        """Returns the last entries of the transcript, oldest first, numbered from 1."""
+        lines = self._store.lines(self.ref(session), "transcript", -limit, -1)
+        return [transcript_entry(line, number) for number, line in enumerate(lines, 1)]
+
     def transcript_text(self, session: str) -> Iterator[str]:
         """Returns the whole transcript as Markdown, in parts. Raises SessionUnknown at once."""
         fields = self._fields(self.ref(session))

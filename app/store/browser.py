@@ -1,4 +1,4 @@
-"""Stores sign-in links and browser sessions of the dashboard, by the hash of their secret."""
+"""Stores what the dashboard keeps: sign-in links, browser sessions, and saved views."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import cast
 from redis import Redis
 
 from app.store.keys import Keys
+
+#: How long saved views that no visitor reads are kept, and how many one visitor may have.
+VIEWS_S, VIEWS = 400 * 24 * 3600, 50
 
 
 class BrowserStore:
@@ -46,3 +49,26 @@ class BrowserStore:
         """Delete a browser session."""
         with self._away():
             self._redis.delete(self._keys.named("browser", mark))
+
+    def views(self, owner: str) -> dict[str, str]:
+        """Read the saved views of a visitor: the query of an address, by name, sorted."""
+        key = self._keys.named("views", owner)
+        with self._away(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hgetall(key)
+            pipe.expire(key, VIEWS_S)
+            found = cast("dict[str, str]", pipe.execute()[0])
+        return dict(sorted(found.items()))
+
+    def put_view(self, owner: str, name: str, address: str) -> bool:
+        """Save a view, or replace the one of that name. False if the visitor has VIEWS others."""
+        key = self._keys.named("views", owner)
+        with self._away():
+            if self._redis.hlen(key) >= VIEWS and not self._redis.hexists(key, name):
+                return False
+            self._redis.hset(key, name, address)
+        return True
+
+    def drop_view(self, owner: str, name: str) -> None:
+        """Delete a saved view."""
+        with self._away():
+            self._redis.hdel(self._keys.named("views", owner), name)

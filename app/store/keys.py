@@ -77,6 +77,7 @@ token-uses   hash    when each was used last; deleted with it
 owned:X      set     a token's sessions that have not ended; empties itself as they end
 browser:X    string  a browser session, by the hash of its cookie: its token, signed (TTL 7 days)
 browser-link:X string  a sign-in link, by the hash of its secret: its token, signed (TTL 60 s)
+views:X      hash    a visitor's saved views of the dashboard: name -> query (TTL 400 days)
 token-key:X  string  the token of an Idempotency-Key, by the key's hash (TTL 7 days)
 spent:X:D    hash    a token's steps and bytes on day D (TTL 2 days)
 hooks        zset    ``session|root|delivery`` by when a webhook is tried (again)
@@ -142,7 +143,7 @@ GLOBAL_PARTS = (
 NAMED_PARTS = (
     "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
     "stack", "stack-line", "stack-all", "stack-call", "workflow", "stats",
-    "browser", "browser-link",
+    "browser", "browser-link", "views",
 )  # fmt: skip
 #: Keys across sessions that only Python writes.
 OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")

@@ -1,32 +1,39 @@
-"""Compares two sessions side by side: facts, costs, and the verdicts of each iteration."""
+"""Compares two sessions, or two iterations, side by side: facts, costs, verdicts, and diffs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from flask import Blueprint, Response, request
 
-from api.dashboard.panels.matrix import cells_of
+from api.dashboard.panels.matrix import cells_of, seconds_of
+from api.dashboard.panels.patches import FilePatch, files_of
 from api.dashboard.render import cost, count, duration, elapsed_s, page, reason
+from api.problem_types import refuse_by_status
 from app.engine import Engine
+from app.queries.cursors import encode_cursor
 from leadhand.models.views import LedgerEntry, SessionView
 
 #: Iterations of each session that the page compares.
 ITERATIONS = 100
+SIDES = ("left", "right")
 
 
 class Row(NamedTuple):
-    """A fact of both sessions."""
+    """A fact of both sessions, or of both iterations."""
 
     label: str
     left: str
     right: str
+    #: The page that compares it more closely; empty if there is none.
+    url: str = ""
 
     @property
     def differs(self) -> bool:
-        """Whether the sessions differ in it."""
+        """Whether the two differ in it."""
         return self.left != self.right
 
 
@@ -53,10 +60,64 @@ def facts(left: SessionView, right: SessionView) -> list[Row]:
     return [row for row in rows if row.left or row.right]
 
 
-def iterations(left: list[LedgerEntry], right: list[LedgerEntry]) -> Iterator[Row]:
+class DiffFile(NamedTuple):
+    """One file of a diff that the session has, as the page of its session numbers them."""
+
+    session: str
+    number: int
+    patch: FilePatch
+
+
+class Iteration(NamedTuple):
+    """One side of the comparison of iterations."""
+
+    #: Its position in the session's ledger, from 1.
+    position: int
+    entry: LedgerEntry
+    files: list[DiffFile]
+
+
+_ITERATION_FACTS: tuple[tuple[str, Callable[[LedgerEntry], str]], ...] = (
+    ("Loop", lambda entry: entry.loop),
+    ("Iteration", lambda entry: str(entry.iteration)),
+    ("Run", lambda entry: str(entry.run)),
+    ("Verdict", lambda entry: entry.verdict.replace("_", " ")),
+    ("Reason", lambda entry: reason(entry.reason)),
+    ("Doer", lambda entry: entry.doer or ""),
+    ("Doer's report", lambda entry: entry.work),
+    ("Time", lambda entry: duration(seconds_of(entry))),
+    ("Cost", lambda entry: cost(entry.cost_usd or 0)),
+    ("Tokens in", lambda entry: count(entry.input_tokens)),
+    ("Tokens out", lambda entry: count(entry.output_tokens)),
+)
+
+
+def iteration_facts(left: LedgerEntry, right: LedgerEntry) -> Iterator[Row]:
+    """Yields the facts of two iterations, then the verdict and the feedback of each checker."""
+    for label, fact in _ITERATION_FACTS:
+        row = Row(label, fact(left), fact(right))
+        if row.left or row.right:
+            yield row
+    first, second = ({cell.name: cell for cell in cells_of(entry)} for entry in (left, right))
+    for name in dict.fromkeys([*first, *second]):
+        cells = [side.get(name) for side in (first, second)]
+        yield Row(name, *("" if one is None else one.verdict or "not judged" for one in cells))
+        feedback = ["" if one is None else one.feedback for one in cells]
+        if any(feedback):
+            yield Row(f"Feedback of {name}", *feedback)
+
+
+def iterations(ledgers: list[list[LedgerEntry]], ids: list[str]) -> Iterator[Row]:
     """Yields the verdicts of each iteration of both sessions, in the order of their ledgers."""
-    for number, (first, second) in enumerate(zip_longest(left, right), 1):
-        yield Row(f"Iteration {number}", _verdicts(first), _verdicts(second))
+    for number, (first, second) in enumerate(zip_longest(*ledgers), 1):
+        url = "" if first is None or second is None else _url(ids, number, number)
+        yield Row(f"Iteration {number}", _verdicts(first), _verdicts(second), url)
+
+
+def _url(ids: list[str], left: int, right: int) -> str:
+    first, second = ids
+    asked = {"left": first, "right": second, "left_iteration": left, "right_iteration": right}
+    return f"/ui/compare?{urlencode(asked)}"
 
 
 def _verdicts(entry: LedgerEntry | None) -> str:
@@ -67,17 +128,55 @@ def _verdicts(entry: LedgerEntry | None) -> str:
     return f"{entry.verdict.replace('_', ' ')}{judged}"
 
 
+def paired(left: list[DiffFile], right: list[DiffFile]) -> list[list[DiffFile | None]]:
+    """Pairs the files of two diffs by name, in the order of the first diff."""
+    sides = [{one.patch.name: one for one in side} for side in (left, right)]
+    return [[side.get(name) for side in sides] for name in dict.fromkeys([*sides[0], *sides[1]])]
+
+
+class Compare:
+    """Reads what the page shows."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._queries = engine.queries
+
+    def show(self) -> Response:
+        """GET /ui/compare?left=ID&right=ID[&left_iteration=N&right_iteration=M]."""
+        ids = [request.args.get(side, "").strip() for side in SIDES]
+        numbers = [request.args.get(f"{side}_iteration", type=int) for side in SIDES]
+        if not all(ids):
+            return page("compare.html", ids=ids, numbers=numbers, rows=None)
+        views = [self._queries.session(one) for one in ids]
+        values: dict[str, object] = {"ids": ids, "numbers": numbers, "views": views}
+        if numbers != [None, None]:
+            # One number applies to both sides.
+            left, right = (
+                self._iteration(session, number or next(filter(None, numbers)))
+                for session, number in zip(ids, numbers, strict=True)
+            )
+            values["numbers"] = [left.position, right.position]
+            values["rows"] = list(iteration_facts(left.entry, right.entry))
+            values["files"] = paired(left.files, right.files)
+        else:
+            ledgers = [self._queries.ledger(one, limit=ITERATIONS).items for one in ids]
+            values["rows"] = [*facts(*views), *iterations(ledgers, ids)]
+        return page("compare.html", values)
+
+    def _iteration(self, session: str, position: int) -> Iteration:
+        cursor = encode_cursor(max(0, position - 1))
+        entries = self._queries.ledger(session, limit=1, cursor=cursor).items
+        if position < 1 or not entries:
+            raise refuse_by_status(404, f"session {session} has no iteration {position}")
+        inside = f"{entries[0].address}/"
+        files = [
+            DiffFile(session, number, patch)
+            for number, diff in enumerate(self._queries.diffs(session, limit=200).items)
+            if diff.address.startswith(inside)
+            for patch in files_of(diff.patch)
+        ]
+        return Iteration(position, entries[0], files)
+
+
 def add_to(routes: Blueprint, engine: Engine) -> None:
     """Register the route."""
-
-    def compare() -> Response:
-        """GET /ui/compare?left=ID&right=ID."""
-        ids = {side: request.args.get(side, "").strip() for side in ("left", "right")}
-        if not all(ids.values()):
-            return page("compare.html", ids=ids, rows=None)
-        left, right = (engine.queries.session(one) for one in ids.values())
-        ledgers = [engine.queries.ledger(one, limit=ITERATIONS).items for one in ids.values()]
-        rows = [*facts(left, right), *iterations(*ledgers)]
-        return page("compare.html", ids=ids, left=left, right=right, rows=rows)
-
-    routes.add_url_rule("/compare", "compare", compare)
+    routes.add_url_rule("/compare", "compare", Compare(engine).show)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from api.dashboard.panels.operations import proposed
 from api.dashboard.render import page
+from app.domain.states import FINAL
 from app.engine import Engine
 from app.queries.filters import SessionFilter
+from app.security.api_tokens import Scope
 from leadhand.models.views import PlanView, TaskView
 
 LIMIT = 50
+#: Messages to the team lead that the board shows.
+MESSAGES = 50
 #: The columns of the board, with the statuses of their tasks.
 COLUMNS = (
     ("Pending", ("pending",)),
@@ -38,10 +42,13 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
 
     def values(session: str) -> dict[str, object]:
         plan = engine.plans.view(session)
+        view = engine.queries.session(session)
         return {
             "plan": plan,
-            "view": engine.queries.session(session),
+            "view": view,
+            "editable": view.status not in FINAL and Scope.CONTROL in g.visitor.scopes,
             "columns": board(plan),
+            "messages": engine.messages.newest(session, limit=MESSAGES),
             "proposed": proposed,
             "open": [one for one in plan.proposals if one.status == "open"],
         }

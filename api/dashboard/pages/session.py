@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from flask import Blueprint, Response, g, request
 
+from api.dashboard.panels.controls import controls_of
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
 from api.dashboard.panels.step_buttons import can_fork, step_buttons, suggested
@@ -21,6 +22,8 @@ from leadhand.models.views import DiffView, LedgerEntry, SessionView
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
 BARS = 200
+#: Transcript entries that are shown beside a question.
+NEWEST = 4
 TABS = (
     ("overview", "Overview"), ("timeline", "Timeline"), ("transcript", "Transcript"),
     ("changes", "Changes"), ("output", "Output"), ("steps", "Steps"), ("drawing", "Drawing"),
@@ -65,9 +68,16 @@ class SessionPage:
         check = request.args.get("check", type=int)
         cells = [cell for cell in cells_of(entry) if check is None or cell.number == check]
         return page(
-            "iteration.html", id=session, entry=entry, cells=cells, check=check,
+            "iteration.html", id=session, number=number, entry=entry, cells=cells, check=check,
             outputs=self._check_outputs(session, entry) if check is not None else [],
         )  # fmt: skip
+
+    def newest(self, session: str) -> Response:
+        """GET .../newest?but=ADDRESS: show what was said last, but for one step: a question."""
+        asking = request.args.get("but")
+        found = self._engine.queries.newest_transcript(session, limit=2 * NEWEST)
+        entries = [one for one in found if one.address != asking][-NEWEST:]
+        return page("newest.html", id=session, entries=entries)
 
     def diff_file(self, session: str, number: int, file: int) -> Response:
         """GET .../diffs/N/files/M: show some lines of one file of a diff."""
@@ -100,7 +110,7 @@ class SessionPage:
             "tab": tab,
             "tabs": TABS,
             "elapsed": elapsed_s(view.created_at, view.ended_at),
-            "controls": _controls(view) if Scope.CONTROL in g.visitor.scopes else [],
+            "controls": controls_of(view) if Scope.CONTROL in g.visitor.scopes else [],
             **shown,
         }
 
@@ -168,37 +178,12 @@ class SessionPage:
         routes.add_url_rule(base, "session", self.show)
         routes.add_url_rule(f"{base}/panels/<name>", "session_panel", self.panel)
         routes.add_url_rule(f"{base}/iterations/<int:number>", "iteration", self.iteration)
+        routes.add_url_rule(f"{base}/newest", "newest", self.newest)
         routes.add_url_rule(f"{base}/receipt", "receipt", self.receipt)
         routes.add_url_rule(f"{base}/drawing.svg", "session_drawing", self.drawing)
         routes.add_url_rule(
             f"{base}/diffs/<int:number>/files/<int:file>", "diff_file", self.diff_file
         )
-
-
-def _controls(view: SessionView) -> list[tuple[str, str, str, str]]:
-    """The actions that the session's status allows: name, label, confirmation, text to enter."""
-    name = f"session {view.id}"
-    stop = ("stop", "Stop", "", "")
-    leave = ("exit", "Exit…", "", "Why does it exit?")
-    abort = (
-        "abort", "Abort",
-        f"Abort {name}? Its running steps are killed, and it cannot be resumed.", "",
-    )  # fmt: skip
-    resume = ("resume", "Resume", "", "")
-    rename = ("rename", "Rename…", "", "Which title should lists show?")
-    archive = ("restore", "Restore", "", "") if view.archived else ("archive", "Archive", "", "")
-    delete = ("delete", "Delete", f"Delete {name} with all its records?", "")
-    match view.status:
-        case "active" | "waiting":
-            return [stop, leave, abort, rename]
-        case "stopped" | "failed":
-            return [resume, abort, rename, archive, delete]
-        case "stopping":
-            return [abort]
-        case "completed" | "exited" | "aborted":
-            return [rename, archive, delete]
-        case _:
-            return []
 
 
 def add_to(routes: Blueprint, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""The list of sessions: its filters are in the address, so that a view can be saved and sent."""
+"""The list of sessions: its filters are in the address, which can be saved as a view and sent."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from flask import Blueprint, Response, redirect, request
+from flask import Blueprint, Response, g, redirect, request
 from pydantic import ValidationError
 
+from api.dashboard.panels.controls import row_buttons
 from api.dashboard.render import page
 from app.engine import Engine
 from app.queries.filters import SessionFilter
+from app.security.api_tokens import Scope
+from app.store.browser import BrowserStore
 from leadhand.models.views import Page, SessionView
 
 LIMIT = 50
@@ -19,6 +22,7 @@ STATUSES = (
     "active", "waiting", "stopping", "stopped", "failed", "completed", "exited", "aborted",
 )  # fmt: skip
 KINDS = ("loop", "workflow", "flow", "graph", "plan", "guard")
+ARCHIVED = {"no": "Without archived", "any": "With archived", "only": "Archived"}
 _ID = re.compile(r"[0-9a-f]{8}")
 
 
@@ -29,6 +33,8 @@ class Listed:
         self.statuses = [one for one in statuses if one in STATUSES]
         self.kind = arguments.get("kind", "") if arguments.get("kind") in KINDS else ""
         self.query = arguments.get("q", "").strip()[:120]
+        asked = arguments.get("archived", "no")
+        self.archived = asked if asked in ARCHIVED else "no"
         self.cursor = arguments.get("cursor") or None
         #: The filter that the list has: a query is a label, or else a name.
         self.wanted = SessionFilter()
@@ -37,7 +43,8 @@ class Listed:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The filters as they are in an address."""
-        given = [("kind", self.kind), ("q", self.query)]
+        archived = "" if self.archived == "no" else self.archived
+        given = [("kind", self.kind), ("q", self.query), ("archived", archived)]
         chosen = [("status", one) for one in self.statuses]
         return chosen + [(name, value) for name, value in given if value]
 
@@ -54,10 +61,12 @@ class Listed:
     @property
     def is_filtered(self) -> bool:
         """Whether any filter is set."""
-        return bool(self.statuses or self.kind or self.query)
+        return bool(self.pairs)
 
     def _find(self, engine: Engine) -> Page[SessionView]:
-        wanted = {"status": tuple(self.statuses), "kind": self.kind or None}
+        wanted = {
+            "status": tuple(self.statuses), "kind": self.kind or None, "archived": self.archived,
+        }  # fmt: skip
         found = self._search(engine, {**wanted, "label": self.query} if self.query else wanted)
         # A word is a label or a name; both have an index, and a label is the rarer one.
         if self.query and not found.items:
@@ -77,10 +86,19 @@ class Listed:
 
 def add_to(routes: Blueprint, engine: Engine) -> None:
     """Registers the page that lists sessions."""
+    views = engine.store.part(BrowserStore)
 
     def listed() -> dict[str, object]:
         found = Listed(engine, request.args, request.args.getlist("status"))
-        return {"listed": found, "statuses": STATUSES, "kinds": KINDS}
+        control = Scope.CONTROL in g.visitor.scopes
+        return {
+            "listed": found,
+            "statuses": STATUSES,
+            "kinds": KINDS,
+            "archived": ARCHIVED,
+            "saved": views.views(g.visitor.name),
+            "row_buttons": row_buttons if control else None,
+        }
 
     def sessions() -> Response:
         asked = request.args.get("q", "").strip()

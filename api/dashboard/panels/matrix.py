@@ -31,8 +31,7 @@ class Row(NamedTuple):
     @property
     def seconds(self) -> float | None:
         """Returns how long the iteration took, in seconds."""
-        first, last = self.entry.started_ms, self.entry.ended_ms
-        return None if first is None or last is None else (last - first) / 1000
+        return seconds_of(self.entry)
 
 
 class Matrix(NamedTuple):
@@ -59,6 +58,12 @@ def _matrix(loop: str, entries: list[tuple[int, LedgerEntry]]) -> Matrix:
         by_name = {one.name: one for one in cells[number]}
         rows.append(Row(number, entry, [by_name.get(name) for name in names]))
     return Matrix(loop, names, rows)
+
+
+def seconds_of(entry: LedgerEntry) -> float | None:
+    """Returns how long an iteration took, in seconds; None if its times were not recorded."""
+    first, last = entry.started_ms, entry.ended_ms
+    return None if first is None or last is None else (last - first) / 1000
 
 
 def cells_of(entry: LedgerEntry) -> list[Cell]:

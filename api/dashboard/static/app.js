@@ -29,7 +29,7 @@
   function pause(button) {
     const paused = document.body.classList.toggle("paused");
     button.setAttribute("aria-pressed", paused);
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Continue" : "Pause";
     refresh([]);
   }
 

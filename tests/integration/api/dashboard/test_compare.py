@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from app.domain.outcomes import Outcome
+from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
-from tests.session_driving import end, run_iteration
+from tests.session_driving import claim, end, ref_of, run_iteration, settle
 from tests.silent_engine import loop
+from workers.folders.work_diff import pack_diff
 
-ROW = re.compile(r'<tr( class="differs")?[^>]*><th scope="row">(.*?)(?:<span.*?)?</th>')
+ROW = re.compile(r'<tr( class="differs")?[^>]*><th scope="row">(?:<a[^>]*>)?([^<]*)')
 
 
 def rows(text: str) -> dict[str, bool]:
@@ -42,3 +45,56 @@ def test_comparison_without_ids_asks_for_them_and_an_unknown_one_is_named(browse
     session = engine.submit.document(loop()).session
     assert "Two ids are needed" in browser.get("/ui/compare").text
     assert browser.get(f"/ui/compare?left={session}&right=0000dead").status_code == 404
+
+
+def test_iterations_are_compared_with_verdict_and_feedback(browser, engine):
+    session = engine.submit.document(loop(task="mend it", max_iterations=3)).session
+    run_iteration(engine, session, "retry")
+    run_iteration(engine, session, "accept")
+    detail = browser.get(f"/ui/sessions/{session}/iterations/1").text
+    [url] = re.findall(r'href="(/ui/compare[^"]+)"', detail)
+    text = browser.get(url.replace("&amp;", "&")).text
+    found = rows(text)
+    assert (found["Iteration"], found["Verdict"], found["Loop"]) == (True, True, False)
+    assert "Compare two iterations" in text
+    assert "/ui/compare?" not in browser.get(f"/ui/sessions/{session}/iterations/0").text
+    whole = browser.get(f"/ui/compare?left={session}&right={session}").text
+    assert "left_iteration=2&amp;right_iteration=2" in whole
+
+
+def change_files(engine: Engine, *names: str) -> str:
+    """Run a loop of one iteration, whose doer changes these files."""
+    session = str(engine.submit.document(loop()).session)
+    parts = (
+        f"diff --git a/{n} b/{n}\n--- a/{n}\n+++ b/{n}\n@@ -1 +1 @@\n-old\n+{n}\n" for n in names
+    )
+    work = engine.attempts.work(ref_of(engine, session), claim(engine, session))
+    engine.attempts.settle(
+        work, Outcome(word="succeeded", digest="git:b"), take=(), worker="w1/1", changed=True,
+        patch=pack_diff("git:a", "git:b", "".join(parts)),
+    )  # fmt: skip
+    settle(engine, session, claim(engine, session))
+    return session
+
+
+def test_files_of_two_iterations_are_paired_by_name(browser, engine):
+    left = change_files(engine, "both.py", "left.py")
+    right = change_files(engine, "both.py", "right.py")
+    text = browser.get(
+        f"/ui/compare?left={left}&right={right}&left_iteration=1&right_iteration=1"
+    ).text
+    pairs = text.split('<div class="pair">')[1:]
+    assert ["Not changed" in one for one in pairs] == [False, True, True]
+    for session in (left, right):
+        assert f"/ui/sessions/{session}/diffs/0/files/0" in pairs[0]
+
+
+def test_iteration_that_does_not_exist_is_named(browser, engine):
+    session = engine.submit.document(loop()).session
+    run_iteration(engine, session)
+    both = f"/ui/compare?left={session}&right={session}"
+    missing = browser.get(f"{both}&left_iteration=1&right_iteration=7")
+    assert missing.status_code == 404
+    assert "has no iteration 7" in missing.text
+    assert browser.get(f"{both}&left_iteration=0&right_iteration=-1").status_code == 404
+    assert browser.get(f"{both}&left_iteration=1").status_code == 200

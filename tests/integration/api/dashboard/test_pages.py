@@ -172,6 +172,20 @@ def test_matrix_opens_the_feedback_of_each_checker(browser, engine):
     assert browser.get(url.replace("/0", "/7")).status_code == 404
 
 
+def test_question_shows_what_was_said_before_it(browser, engine):
+    session = engine.submit.document(loop()).session
+    for _ in range(3):
+        run_iteration(engine, session, "retry")
+    said = engine.queries.transcript(session, limit=100).items
+    text = browser.get(f"/ui/sessions/{session}/newest").text
+    assert text.count('<li class="said') == min(4, len(said)) > 0
+    assert said[-1].address in text or said[-1].label in text
+    asking = ask(engine)
+    inbox = browser.get("/ui/inbox").text
+    [url] = re.findall(rf'hx-get="(/ui/sessions/{asking}/newest[^"]*)"', inbox)
+    assert "Nothing was said" in browser.get(url).text
+
+
 def test_list_filters_by_the_address(browser, engine):
     done = engine.submit.document(loop(label="blue")).session
     end(engine, done, "completed")

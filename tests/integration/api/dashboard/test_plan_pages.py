@@ -85,3 +85,64 @@ def test_draft_is_approved_as_it_was_seen(world, reader):
     assert plan.view.state == "refining"
     sent = {"version": version_in(reader.get(f"/ui/plans/{plan.id}").text)}
     assert reader.post(f"/ui/plans/{plan.id}/approve", data=sent, headers=HTMX).status_code == 200
+
+
+def test_tasks_are_added_changed_and_removed_in_the_version_that_was_seen(world, reader):
+    plan = PlanWorld(world, TWO, refine=True)
+    plan.draft("drafting~1[1]/decompose")
+    base = f"/ui/plans/{plan.id}"
+
+    def send(path: str, **fields: str) -> int:
+        seen = version_in(reader.get(base).text)
+        sent = {"version": seen, **fields}
+        return int(reader.post(f"{base}/{path}", data=sent, headers=HTMX).status_code)
+
+    assert send("tasks", id="c", title="Third", description="x\r\ny", dependencies="a, b") == 200
+    assert plan.seen("c").dependencies == ["a", "b"]
+    assert plan.seen("c").description == "x\ny"
+    assert send("tasks/b/change", title="Second", description="", dependencies="") == 200
+    assert (plan.seen("b").title, plan.seen("b").dependencies) == ("Second", [])
+    assert send("tasks/c/drop") == 200
+    assert set(plan.statuses()) == {"a", "b"}
+    old = {"version": "1", "title": "Late", "description": "", "dependencies": ""}
+    late = reader.post(f"{base}/tasks/b/change", data=old, headers=HTMX)
+    assert (late.status_code, plan.seen("b").title) == (409, "Second")
+
+
+def test_edit_that_does_not_fit_names_the_field_and_changes_nothing(world, reader):
+    plan = PlanWorld(world, TWO, refine=True)
+    plan.draft("drafting~1[1]/decompose")
+    base = f"/ui/plans/{plan.id}"
+    sent = {"version": version_in(reader.get(base).text), "title": "A", "description": ""}
+    for path, more, status, said in (
+        ("tasks/a/change", {"dependencies": "b"}, 409, "cycle"),
+        ("tasks/a/change", {"dependencies": "nowhere"}, 409, "nowhere"),
+        ("tasks/a/change", {"title": ""}, 422, "title"),
+        ("tasks", {"id": "not an id!"}, 422, "id"),
+    ):
+        answer = reader.post(f"{base}/{path}", data={**sent, **more}, headers=HTMX)
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert set(plan.statuses()) == {"a", "b"}
+    assert plan.seen("a").dependencies == []
+
+
+def test_failed_task_has_a_button_that_runs_it_again(world, reader):
+    plan = PlanWorld(world, [{"id": "a"}, {"id": "other"}], task_retries=0)
+    plan.begin()
+    plan.fail("a")
+    text = reader.get(f"/ui/plans/{plan.id}").text
+    url = f"/ui/plans/{plan.id}/tasks/a/retry"
+    assert url in text
+    assert f"/ui/plans/{plan.id}/tasks/a/change" not in text
+    sent = {"version": version_in(text)}
+    assert reader.post(url, data=sent, headers=HTMX).status_code == 200
+    assert plan.statuses()["a"] != "failed"
+
+
+def test_board_shows_what_the_team_lead_was_told(world, reader):
+    plan = PlanWorld(world, TWO)
+    plan.begin()
+    world.engine.inbox.hint(plan.id, "Use <b>one</b> library", by="operator")
+    text = reader.get(f"/ui/plans/{plan.id}").text
+    assert "Messages to the team lead" in text
+    assert "Use &lt;b&gt;one&lt;/b&gt; library" in text

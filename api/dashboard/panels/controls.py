@@ -1,0 +1,50 @@
+"""The buttons that a session has, by its status."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leadhand.models.views import SessionView
+
+
+class Control(NamedTuple):
+    """A button that does something to a session."""
+
+    verb: str
+    label: str
+    #: The question that is asked first; empty for none.
+    confirm: str = ""
+    #: The label of the text that a person enters; empty for none.
+    entry: str = ""
+
+
+def controls_of(view: SessionView) -> list[Control]:
+    """Returns the actions that the session's status allows."""
+    name = f"session {view.id}"
+    stop = Control("stop", "Stop")
+    leave = Control("exit", "Exit…", "", "Why does it exit?")
+    abort = Control(
+        "abort", "Abort",
+        f"Abort {name}? Its running steps are killed, and it cannot be resumed.",
+    )  # fmt: skip
+    resume = Control("resume", "Resume")
+    rename = Control("rename", "Rename…", "", "Which title should lists show?")
+    archive = Control(*(("restore", "Restore") if view.archived else ("archive", "Archive")))
+    delete = Control("delete", "Delete", f"Delete {name} with all its records?")
+    match view.status:
+        case "active" | "waiting":
+            return [stop, leave, abort, rename]
+        case "stopped" | "failed":
+            return [resume, abort, rename, archive, delete]
+        case "stopping":
+            return [abort]
+        case "completed" | "exited" | "aborted":
+            return [rename, archive, delete]
+        case _:
+            return []
+
+
+def row_buttons(view: SessionView) -> list[Control]:
+    """Returns the actions that a row of the list has: they tidy the list."""
+    tidies = ("rename", "archive", "restore", "delete")
+    return [one for one in controls_of(view) if one.verb in tidies]
