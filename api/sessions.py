@@ -16,6 +16,7 @@ from api.batch.routes import submit_batch
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
 from api.steps.verbs import StepVerbs
+from api.store import current_workers
 from app.domain.control import Control
 from app.engine import Engine
 from app.operations.bulk import How
@@ -38,15 +39,17 @@ class Sessions:
         document = requests.document()
         free = may_bring_commands(self._engine)
         allow(document, free=free)
+        workers = current_workers()
         if caller is not None:
             submitted = self._engine.spawner.document(
-                caller, document, key=key, on_parent_end=policy
+                caller, document, key=key, on_parent_end=policy, workers=workers
             )
         else:
             submitted = self._engine.submit.document(
-                document, idempotency_key=key, owner=current_owner(), free=free
+                document, idempotency_key=key, owner=current_owner(), free=free, workers=workers
             )
-        view = self._with_work_token(self._engine.queries.session(submitted.session))
+        view = self._engine.queries.submitted(submitted.session, submitted.made)
+        view = self._with_work_token(view)
         location = f"/v1/sessions/{submitted.session}"
         return session_answer(view, 202, headers={"Location": location})
 

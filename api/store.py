@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from flask import Blueprint, Flask, Response, request
+from flask import Blueprint, Flask, Response, g, request
 from pydantic import Field
 
 from api import requests
@@ -12,9 +13,12 @@ from api.responses import answer
 from api.scopes import PUBLIC
 from app.engine import Engine
 from app.errors import SessionUnknown
+from leadhand.models.views import WorkerView
 
 #: Endpoints that respond even if the store is not the expected one.
 ALWAYS = PUBLIC | {"store.show", "store.accept"}
+#: Endpoints that need the live workers, which are read with the store's identity.
+WITH_WORKERS = frozenset({"sessions.submit"})
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -37,12 +41,20 @@ def install(flask: Flask, engine: Engine) -> None:
     def require() -> None:
         if request.endpoint in ALWAYS:
             return
-        if request.method in _READS:
+        if request.endpoint in WITH_WORKERS:
+            g.workers = engine.guard.require_now_with_workers()
+        elif request.method in _READS:
             engine.guard.require()
         else:
             engine.guard.require_now()
 
     flask.before_request(require)
+
+
+def current_workers() -> Sequence[WorkerView]:
+    """Returns the live workers, for an endpoint of WITH_WORKERS."""
+    workers: Sequence[WorkerView] = g.workers
+    return workers
 
 
 def check_unknown(engine: Engine, error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from app.errors import InvalidDocument
@@ -13,6 +14,7 @@ from app.security.step_tokens import Caller
 from app.settings import Settings
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowRun
+from leadhand.models.views import WorkerView
 
 #: What becomes of a child once the session or the attempt that started it ends.
 ParentEnd = Literal["abort", "let-go-on"]
@@ -41,7 +43,13 @@ class Spawner:
         return self._registry.may_bring_commands(self._registry.ref(caller.session))
 
     def document(
-        self, caller: Caller, document: AnyDocument, *, key: str | None, on_parent_end: ParentEnd
+        self,
+        caller: Caller,
+        document: AnyDocument,
+        *,
+        key: str | None,
+        on_parent_end: ParentEnd,
+        workers: Sequence[WorkerView] | None = None,
     ) -> Submitted:
         """Create a child session from a document; the same key again returns the same child.
 
@@ -51,7 +59,7 @@ class Spawner:
         asker = self._asker(
             caller, hash_document(document, self._settings.secret), key, on_parent_end
         )
-        return self._submissions.document_of(asker, document)
+        return self._submissions.document_of(asker, document, workers=workers)
 
     def flow(
         self, caller: Caller, name: str, run: FlowRun, *, key: str | None, on_parent_end: ParentEnd

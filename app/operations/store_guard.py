@@ -18,11 +18,12 @@ from contextlib import suppress
 from pydantic import JsonValue
 
 from app.errors import InvalidDocument, StoreFull, StoreUnknown
+from app.fleet.inventory import live_workers
 from app.store.identity import Identity, state_of
 from app.store.identity_file import IdentityUnreadable, Memory, ProcessMemory
 from app.store.store import Store
 from app.store_differences import StoreState
-from leadhand.models.views import StoreView
+from leadhand.models.views import StoreView, WorkerView
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +77,26 @@ class StoreGuard:
 
     def require_now(self) -> None:
         """Read the identity from Redis and raise StoreUnknown unless it is the expected one."""
-        known = self._known
-        if (
-            known is None
-            or self._state != "known"
-            or state_of(known, self._identity_store.read()) != "known"
-        ):
-            self.check()
+        with suppress(StoreUnknown):  # a connection that opened; `check` raises the alarm
+            if self._is_known() and self._is_expected(self._identity_store.read_verified()):
+                return
+        self.check()
+
+    def require_now_with_workers(self) -> list[WorkerView]:
+        """As `require_now`; returns the live workers, read in the same round trip."""
+        with suppress(StoreUnknown):
+            found, workers, now_ms = self._identity_store.read_with_workers()
+            if self._is_known() and self._is_expected(found):
+                return live_workers(workers, now_ms)
+        self.check()
+        _, workers, now_ms = self._identity_store.read_with_workers()
+        return live_workers(workers, now_ms)
+
+    def _is_known(self) -> bool:
+        return self._known is not None and self._state == "known"
+
+    def _is_expected(self, found: Identity | None) -> bool:
+        return state_of(self._known, found) == "known"
 
     def check(self) -> None:
         """Compare the store in Redis with the remembered identity. Raises StoreUnknown."""

@@ -42,6 +42,7 @@ from app.redaction import without_keys
 from app.security.api_tokens import Owner
 from app.security.environment_cipher import mark_of
 from app.settings import Settings
+from app.store.session_reads import CreatedSession
 from app.store.store import Store
 from leadhand.flows.documents import AnyDocument, FlowDocument, FlowRun
 from leadhand.models.documents import Budget
@@ -89,8 +90,11 @@ class Submissions:
         owner: Owner | None = None,
         free: bool = False,
         workspace: Workspace | None = None,
+        workers: Sequence[WorkerView] | None = None,
     ) -> Submitted:
         """Create a session from a document; the same key again returns the same session.
+
+        `workers` are the live ones, if the caller has just read them.
 
         Raises InvalidDocument if it cannot run here, IdempotencyConflict if the key was used
         with another body, QuotaPassed if the owner's quota is used up, LabelTaken if another
@@ -98,11 +102,15 @@ class Submissions:
         """
         body = hash_document(document, self._settings.secret)
         asker = Asker(body, idempotency_key, parent, root, owner, free, workspace=workspace)
-        return self.document_of(asker, document)
+        return self.document_of(asker, document, workers=workers)
 
-    def document_of(self, asker: Asker, document: AnyDocument) -> Submitted:
+    def document_of(
+        self, asker: Asker, document: AnyDocument, *, workers: Sequence[WorkerView] | None = None
+    ) -> Submitted:
         """Create a session from a document, for this caller. Raises as `document`."""
-        return self._or_submitted(asker, lambda: self._create(document, asker))
+        return self._or_submitted(
+            asker, lambda: self.create_draft(self.draft(document, asker, workers=workers))
+        )
 
     def flow(
         self,
@@ -214,7 +222,7 @@ class Submissions:
             own_budget=_own_budget(document) if asker.is_taken_over else "",
             made_from=asker.made_from,
         )
-        return Draft(asker, program, about, len(text.encode()), stored_text(given))
+        return Draft(asker, program, about, len(text.encode()), stored_text(given), workers)
 
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
@@ -294,6 +302,7 @@ class Submissions:
             if found is not None:
                 if found.created:
                     self._transitions.dispatch(new.ref, answer, draft.program)
+                    found = found._replace(made=_created(draft, new, answer))
                 return found
         raise RuntimeError("no free session id was found")
 
@@ -384,6 +393,14 @@ class Submissions:
             return asker.free
         above = SessionRef(str(asker.parent["session"]), ref.root)
         return self._registry.may_bring_commands(above)
+
+
+def _created(draft: Draft, new: NewSession, reply: Reply) -> CreatedSession | None:
+    """What is known of a session that was just created from a draft."""
+    if draft.workers is None:
+        return None
+    nodes = [node.id for node in draft.program.body]
+    return CreatedSession(new.ref, nodes, [hint.address for hint in reply.hints], draft.workers)
 
 
 def _about_of(session: str, about: About, own: OwnFolder | None) -> About:

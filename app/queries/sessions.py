@@ -9,14 +9,13 @@ from functools import partial
 from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog
-from app.catalog.drift import changes, outdated_children, pinned_children
 from app.domain.artifacts import ArtifactSource
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import reason_view
-from app.domain.records import StepRecord, TurnRecord
-from app.domain.states import ENDED, FINAL, SessionStatus
+from app.domain.records import TurnRecord
+from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionStillRuns, SessionUnknown
 from app.fleet.troubles import Troubles, troubles_at
 from app.history.completion import step_is_done, turn_is_done
@@ -31,7 +30,7 @@ from app.queries.diffs import diffs_page
 from app.queries.filters import SessionFilter
 from app.queries.fleet import Fleet
 from app.queries.graph_results import graph_results
-from app.queries.inbox import attention, message_view, read_messages
+from app.queries.inbox import message_view, read_messages
 from app.queries.listing import Listing
 from app.queries.phases import with_phase
 from app.queries.plans import exported_plan
@@ -42,15 +41,15 @@ from app.queries.presenters import (
     own_folder_view,
     reason_of,
 )
+from app.queries.progress.notes import Notes
 from app.queries.progress.view import progress_of
-from app.queries.question_texts import question_notes
 from app.queries.results import EXECUTED, result_of
 from app.queries.shared import exported_values
 from app.queries.shown_status import shown_status, status_of
 from app.queries.step_list import steps_page
 from app.queries.transcript_entries import dropped_note, transcript_entry
 from app.redaction import without_secrets
-from app.store.session_reads import SessionRecords
+from app.store.session_reads import CreatedSession, SessionRecords
 from app.store.store import Store
 from leadhand.models.views import (
     DiffsPage,
@@ -92,6 +91,7 @@ class Queries:
         self._fleet = fleet
         self._catalog = catalog
         self._program = read
+        self._notes = Notes(store, catalog)
         self._listing = Listing(store, status_of=self._status, view_of=self._view)
         self.walk, self.view = self._listing.walk, self._view
 
@@ -102,6 +102,16 @@ class Queries:
             raise SessionUnknown(session)
         ref, fields = found
         return with_phase(self._store, ref, fields, self._view(ref, fields))
+
+    def submitted(self, session: str, made: CreatedSession | None) -> SessionView:
+        """Returns a submitted session; one that this process has just made takes one round trip."""
+        found = made and self._reads.created(made, most=SHOWN)
+        if made is None or found is None:
+            return self.session(session)
+        fields, records = found
+        program = self._readable(fields["program"])
+        view = self._view_of(made.ref, fields, program, records, made.workers)
+        return with_phase(self._store, made.ref, fields, view)
 
     def sessions(
         self,
@@ -298,6 +308,17 @@ class Queries:
         records = self._reads.records(ref, nodes, most=SHOWN)
         active = fields["status"] == SessionStatus.ACTIVE
         workers = self._fleet.inventories() if active and fields["place"] else []
+        return self._view_of(ref, fields, program, records, workers)
+
+    def _view_of(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        program: Program | None,
+        records: SessionRecords,
+        workers: Sequence[WorkerView],
+    ) -> SessionView:
+        active = fields["status"] == SessionStatus.ACTIVE
         parent = json.loads(fields["parent"])["session"] if fields.get("parent") else None
         about = about_loop(fields["kind"], program)
         return SessionView(
@@ -327,54 +348,10 @@ class Queries:
             doer=about.doer,
             checkers=list(about.checkers),
             warnings=records.warnings,
-            notes=self._notes(ref, fields, workers, records) if program else [UNREADABLE],
-            needs_attention=self._attention(ref, fields, program, records),
+            notes=self._notes.of(ref, fields, workers, records) if program else [UNREADABLE],
+            needs_attention=self._notes.attention(ref, fields, program, records),
             troubles=troubles_at(fields["place"], workers, self._troubles) if active else [],
         )
-
-    def _attention(
-        self,
-        ref: SessionRef,
-        fields: Mapping[str, str],
-        program: Program | None,
-        records: SessionRecords,
-    ) -> list[str]:
-        if int(fields.get("unread", 0)) == 0 or program is None:
-            return []
-        return attention(self._store, ref, fields, program, records.turns, records.runs)
-
-    def _notes(
-        self,
-        ref: SessionRef,
-        fields: Mapping[str, str],
-        workers: Sequence[WorkerView],
-        records: SessionRecords,
-    ) -> list[str]:
-        """Notes for users: changed flow files, missing workers, locks, questions."""
-        if fields["status"] in FINAL:
-            return []
-        notes = changes(self._catalog, fields.get("source", ""))
-        children = pinned_children(fields.get("source", ""))
-        notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
-        if fields["status"] == SessionStatus.ACTIVE:
-            notes += _place_notes(ref, fields["place"], workers)
-            parked, is_plan = records.steps_of(records.parked), fields["kind"] == "plan"
-            notes += self._lock_notes(records.steps_of(records.live))
-            notes += question_notes(ref.id, parked, is_plan=is_plan)
-        return notes
-
-    def _lock_notes(self, records: Mapping[str, StepRecord]) -> list[str]:
-        """Notes for locks that these steps wait for, with their holders."""
-        notes = []
-        for address, record in sorted(records.items()):
-            if record.state == "ready" and record.blocked:
-                holders = [
-                    who.partition("|")[0] + (f" as {lock}" if lock != record.blocked else "")
-                    for lock, who in self._store.fleet().overlapping("holds", record.blocked)
-                ]
-                held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
-                notes.append(f"{address} waits for {record.blocked}{held}")
-        return notes
 
     def _all_steps(self, session: str) -> list[StepView]:
         page = self.steps(session, limit=_MANY)
@@ -440,10 +417,3 @@ class Queries:
 def _redact_all(kept: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Redacts credentials, which programs and outcomes may contain, for an export."""
     return {name: without_secrets(value) for name, value in kept.items()}
-
-
-def _place_notes(ref: SessionRef, place: str, workers: Sequence[WorkerView]) -> list[str]:
-    if not place or any(worker.place == place for worker in workers):
-        return []
-    move = f"leadhand rehome {ref.id} PLACE"
-    return [f"place {place!r} has no worker; start one there, or: {move}"]

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 from redis import Redis
 
 from app.store.keys import Keys
+from app.store.script_runner import Scripts, decoded_map, ms_of_time
 from app.store_differences import StoreState
 
 #: Accepted loss in sweeps (about one per second): a server that fsyncs every second loses the last
@@ -52,10 +53,18 @@ class IdentityStore:
     """Reads the identity, and assigns an id to a new store."""
 
     def __init__(
-        self, redis: Redis, keys: Keys, away: Callable[[], AbstractContextManager[None]]
+        self,
+        redis: Redis,
+        scripts: Scripts,
+        keys: Keys,
+        away: Callable[[], AbstractContextManager[None]],
+        clock: Callable[[], int] | None,
     ) -> None:
         self._redis = redis
+        self._scripts = scripts
         self._away = away
+        self._clock = clock
+        self._workers = keys.everywhere("workers")
         self._id = keys.everywhere("store")
         self._past = keys.everywhere("store-past")
         self._epoch = keys.everywhere("epoch")
@@ -68,6 +77,25 @@ class IdentityStore:
             id_, sweeps = cast("tuple[str | None, str | None]", tuple(pipe.execute()))
         return Identity(id_, int(sweeps or 0)) if id_ else None
 
+    def read_verified(self) -> Identity | None:
+        """Read the identity over a connection of the transitions, which costs less.
+
+        Raises StoreUnknown if such a connection is opened and finds another store.
+        """
+        with self._away():
+            return _identity(*self._scripts.ask(self._commands()))
+
+    def read_with_workers(self) -> tuple[Identity | None, dict[str, str], int]:
+        """As `read_verified`, with all inventories and the server's time in ms."""
+        commands = [*self._commands(), ("HGETALL", self._workers), ("TIME",)]
+        with self._away():
+            id_, sweeps, workers, time = self._scripts.ask(commands)
+        now_ms = self._clock() if self._clock else ms_of_time(time)
+        return _identity(id_, sweeps), decoded_map(workers), now_ms
+
+    def _commands(self) -> list[tuple[str, ...]]:
+        return [("GET", self._id), ("HGET", self._epoch, "sweeps")]
+
     def succeeds(self, id_: str) -> bool:
         """Whether an operator accepted this store as the replacement of the one with this id."""
         with self._away():
@@ -78,3 +106,9 @@ class IdentityStore:
         with self._away():
             self._redis.set(self._id, secrets.token_hex(16), nx=True)
             return str(self._redis.get(self._id))
+
+
+def _identity(id_: object, sweeps: object) -> Identity | None:
+    """The identity of undecoded replies."""
+    count = int(cast("bytes", sweeps or b"0"))
+    return Identity(cast("bytes", id_).decode(), count) if id_ else None

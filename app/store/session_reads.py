@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, cast
 
@@ -10,6 +10,7 @@ from app.domain.ids import SessionRef
 from app.domain.records import StepRecord, TurnRecord
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
+from leadhand.models.views import WorkerView
 
 
 class SessionRecords(NamedTuple):
@@ -35,8 +36,20 @@ class SessionRecords(NamedTuple):
         return {a: self.steps[a] for a in addresses if a in self.steps}
 
 
+class CreatedSession(NamedTuple):
+    """What the process that has just created a session knows of it, so that it is not read."""
+
+    ref: SessionRef
+    #: The outermost nodes of its program.
+    nodes: Sequence[str]
+    #: The steps for which messages were sent.
+    steps: Sequence[str]
+    #: The live workers when it was submitted.
+    workers: Sequence[WorkerView]
+
+
 class SessionReads:
-    """Reads sessions for their views, with two round trips each."""
+    """Reads sessions for their views, with two or three round trips each; new ones with one."""
 
     def __init__(
         self,
@@ -65,28 +78,60 @@ class SessionReads:
 
     def records(self, ref: SessionRef, nodes: Sequence[str], *, most: int) -> SessionRecords:
         """Read the records that a view shows, of these nodes and at most so many steps."""
+        with self._away():
+            found = self._scripts.ask(self._commands(ref, nodes, most))
+        return self._records(ref, nodes, found, {})
+
+    def created(
+        self, made: CreatedSession, *, most: int
+    ) -> tuple[dict[str, str], SessionRecords] | None:
+        """Read the hash and the records of a new session at once; None if it does not exist.
+
+        Steps other than those that it began with take a further round trip.
+        """
+        ref, nodes, steps = made.ref, made.nodes, made.steps
+        commands = [self._hash(ref), *self._commands(ref, nodes, most)]
+        if steps:
+            commands.append(("HMGET", self._keys.part(ref, "steps"), *steps))
+        with self._away():
+            fields, *found = self._scripts.ask(commands)
+        read = cast("list[bytes | None]", found.pop()) if steps else []
+        decoded = decoded_map(fields)
+        if "status" not in decoded:
+            return None
+        known = dict(zip(steps, read, strict=True))
+        return decoded, self._records(ref, nodes, found, known)
+
+    def _commands(self, ref: SessionRef, nodes: Sequence[str], most: int) -> list[tuple[str, ...]]:
         part, last = self._keys.part, str(most - 1)
         sets = ("running", "parked", "live")
-        firsts = [("ZRANGE", part(ref, one), "0", last) for one in sets]
-        counts = [("ZCARD", part(ref, one)) for one in sets[1:]]
-        turns = [f"{node}~1" for node in nodes]
-        with self._away():
-            time, lines, *found = self._scripts.ask(
-                [
-                    ("TIME",),
-                    ("LRANGE", part(ref, "warnings"), "0", last),
-                    *firsts,
-                    *counts,
-                    ("HMGET", part(ref, "turns"), "", *turns),
-                    *([("HMGET", part(ref, "runs"), *nodes)] if nodes else []),
-                ]
-            )
+        return [
+            ("TIME",),
+            ("LRANGE", part(ref, "warnings"), "0", last),
+            *[("ZRANGE", part(ref, one), "0", last) for one in sets],
+            *[("ZCARD", part(ref, one)) for one in sets[1:]],
+            ("HMGET", part(ref, "turns"), "", *_first_turns(nodes)),
+            *([("HMGET", part(ref, "runs"), *nodes)] if nodes else []),
+        ]
+
+    def _records(
+        self,
+        ref: SessionRef,
+        nodes: Sequence[str],
+        replies: Sequence[object],
+        known: Mapping[str, bytes | None],
+    ) -> SessionRecords:
+        """The records of the replies to `_commands`; steps that are not `known` are read."""
+        time, lines, *found = replies
+        turns = _first_turns(nodes)
         running, parked, live = (_texts(one) for one in found[:3])
         parked_count, live_count = cast("list[int]", found[3:5])
         numbers = cast("list[bytes | None]", found[6]) if nodes else []
         runs = {node: int(n or 1) for node, n in zip(nodes, numbers, strict=True)}
         again = [f"{node}~{run}" for node, run in runs.items() if run > 1]
-        steps, newer = self._more(ref, sorted({*running, *parked, *live}), again)
+        shown = {*running, *parked, *live}
+        steps, newer = self._more(ref, sorted(shown - known.keys()), again)
+        steps |= {address: known[address] for address in shown & known.keys()}
         first = dict(zip(["", *turns], cast("list[bytes | None]", found[5]), strict=True))
         return SessionRecords(
             self._clock() if self._clock else ms_of_time(time),
@@ -127,6 +172,10 @@ def _newest_turns(texts: dict[str, bytes | None], runs: dict[str, int]) -> dict[
         for turn, (node, run) in wanted.items()
         if (text := texts.get(turn)) is not None
     }
+
+
+def _first_turns(nodes: Sequence[str]) -> list[str]:
+    return [f"{node}~1" for node in nodes]
 
 
 def _texts(found: object) -> list[str]:

@@ -370,7 +370,8 @@ class Store:
 
     def identity(self) -> IdentityStore:
         """Return the object that reads and writes the identity of this store."""
-        return IdentityStore(self._redis, self.keys, self._translate_errors)
+        away = self._translate_errors
+        return IdentityStore(self._redis, self._scripts, self.keys, away, self._clock)
 
     def tokens(self) -> TokenStore:
         """Return the object that reads and writes the records of API tokens."""

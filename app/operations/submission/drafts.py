@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -11,7 +11,9 @@ from app.domain.environment.session import SessionEnvironment
 from app.domain.program import Program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.security.api_tokens import Owner
+from app.store.session_reads import CreatedSession
 from leadhand.models.documents import Budget
+from leadhand.models.views import WorkerView
 
 
 class About(NamedTuple):
@@ -85,6 +87,8 @@ class Submitted(NamedTuple):
     session: str
     #: False if an earlier call with the same key created it.
     created: bool
+    #: What is known of it, if this call created it from a document.
+    made: CreatedSession | None = None
 
 
 class Draft(NamedTuple):
@@ -97,6 +101,8 @@ class Draft(NamedTuple):
     size: int
     #: The document as it is stored (JSON); empty if there is none.
     request: str
+    #: The live workers with which it was checked; None for a program without a document.
+    workers: Sequence[WorkerView] | None = None
 
 
 def _own_key(owner: Owner | None, key: str | None) -> str | None:

@@ -1,0 +1,76 @@
+"""Notes of a session's view for users, and the reasons for which it needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.catalog.catalog import Catalog
+from app.catalog.drift import changes, outdated_children, pinned_children
+from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.domain.records import StepRecord
+from app.domain.states import FINAL, SessionStatus
+from app.queries.inbox import attention
+from app.queries.question_texts import question_notes
+from app.store.session_reads import SessionRecords
+from app.store.store import Store
+from leadhand.models.views import WorkerView
+
+
+class Notes:
+    """Writes notes; reads more only for what a session has."""
+
+    def __init__(self, store: Store, catalog: Catalog) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    def attention(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        program: Program | None,
+        records: SessionRecords,
+    ) -> list[str]:
+        if int(fields.get("unread", 0)) == 0 or program is None:
+            return []
+        return attention(self._store, ref, fields, program, records.turns, records.runs)
+
+    def of(
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        workers: Sequence[WorkerView],
+        records: SessionRecords,
+    ) -> list[str]:
+        """Notes for users: changed flow files, missing workers, locks, questions."""
+        if fields["status"] in FINAL:
+            return []
+        notes = changes(self._catalog, fields.get("source", ""))
+        children = pinned_children(fields.get("source", ""))
+        notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
+        if fields["status"] == SessionStatus.ACTIVE:
+            notes += _place_notes(ref, fields["place"], workers)
+            parked, is_plan = records.steps_of(records.parked), fields["kind"] == "plan"
+            notes += self._lock_notes(records.steps_of(records.live))
+            notes += question_notes(ref.id, parked, is_plan=is_plan)
+        return notes
+
+    def _lock_notes(self, records: Mapping[str, StepRecord]) -> list[str]:
+        """Notes for locks that these steps wait for, with their holders."""
+        notes = []
+        for address, record in sorted(records.items()):
+            if record.state == "ready" and record.blocked:
+                holders = [
+                    who.partition("|")[0] + (f" as {lock}" if lock != record.blocked else "")
+                    for lock, who in self._store.fleet().overlapping("holds", record.blocked)
+                ]
+                held = f", held by {', '.join(dict.fromkeys(holders))}" if holders else ""
+                notes.append(f"{address} waits for {record.blocked}{held}")
+        return notes
+
+
+def _place_notes(ref: SessionRef, place: str, workers: Sequence[WorkerView]) -> list[str]:
+    if not place or any(worker.place == place for worker in workers):
+        return []
+    move = f"leadhand rehome {ref.id} PLACE"
+    return [f"place {place!r} has no worker; start one there, or: {move}"]
