@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: The exchange of Celery's events, and the type of the event of a sent message.
 _EVENTS, _SENT = "celeryev", "task-sent"
+#: A connection that was idle for longer is tested before it is used.
+TRUSTED_S = 10.0
 _NOTHING: Mapping[str, JsonValue] = {}
 
 
@@ -68,6 +70,46 @@ class Lists(NamedTuple):
     origin: str
 
 
+class KeptConnection:
+    """Keeps one connection of a pool, which is faster to take than the pool's own are.
+
+    A pool tests each connection that it gives. An error of a kept one shows when it is used; kombu
+    sends the messages then. Threads that find it in use take others from the pool.
+    """
+
+    def __init__(self) -> None:
+        #: At most one: the pool and the process that opened it, the time since which it is idle.
+        self._idle: list[tuple[Any, int, float, Any]] = []
+
+    @contextmanager
+    def of(self, pool: Any) -> Iterator[Any]:
+        """Takes a connection of a pool, and disconnects it after an error."""
+        connection = self._take(pool) or pool.get_connection()
+        try:
+            yield connection
+        except BaseException:
+            connection.disconnect()  # an unread reply must not be taken for that of the next one
+            pool.release(connection)
+            raise
+        if self._idle:
+            pool.release(connection)
+        else:
+            self._idle.append((pool, os.getpid(), time.monotonic(), connection))
+
+    def _take(self, pool: Any) -> Any:
+        """The kept connection; None if there is none, or it is in use or untrusted."""
+        try:
+            owner, pid, since, connection = self._idle.pop()
+        except IndexError:
+            return None
+        if pid != os.getpid() or owner is not pool:
+            return None
+        if time.monotonic() - since > TRUSTED_S:  # it may be half-open
+            pool.release(connection)
+            return None
+        return connection
+
+
 class Publisher:
     """Sends messages; safe for threads and after a fork."""
 
@@ -77,6 +119,7 @@ class Publisher:
         self._listeners = EventListeners()
         self._lists: Lists | None = None
         self._opening = threading.Lock()
+        self._kept = KeptConnection()
         #: Queues that kombu has declared; it sends the first message to each.
         self._declared: set[str] = set()
 
@@ -102,7 +145,7 @@ class Publisher:
             commands = [
                 part for letter in letters for part in self._commands(lists, letter, sender)
             ]
-            with _connection(lists.pool) as connection:
+            with self._kept.of(lists.pool) as connection:
                 connection.send_packed_command(connection.pack_commands(commands))
                 for verb, *_ in commands:
                     reply = connection.read_response()
@@ -168,19 +211,6 @@ class Publisher:
 def publisher_of(celery: Celery) -> Publisher:
     """Returns the publisher that an application shares among its threads."""
     return Publisher(celery)
-
-
-@contextmanager
-def _connection(pool: Any) -> Iterator[Any]:
-    """Takes a pooled connection, and disconnects it after an error."""
-    connection = pool.get_connection()
-    try:
-        yield connection
-    except BaseException:
-        connection.disconnect()  # an unread reply must not be taken for that of the next command
-        raise
-    finally:
-        pool.release(connection)
 
 
 def new_id() -> str:

@@ -20,7 +20,7 @@ from tasks import event_listeners, transport
 from tasks.bootstrap import make_engine
 from tasks.canvas import Canvas, body_of, remember, send_on, split_canvas
 from tasks.celery_app import make_celery
-from tasks.publisher import Letter, Publisher
+from tasks.publisher import KeptConnection, Letter, Publisher
 from tasks.steps import register
 from tests.wire import Wire
 from workers.host import event_batching
@@ -212,6 +212,44 @@ def test_a_chord_is_written_as_celery_writes_it(celery: Celery, broker: redis.Re
     names = EVER_NEW | NOT_OURS | {"group"}
     assert without(ours, names) == without(theirs, names)
     assert len({message["headers"]["group"] for _, message in ours}) == 1
+
+
+def test_message_after_the_server_closed_the_kept_connection_is_sent_once(
+    celery: Celery, broker: redis.Redis
+) -> None:
+    post = Publisher(celery)
+    for _ in range(2):
+        post.send([LETTER])
+    broker.client_kill_filter(_type="normal", skipme=True)
+    for _ in range(2):
+        post.send([LETTER])
+    assert len(taken(broker)) == 4
+
+
+def test_threads_that_send_at_once_use_connections_of_their_own(
+    celery: Celery, broker: redis.Redis
+) -> None:
+    kept, pool = KeptConnection(), broker.connection_pool
+    with kept.of(pool) as first, kept.of(pool) as second:
+        assert first is not second
+    with kept.of(pool) as again:
+        assert again in (first, second)
+    with kept.of(pool) as once_more:
+        assert once_more is again
+
+
+def send_without_reading(connection: Any) -> None:
+    connection.send_command("PING")
+    raise RuntimeError
+
+
+def test_a_kept_connection_is_not_used_after_an_error(celery: Celery, broker: redis.Redis) -> None:
+    kept, pool = KeptConnection(), broker.connection_pool
+    with pytest.raises(RuntimeError), kept.of(pool) as connection:
+        send_without_reading(connection)
+    with kept.of(pool) as connection:
+        connection.send_command("ECHO", "x")
+        assert connection.read_response() == "x"
 
 
 @pytest.mark.slow
