@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
@@ -52,32 +52,33 @@ class Listing:
         store: Store,
         *,
         status_of: Callable[[SessionRef, Mapping[str, str]], str],
-        view_of: Callable[[SessionRef, Mapping[str, str]], SessionView],
+        views_of: Callable[[Sequence[tuple[SessionRef, Mapping[str, str]]]], list[SessionView]],
     ) -> None:
         self._store = store
         self._index = store.session_index()
         self._status_of = status_of
-        self._view_of = view_of
+        self._views_of = views_of
 
     def page(self, wanted: SessionFilter, *, limit: int, cursor: str | None) -> Page[SessionView]:
         """Returns a page of matching sessions; `next` is set if there may be more.
 
         The page is `partial` if it examined LOOKED_AT sessions before it was full.
         """
-        items: list[SessionView] = []
+        chosen: list[tuple[SessionRef, Mapping[str, str]]] = []
         last: Place | None = None
         partial, examined = False, 0
         for found in islice(self._examine(wanted, _start(wanted, cursor)), LOOKED_AT):
             last = found.place
             examined += 1
             if found.ref is not None:
-                items.append(self._view_of(found.ref, found.fields))
-                if len(items) == limit:
+                chosen.append((found.ref, found.fields))
+                if len(chosen) == limit:
                     break
         else:
             last = last if self._has_more(wanted, last) else None
             partial = last is not None
         following = encode_cursor(list(last)) if last else None
+        items = self._views_of(chosen)
         return Page(items=items, next=following, partial=partial, examined=examined)
 
     def walk(self, wanted: SessionFilter, cursor: str | None) -> Iterator[Visited]:

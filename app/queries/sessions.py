@@ -92,7 +92,7 @@ class Queries:
         self._catalog = catalog
         self._program = read
         self._notes = Notes(store, catalog)
-        self._listing = Listing(store, status_of=self._status, view_of=self._view)
+        self._listing = Listing(store, status_of=self._status, views_of=self._views)
         self.walk, self.view = self._listing.walk, self._view
 
     def session(self, session: str) -> SessionView:
@@ -303,12 +303,21 @@ class Queries:
             return None
 
     def _view(self, ref: SessionRef, fields: Mapping[str, str]) -> SessionView:
-        program = self._readable(fields["program"])
-        nodes = [node.id for node in program.body] if program else []
-        records = self._reads.records(ref, nodes, most=SHOWN)
-        active = fields["status"] == SessionStatus.ACTIVE
-        workers = self._fleet.inventories() if active and fields["place"] else []
-        return self._view_of(ref, fields, program, records, workers)
+        (view,) = self._views([(ref, fields)])
+        return view
+
+    def _views(self, found: Sequence[tuple[SessionRef, Mapping[str, str]]]) -> list[SessionView]:
+        """The views of sessions; their records and the workers are read for all of them at once."""
+        programs = [self._readable(fields["program"]) for _, fields in found]
+        nodes = [[node.id for node in program.body] if program else [] for program in programs]
+        asked = [(ref, names) for (ref, _), names in zip(found, nodes, strict=True)]
+        records = self._reads.records(asked, most=SHOWN)
+        placed = any(f["place"] and f["status"] == SessionStatus.ACTIVE for _, f in found)
+        workers = self._fleet.inventories() if placed else []
+        return [
+            self._view_of(ref, fields, program, one, workers)
+            for (ref, fields), program, one in zip(found, programs, records, strict=True)
+        ]
 
     def _view_of(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import NamedTuple, cast
 
 from app.domain.ids import SessionRef
@@ -11,6 +12,11 @@ from app.domain.records import StepRecord, TurnRecord
 from app.store.keys import Keys
 from app.store.script_runner import Scripts, decoded_map, ms_of_time
 from leadhand.models.views import WorkerView
+
+#: The most sessions whose records are read in one round trip.
+AT_ONCE = 100
+
+Commands = Sequence[tuple[str, ...]]
 
 
 class SessionRecords(NamedTuple):
@@ -49,7 +55,7 @@ class CreatedSession(NamedTuple):
 
 
 class SessionReads:
-    """Reads sessions for their views, with two or three round trips each; new ones with one."""
+    """Reads sessions for their views: one in two or three round trips, a new one in one."""
 
     def __init__(
         self,
@@ -76,11 +82,20 @@ class SessionReads:
         found = decoded_map(fields)
         return (ref, found) if "status" in found else None
 
-    def records(self, ref: SessionRef, nodes: Sequence[str], *, most: int) -> SessionRecords:
-        """Read the records that a view shows, of these nodes and at most so many steps."""
-        with self._away():
-            found = self._scripts.ask(self._commands(ref, nodes, most))
-        return self._records(ref, nodes, found, {})
+    def records(
+        self, asked: Sequence[tuple[SessionRef, Sequence[str]]], *, most: int
+    ) -> list[SessionRecords]:
+        """Read the records that views show, of these sessions with these nodes.
+
+        `most` limits the steps of each. Takes two round trips for each AT_ONCE sessions.
+        """
+        found: list[SessionRecords] = []
+        for start in range(0, len(asked), AT_ONCE):
+            part = asked[start : start + AT_ONCE]
+            replies = self._ask_each([self._commands(*one, most) for one in part])
+            firsts = [_First.of(*one, r) for one, r in zip(part, replies, strict=True)]
+            found += self._complete(firsts)
+        return found
 
     def created(
         self, made: CreatedSession, *, most: int
@@ -90,19 +105,19 @@ class SessionReads:
         Steps other than those that it began with take a further round trip.
         """
         ref, nodes, steps = made.ref, made.nodes, made.steps
-        commands = [self._hash(ref), *self._commands(ref, nodes, most)]
-        if steps:
-            commands.append(("HMGET", self._keys.part(ref, "steps"), *steps))
-        with self._away():
-            fields, *found = self._scripts.ask(commands)
-        read = cast("list[bytes | None]", found.pop()) if steps else []
+        names = [("HMGET", self._keys.part(ref, "steps"), *steps)] if steps else []
+        ((fields,), first, read) = self._ask_each(
+            [[self._hash(ref)], self._commands(ref, nodes, most), names]
+        )
         decoded = decoded_map(fields)
         if "status" not in decoded:
             return None
-        known = dict(zip(steps, read, strict=True))
-        return decoded, self._records(ref, nodes, found, known)
+        texts = cast("list[bytes | None]", read[0]) if steps else []
+        known = dict(zip(steps, texts, strict=True))
+        (records,) = self._complete([_First.of(ref, nodes, first)._replace(known=known)])
+        return decoded, records
 
-    def _commands(self, ref: SessionRef, nodes: Sequence[str], most: int) -> list[tuple[str, ...]]:
+    def _commands(self, ref: SessionRef, nodes: Sequence[str], most: int) -> Commands:
         part, last = self._keys.part, str(most - 1)
         sets = ("running", "parked", "live")
         return [
@@ -114,57 +129,108 @@ class SessionReads:
             *([("HMGET", part(ref, "runs"), *nodes)] if nodes else []),
         ]
 
-    def _records(
-        self,
-        ref: SessionRef,
-        nodes: Sequence[str],
-        replies: Sequence[object],
-        known: Mapping[str, bytes | None],
-    ) -> SessionRecords:
-        """The records of the replies to `_commands`; steps that are not `known` are read."""
-        time, lines, *found = replies
-        turns = _first_turns(nodes)
-        running, parked, live = (_texts(one) for one in found[:3])
-        parked_count, live_count = cast("list[int]", found[3:5])
-        numbers = cast("list[bytes | None]", found[6]) if nodes else []
-        runs = {node: int(n or 1) for node, n in zip(nodes, numbers, strict=True)}
-        again = [f"{node}~{run}" for node, run in runs.items() if run > 1]
-        shown = {*running, *parked, *live}
-        steps, newer = self._more(ref, sorted(shown - known.keys()), again)
-        steps |= {address: known[address] for address in shown & known.keys()}
-        first = dict(zip(["", *turns], cast("list[bytes | None]", found[5]), strict=True))
-        return SessionRecords(
-            self._clock() if self._clock else ms_of_time(time),
-            _texts(lines),
-            running,
-            parked,
-            live,
-            parked_count,
-            live_count,
-            {a: StepRecord.model_validate_json(text) for a, text in steps.items() if text},
-            runs,
-            _newest_turns(first | newer, runs),
-        )
+    def _complete(self, firsts: Sequence[_First]) -> list[SessionRecords]:
+        """Read the steps and later turns that the first replies name."""
+        wanted = [
+            [
+                (part, self._keys.part(first.ref, part), names)
+                for part, names in (("steps", first.unread), ("turns", first.later_turns))
+                if names
+            ]
+            for first in firsts
+        ]
+        replies = self._ask_each([[("HMGET", key, *names) for _, key, names in w] for w in wanted])
+        return [
+            first.records(
+                {
+                    part: dict(zip(names, cast("list[bytes | None]", texts), strict=True))
+                    for (part, _, names), texts in zip(asked, found, strict=True)
+                },
+                self._clock() if self._clock else first.now_ms,
+            )
+            for first, asked, found in zip(firsts, wanted, replies, strict=True)
+        ]
 
-    def _more(
-        self, ref: SessionRef, steps: list[str], turns: list[str]
-    ) -> tuple[dict[str, bytes | None], dict[str, bytes | None]]:
-        """The records of these steps and of these later turns."""
-        asked = [(part, names) for part, names in (("steps", steps), ("turns", turns)) if names]
-        commands = [("HMGET", self._keys.part(ref, part), *names) for part, names in asked]
+    def _ask_each(self, each: Sequence[Commands]) -> list[Sequence[object]]:
+        """The replies to several lists of commands, in one round trip; none for no commands."""
+        commands = [command for one in each for command in one]
         with self._away():
-            found = self._scripts.ask(commands) if commands else []
-        read = {
-            part: dict(zip(names, cast("list[bytes | None]", values), strict=True))
-            for (part, names), values in zip(asked, found, strict=True)
-        }
-        return read.get("steps", {}), read.get("turns", {})
+            replies = iter(self._scripts.ask(commands) if commands else ())
+        return [list(islice(replies, len(one))) for one in each]
 
     def _hash(self, ref: SessionRef) -> tuple[str, str]:
         return "HGETALL", self._keys.part(ref, "session")
 
 
-def _newest_turns(texts: dict[str, bytes | None], runs: dict[str, int]) -> dict[str, TurnRecord]:
+class _First(NamedTuple):
+    """The first replies about a session, which name the steps and turns to be read."""
+
+    ref: SessionRef
+    now_ms: int
+    warnings: list[str]
+    running: list[str]
+    parked: list[str]
+    live: list[str]
+    parked_count: int
+    live_count: int
+    runs: dict[str, int]
+    turns: dict[str, bytes | None]
+    #: Steps that were read already.
+    known: Mapping[str, bytes | None] = {}
+
+    @classmethod
+    def of(cls, ref: SessionRef, nodes: Sequence[str], replies: Sequence[object]) -> _First:
+        """The replies to the commands for these nodes."""
+        time, lines, *found = replies
+        running, parked, live = (_texts(one) for one in found[:3])
+        parked_count, live_count = cast("list[int]", found[3:5])
+        numbers = cast("list[bytes | None]", found[6]) if nodes else []
+        runs = {node: int(n or 1) for node, n in zip(nodes, numbers, strict=True)}
+        texts = cast("list[bytes | None]", found[5])
+        turns = dict(zip(["", *_first_turns(nodes)], texts, strict=True))
+        now_ms, warnings = ms_of_time(time), _texts(lines)
+        return cls(
+            ref, now_ms, warnings, running, parked, live, parked_count, live_count, runs, turns
+        )
+
+    @property
+    def shown(self) -> set[str]:
+        return {*self.running, *self.parked, *self.live}
+
+    @property
+    def unread(self) -> list[str]:
+        return sorted(self.shown - self.known.keys())
+
+    @property
+    def later_turns(self) -> list[str]:
+        return [f"{node}~{run}" for node, run in self.runs.items() if run > 1]
+
+    def records(
+        self, read: Mapping[str, Mapping[str, bytes | None]], now_ms: int
+    ) -> SessionRecords:
+        """The records, with the steps and turns that were read after these replies."""
+        steps = {**self.known, **read.get("steps", {})}
+        return SessionRecords(
+            now_ms,
+            self.warnings,
+            self.running,
+            self.parked,
+            self.live,
+            self.parked_count,
+            self.live_count,
+            {
+                address: StepRecord.model_validate_json(text)
+                for address in sorted(self.shown)
+                if (text := steps.get(address))
+            },
+            self.runs,
+            _newest_turns({**self.turns, **read.get("turns", {})}, self.runs),
+        )
+
+
+def _newest_turns(
+    texts: Mapping[str, bytes | None], runs: Mapping[str, int]
+) -> dict[str, TurnRecord]:
     """The newest run of each opened turn, by node."""
     wanted = {"": ("", 1)} | {f"{node}~{run}": (node, run) for node, run in runs.items()}
     return {
