@@ -92,31 +92,28 @@ class Served:
             if answer.status != 202:
                 raise RuntimeError(f"the API answered {answer.status}: {text.decode()}")
 
-        with self._worker_stopped():
-            for _ in range(FIRST):
-                submit()
-            api, server, own = self._api_s(), _cpu_s(self._server), time.process_time()
-            for _ in range(count):
-                submit()
-            own = time.process_time() - own
-            spent = (own, self._api_s() - api, _cpu_s(self._server) - server)
+        for _ in range(FIRST):
+            submit()
+        api, server, own = self._api_s(), _cpu_s(self._server), time.process_time()
+        for _ in range(count):
+            submit()
+        own = time.process_time() - own
+        spent = (own, self._api_s() - api, _cpu_s(self._server) - server)
         return Spent(*(seconds / count * 1000 for seconds in spent))
 
     def from_python(self, what: str, count: int) -> Spent:
         """Submit from a process with the engine of this checkout."""
         command = [sys.executable, "-P", __file__, "--only", what, "--submits", str(count)]
         env = {**os.environ, **self.env, "PYTHONPATH": str(self._checkout)}
-        with self._worker_stopped():
-            server = _cpu_s(self._server)
-            run = subprocess.run(command, env=env, cwd="/", check=True, capture_output=True)
-            server = _cpu_s(self._server) - server
+        server = _cpu_s(self._server)
+        run = subprocess.run(command, env=env, cwd="/", check=True, capture_output=True)
+        server = _cpu_s(self._server) - server
         return Spent(float(run.stdout), 0.0, server / (count + FIRST) * 1000)
 
     @contextmanager
-    def _worker_stopped(self) -> Iterator[None]:
-        """Let the worker rest for as long as the block runs; removes what was submitted."""
+    def worker_stopped(self) -> Iterator[None]:
+        """Stop the worker for as long as the block runs, then remove what was submitted."""
         group = self._processes[0].pid
-        self._meter.empty()
         wait_for(lambda: Redis.from_url(self.url).exists("lh:workers"))
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -215,12 +212,22 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{machine(sides['this'].url)}; load {os.getloadavg()[0]:.1f}\n")
         found: dict[tuple[str, str], list[Spent]] = {}
         for _ in range(asked.rounds):
-            for way in asked.ways:
-                for name, side in sides.items():
-                    n = asked.submits
-                    spent = side.over_rest(n) if way == "rest" else side.from_python(way, n)
-                    found.setdefault((way, name), []).append(spent)
+            for key, spent in measure_round(sides, asked.ways, asked.submits):
+                found.setdefault(key, []).append(spent)
         print(table(found))
+
+
+def measure_round(
+    sides: Mapping[str, Served], ways: Sequence[str], count: int
+) -> Iterator[tuple[tuple[str, str], Spent]]:
+    """Measure each way on each side, while no worker works."""
+    with ExitStack() as stopped:
+        for side in sides.values():
+            stopped.enter_context(side.worker_stopped())
+        for way in ways:
+            for name, side in sides.items():
+                spent = side.over_rest(count) if way == "rest" else side.from_python(way, count)
+                yield (way, name), spent
 
 
 def table(found: Mapping[tuple[str, str], Sequence[Spent]]) -> str:
