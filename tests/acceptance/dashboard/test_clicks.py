@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -41,6 +42,10 @@ def home(store_url: str, tmp_path) -> Iterator[tuple[Furnished, str]]:
 @pytest.fixture
 def at_home(chromium, home) -> Page:
     return sign_in(chromium, home[1])
+
+
+def _has_notes(page: Page, number: int) -> bool:
+    return bool(page.evaluate("window.notes.length") == number)
 
 
 def press(page: Page, name: str, *, entry: str = "", confirm: bool = False) -> None:
@@ -206,7 +211,7 @@ def test_hidden_page_notifies_once_for_each_session_that_comes_to_need_a_person(
         page.evaluate("window.hide(true)")
         end(engine, str(engine.submit.document(loop()).session), "failed")
         # A page with this policy refuses `wait_for_function`, which evaluates a text.
-        wait_until(lambda wanted=number: page.evaluate("window.notes.length") == wanted)
+        wait_until(partial(_has_notes, page, number))
         page.evaluate("window.hide(false)")
         expect(page.locator("#badge")).to_have_text(str(number))
     assert page.evaluate("window.notes") == ["1 session needs you", "2 sessions need you"]
