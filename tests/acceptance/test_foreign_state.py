@@ -154,7 +154,7 @@ def test_a_moved_folder_keeps_its_sessions(
     scene.origin.folder.rename(tmp_path / "moved")
     moved = Project(tmp_path / "moved")
     projects.append(moved)
-    listed = moved.leadhand("ls", "--json").json()["items"]
+    listed = moved.leadhand("ls", "--all", "--json").json()["items"]
     assert [session["id"] for session in listed] == [scene.session]
 
 
@@ -195,7 +195,8 @@ def test_a_copy_is_imported_stopped(scene: Scene, projects: list[Project], tmp_p
     projects.append(copy)
     imported = copy.leadhand("import", timeout=60)
     assert f"{scene.session}  stopped  in {scene.origin.folder}" in imported.out
-    assert [one["status"] for one in copy.leadhand("ls", "--json").json()["items"]] == ["stopped"]
+    listed = copy.leadhand("ls", "--all", "--json").json()["items"]
+    assert [one["status"] for one in listed] == ["stopped"]
     assert scene.runs == 1
 
 
