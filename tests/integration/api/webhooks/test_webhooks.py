@@ -79,7 +79,7 @@ def proves(received: Received) -> bool:
 
 def is_genuine():
     """The receiver's side as docs/webhooks.md shows it."""
-    page = (Path(__file__).resolve().parents[3] / "docs/webhooks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs/webhooks.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec(page.partition("```python\n")[2].partition("```")[0], names)
     return names["is_genuine"]
