@@ -6,6 +6,7 @@ from flask import Blueprint, Response
 
 from api import requests
 from api.auth import allow, current_caller, current_owner, may_bring_commands
+from api.folder import FolderQuery, folder_of_command, found_here
 from api.responses import answer, session_answer
 from app.engine import Engine
 from leadhand.flows.documents import FlowRun
@@ -20,13 +21,13 @@ class Flows:
 
     def list_all(self) -> Response:
         """GET /v1/flows: list the catalog."""
-        requests.query(requests.NoQuery)
-        return answer(Page[FlowView](items=self._engine.catalog.flows()))
+        found = found_here(self._engine, requests.query(FolderQuery))
+        return answer(Page[FlowView](items=self._engine.catalog_of(found.folder).flows()))
 
     def one(self, name: str) -> Response:
         """GET /v1/flows/NAME: show a flow."""
-        requests.query(requests.NoQuery)
-        return answer(self._engine.catalog.flow(name))
+        found = found_here(self._engine, requests.query(FolderQuery))
+        return answer(self._engine.catalog_of(found.folder).flow(name))
 
     def run(self, name: str) -> Response:
         """POST .../runs: run a flow of the catalog; needs no exec:free, as the operator wrote it.
@@ -45,7 +46,12 @@ class Flows:
             )
         else:
             submitted = self._engine.submit.flow(
-                name, asked, idempotency_key=key, owner=current_owner(), free=free
+                name,
+                asked,
+                idempotency_key=key,
+                owner=current_owner(),
+                free=free,
+                folder=folder_of_command(),
             )
         view = self._engine.queries.session(submitted.session)
         return session_answer(view, 202, headers={"Location": f"/v1/sessions/{view.id}"})
@@ -53,7 +59,7 @@ class Flows:
     def validate(self) -> Response:
         """POST /v1/flows/validate: check a flow without running it."""
         requests.query(requests.NoQuery)
-        return answer(self._engine.flow_checks.check(requests.value()))
+        return answer(self._engine.flow_checks.check(requests.value(), folder=folder_of_command()))
 
 
 def blueprint(engine: Engine) -> Blueprint:

@@ -11,6 +11,7 @@ from api.dashboard.changes import ChangesQuery
 from api.drawings.routes import SVG, TEXT, DrawingQuery
 from api.fleet.routes import FsckBody
 from api.fleet.statistics import StatisticsQuery
+from api.folder import FolderQuery
 from api.guards import GuardsQuery, ResetBody
 from api.health import Health
 from api.limits import LimitBody
@@ -380,9 +381,9 @@ OPERATIONS: tuple[Operation, ...] = (
               (replies(ApplyingView, "The session that does it.", 202),),
               body=ApplyBody, refuses=(409,)),
     Operation("flows.listed", "GET", "List the flows of the catalog, broken ones included",
-              (replies(Page[FlowView], "All flows, by name."),)),
+              (replies(Page[FlowView], "All flows, by name."),), query=FolderQuery),
     Operation("flows.one", "GET", "Show a flow of the catalog",
-              (replies(FlowView, "The flow as its file is now."),)),
+              (replies(FlowView, "The flow as its file is now."),), query=FolderQuery),
     Operation(
         "flows.run", "POST", "Run a flow of the catalog; with a step token, as a child session",
         (replies(SessionView, "The session, new or known by its key.", 202,
@@ -394,11 +395,13 @@ OPERATIONS: tuple[Operation, ...] = (
               (replies(FlowCheckView, "Whether it could run here now, and all errors."),),
               body=JsonValue, body_required=True),
     Operation("workers.listed", "GET", "List the workers",
-              (replies(Page[WorkerView], "All live workers."),)),
+              (replies(Page[WorkerView], "All live workers."),), query=FolderQuery),
     Operation("agents.listed", "GET", "List the agents",
-              (replies(Page[AgentView], "All agents, and where each can be used."),)),
+              (replies(Page[AgentView], "All agents, and where each can be used."),),
+              query=FolderQuery),
     Operation("tools.listed", "GET", "List the tools",
-              (replies(Page[ToolView], "All tools of the workers, and where each can be used."),)),
+              (replies(Page[ToolView], "All tools of the workers, and where each can be used."),),
+              query=FolderQuery),
     Operation("fleet.queues", "GET", "List the queues",
               (replies(Page[QueueView], "All queues with a worker or a step."),)),
     Operation("fleet.fleet", "GET", "Show an overview of the fleet",

@@ -13,6 +13,7 @@ from api.auth import (
     may_bring_commands,
 )
 from api.batch.routes import submit_batch
+from api.folder import folder_of_command
 from api.requests import NoQuery, PageQuery, SessionsQuery, SubmitQuery
 from api.responses import JSON_LINES, MARKDOWN, answer, attachment, session_answer
 from api.steps.verbs import StepVerbs
@@ -46,7 +47,12 @@ class Sessions:
             )
         else:
             submitted = self._engine.submit.document(
-                document, idempotency_key=key, owner=current_owner(), free=free, workers=workers
+                document,
+                idempotency_key=key,
+                owner=current_owner(),
+                free=free,
+                folder=folder_of_command(),
+                workers=workers,
             )
         view = self._engine.queries.submitted(submitted.session, submitted.made)
         view = self._with_work_token(view)

@@ -11,6 +11,7 @@ from app.artifacts.folder import Limits as ArtifactLimits
 from app.artifacts.local import LocalArtifacts
 from app.catalog.catalog import Catalog
 from app.domain.ports import Carrier
+from app.fleet.definition_files import DefinitionFiles
 from app.fleet.troubles import Troubles
 from app.operations.answers import Answers
 from app.operations.artifacts.uploads import Uploads
@@ -83,6 +84,7 @@ class Engine:
         self.registry = Registry(store, settings)
         self.transitions = Transitions(store, carrier, self.registry)
         self.catalog = Catalog(settings.flows)
+        self.definitions = DefinitionFiles(settings)
         self.tokens = Tokens(store.tokens(), secret=settings.secret, other=settings.secret_other)
         limits = ArtifactLimits(settings.artifact_max, settings.artifacts_max)
         self.artifact_folder = ArtifactFolder(settings.artifacts_root, limits)
@@ -91,15 +93,23 @@ class Engine:
         self._add_session_operations(store, settings)
         self._add_follow_ups(store, settings, carrier)
 
+    def catalog_of(self, folder: str) -> Catalog:
+        """Return the catalog with the flows that apply in a folder; '' is none."""
+        return self.catalog.with_folder(self.definitions.flows_of(folder))
+
     def _add_queries(self, store: Store, carrier: Carrier) -> None:
         """Add the services that only read."""
         self.fleet = Fleet(
-            store, depths=carrier.depths, troubles=self.troubles, flows=self.catalog.flows
+            store,
+            depths=carrier.depths,
+            troubles=self.troubles,
+            flows=self.catalog.flows,
+            place=self.settings.place,
         )
         self.queries = Queries(
             store,
             self.registry.program,
-            self.catalog,
+            self.catalog_of,
             self.fleet,
             self.troubles,
             self.local_artifacts,
@@ -133,18 +143,24 @@ class Engine:
             self.registry,
             self.transitions,
             self.fleet,
-            self.catalog,
+            self.catalog_of,
+            self.definitions,
             self.guard,
         )
         self.batches = Batches(store, self.fleet, self.submit, self.transitions)
-        self.flow_checks = FlowChecks(settings, self.fleet, self.catalog)
+        self.flow_checks = FlowChecks(settings, self.fleet, self.catalog_of, self.definitions)
         self.spawner = Spawner(store, settings, self.registry, self.tokens, self.submit)
         self.callers = Callers(store)
         self.guards = Guards(store, self.submit, self.transitions, self.guard_list)
         self.control = SessionControl(
-            store, self.registry, self.transitions, self.queries, self.fleet
+            store,
+            self.registry,
+            self.transitions,
+            self.queries,
+            self.fleet,
+            self.submit.definitions,
         )
-        self.migration = Migration(store, self.registry, self.control, self.catalog, self.submit)
+        self.migration = Migration(store, self.registry, self.control, self.submit)
         self.step_verbs = Retry(store, self.registry, self.control)
         self.skips = Skip(store, self.registry, self.transitions, self.control, self.queries)
         self.annotations = Annotations(self.registry, self.transitions, self.queries)

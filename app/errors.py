@@ -189,8 +189,8 @@ class FlowUnknown(LeadhandError):
         self.folders = folders
 
     def __str__(self) -> str:
-        hint = "`leadhand flows` lists the flows" if self.folders else "set LEADHAND_FLOWS"
-        return f"flow {self.name!r} is not found; {hint}"
+        where = "`leadhand flows` lists the flows" if self.folders else "set LEADHAND_FLOWS"
+        return f"flow {self.name!r} is not found; {where}"
 
 
 class FlowDisabled(LeadhandError):

@@ -55,10 +55,12 @@ class Settings(BaseModel):
     #: Allowed roots of working folders; empty allows any folder.
     roots: tuple[Path, ...] = ()
     agents_files: tuple[Path, ...] = ()
-    #: A working folder whose definitions the services read: its functions are never inline.
-    definitions: Path | None = None
-    #: The file with the user's approvals of its agents.toml and tools.toml; None if they need none.
+    #: What the embedded services also read in the folder of a session; nothing in a fleet.
+    folder_definitions: tuple[Literal["agents", "flows", "tools"], ...] = ()
+    #: The file with the user's approvals of the agents.toml and tools.toml of folders.
     approvals: Path | None = None
+    #: The user's home folder, whose files are not those of a folder.
+    user_home: Path | None = None
     #: Folders of flow files; if two have a flow of the same name, the first folder wins.
     flows: tuple[Path, ...] = ()
     #: Folders of Python files whose functions are tools; the first folder wins.
@@ -159,12 +161,6 @@ class Settings(BaseModel):
         return round(self.lease_s * 1000)
 
     @property
-    def trusted_tools(self) -> tuple[Path, ...]:
-        """Return the tool folders that the operator names, without that of a user's definitions."""
-        own = self.definitions
-        return tuple(one for one in self.tools if own is None or not one.is_relative_to(own))
-
-    @property
     def retentions(self) -> dict[str, str]:
         """Return the retention settings as fields of a new session."""
         times = {name: getattr(self, name) for name in _PLAIN if name.startswith("retention_")}
@@ -195,9 +191,11 @@ class Settings(BaseModel):
         for field, name in _PATHS.items():
             if env.get(name):
                 values[field] = tuple(Path(p) for p in env[name].split(os.pathsep) if p)
-        for field, name in _HOSTS.items():
+        for field, name in _LISTS.items():
             if env.get(name):
                 values[field] = tuple(h.strip() for h in env[name].split(",") if h.strip())
+        if env.get("HOME"):
+            values["user_home"] = env["HOME"]
         values["state_home"] = _state_home(env, needed="state_dir" not in values)
         _check_redis_url(str(values.get("redis_url", "")))
         values.setdefault("broker_url", values.get("redis_url", ""))
@@ -205,7 +203,7 @@ class Settings(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = {**_PLAIN, **_PATHS, **_HOSTS}[str(first["loc"][0])]
+            name = {**_PLAIN, **_PATHS, **_LISTS}[str(first["loc"][0])]
             raise SettingInvalid(name, env.get(name, ""), first["msg"]) from None
 
 
@@ -295,11 +293,11 @@ _PLAIN = {
     "supervisor_pid": "LEADHAND_SUPERVISOR_PID",
     "own_redis": "LEADHAND_OWN_REDIS",
     "importing": "LEADHAND_IMPORTING",
-    "definitions": "LEADHAND_DEFINITIONS",
     "approvals": "LEADHAND_APPROVALS",
     "proof_key": "LEADHAND_PROOF_KEY",
 }
-_HOSTS = {
+_LISTS = {
+    "folder_definitions": "LEADHAND_FOLDER_DEFINITIONS",
     "webhook_hosts": "LEADHAND_WEBHOOK_HOSTS",
     "tool_hosts": "LEADHAND_TOOL_HOSTS",
     "allowed_hosts": "LEADHAND_ALLOWED_HOSTS",

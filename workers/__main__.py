@@ -27,7 +27,6 @@ from app.operations.outputs import Outputs
 from app.settings import Settings, doubts
 from app.store.identity_file import memory_of
 from app.store.store import Store, connect
-from leadhand.models.approvals import Approvals
 from leadhand.process_guard import end_with_parent, hide
 from tasks import tracing
 from tasks.bootstrap import check_logins, make_engine
@@ -54,12 +53,9 @@ from workers.host.pool_size import PoolSize
 from workers.host.served_store import ServedStore
 from workers.processes.call_slots import CallSlots
 from workers.processes.own_folders import claim_folder
-from workers.registry.declared.book import ToolFiles
-from workers.registry.declared.served import ServedTools
-from workers.registry.inline import InlineFunctions
 from workers.registry.preflight import agents_here, faults_of
-from workers.registry.reload import AgentFiles
-from workers.registry.tools import ToolCatalogue
+from workers.registry.registries import Registries, Registry
+from workers.tool_servers.folder_reports import FolderReporter, registry_for_steps
 from workers.tool_servers.manager import ToolServers, servers_folder
 from workers.workspaces.orphans import OrphanCleanup
 from workers.workspaces.rescue import WorktreeRescue
@@ -158,41 +154,24 @@ def _set_up_pool_processes(
             one.guard.remember_in(served)
             one.store.expected_identity = served.expected
         heart = Heartbeats(beats, draining=drain.under_way, lend=slots.lender())
-        approvals = Approvals(settings.definitions, settings.approvals)
-        agents = AgentFiles(settings.agents_files, approvals)
-        servers = ServedTools(servers_folder(host))
+        registries = Registries(settings, servers_folder(host))
         BOUND.carry = attempts = Attempts(
             engine,
             worker=f"{name}/{os.getpid()}",
-            agents=agents.current,
+            agents=registries.base.agents.current,
             heart=heart,
             draining=drain.under_way,
             closed=served.is_closed,
             paused=intake.is_paused,
             on_no_room=intake.pause,
-            shelf=ToolCatalogue(
-                settings.tools,
-                _tool_files(settings, approvals),
-                servers,
-                InlineFunctions(settings.trusted_tools),
-            ),
+            shelf=registries.base.shelf,
+            of_folder=registry_for_steps(engine, registries),
             slot=calls.own(),
             outputs=OutputWriter(Outputs(_store_for_output(settings, served)).append),
         )
         worker_process_shutdown.connect(lambda **_: attempts.close(), weak=False)
 
     worker_process_init.connect(begin, weak=False)
-
-
-def _tool_files(
-    settings: Settings, approvals: Approvals, *, logs_faults: bool = False
-) -> ToolFiles:
-    return ToolFiles(
-        settings.agents_files,
-        approvals,
-        tool_folders=settings.tools,
-        logs_faults=logs_faults,
-    )
 
 
 def _watchdog(
@@ -233,16 +212,16 @@ def _run_host_threads(
 ) -> None:
     """Run the threads of the parent process: sweeper, webhooks, cleanups and inventory."""
     threads = (Sweeper, Deliverer, SpillCleanup, WorktreeRescue, OrphanCleanup, SecretRenewal)
-    approvals = Approvals(settings.definitions, settings.approvals)
-    files = _tool_files(settings, approvals)
+    registries = Registries(settings, servers_folder(os.getpid()), logs_faults=True)
     host_threads = [
         *(thread(engine) for thread in threads),
         Prober(engine, on_spill=intake.update),
         watchdog,
-        ToolServers(servers_folder(os.getpid()), files.current, hosts=settings.tool_hosts),
+        ToolServers(registries.folder, registries.base.servers, hosts=settings.tool_hosts),
+        FolderReporter(engine, registries, worker=name),
     ]
     consumed = ConsumedQueues()
-    inventory = _inventory(engine, settings, name, queues, consumed, lock)
+    inventory = _inventory(engine, registries.base, name, queues, consumed, lock)
     dead_workers = DeadWorkers(engine)
 
     class WithThePool(StartStopStep):
@@ -274,28 +253,20 @@ def _run_host_threads(
 
 def _inventory(
     engine: Engine,
-    settings: Settings,
+    registry: Registry,
     name: str,
     queues: tuple[str, ...],
     consumed: ConsumedQueues,
     lock: NameLock,
 ) -> Inventory:
-    approvals = Approvals(settings.definitions, settings.approvals)
-    agents = AgentFiles(settings.agents_files, approvals, logs_faults=True)
-    files = _tool_files(settings, approvals, logs_faults=True)
-    shelf = ToolCatalogue(
-        settings.tools,
-        files,
-        ServedTools(servers_folder(os.getpid())),
-        InlineFunctions(settings.trusted_tools),
-    )
+    agents = registry.agents
     return Inventory(
         engine,
         name=name,
         queues=queues,
         agents=lambda: agents_here(agents.current()),
         faults=lambda: faults_of(agents.current()),
-        tools=shelf.tools,
+        tools=registry.shelf.tools,
         consumes=consumed.queues,
         lock=lock,
     )

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from api import requests
 from api.auth import allow, current_owner, may_bring_commands
+from api.folder import folder_of_command
 from api.problem_types import Refused
 from api.problems import refusal_of
 from api.requests import NoQuery
@@ -84,7 +85,8 @@ def _item(given: _GivenItem, owner: Owner | None, secret: str, *, free: bool) ->
     document = requests.parse_document(given.document)
     allow(document, free=free)
     key = given.idempotency_key
-    return Item(document, Asker(hash_document(document, secret), key, owner=owner, free=free))
+    body = hash_document(document, secret)
+    return Item(document, Asker(body, key, owner=owner, free=free, folder=folder_of_command()))
 
 
 def _view(result: Result, number: int) -> BatchItemView:

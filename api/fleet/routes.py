@@ -10,8 +10,10 @@ from pydantic import BaseModel, Field
 
 from api import requests
 from api.fleet.metrics import MEDIA_TYPE, families, render_metrics
+from api.folder import FolderQuery, found_here
 from api.responses import answer
 from app.engine import Engine
+from app.operations.submission.drafts import Found
 from leadhand.models.views import AgentView, Page, QueueView, ToolView, WorkerView
 
 
@@ -25,18 +27,26 @@ class FsckBody(requests.Body):
 def blueprints(engine: Engine) -> Iterator[Blueprint]:
     """Yields the Flask blueprints of the fleet: workers, agents, tools, queues and metrics."""
     reads = engine.fleet
-    yield _list("workers", lambda: Page[WorkerView](items=reads.workers()))
-    yield _list("agents", lambda: Page[AgentView](items=reads.agents()))
-    yield _list("tools", lambda: Page[ToolView](items=reads.tools()))
+
+    def tools(found: Found) -> Page[ToolView]:
+        flows = engine.catalog_of(found.folder).flows()
+        return Page[ToolView](items=reads.tools(found.definitions, flows))
+
+    yield _list(
+        engine, "workers", lambda found: Page[WorkerView](items=reads.workers(found.definitions))
+    )
+    yield _list(
+        engine, "agents", lambda found: Page[AgentView](items=reads.agents(found.definitions))
+    )
+    yield _list(engine, "tools", tools)
     yield _fleet(engine)
 
 
-def _list(noun: str, page: Callable[[], BaseModel]) -> Blueprint:
+def _list(engine: Engine, noun: str, page: Callable[[Found], BaseModel]) -> Blueprint:
     routes = Blueprint(noun, __name__, url_prefix=f"/v1/{noun}")
 
     def list_all() -> Response:
-        requests.query(requests.NoQuery)
-        return answer(page())
+        return answer(page(found_here(engine, requests.query(FolderQuery))))
 
     routes.add_url_rule("", "listed", list_all)
     return routes

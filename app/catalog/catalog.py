@@ -59,9 +59,15 @@ class Catalog:
     A flow looks for its subflows in its own folder first.
     """
 
-    def __init__(self, folders: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, folders: tuple[Path, ...] = (), *, flows: _Memory[FlowDefinition] | None = None
+    ) -> None:
         self.folders = folders
-        self._flows = _Memory(read_flow)
+        self._flows = flows or _Memory(read_flow)
+
+    def with_folder(self, folder: Path | None) -> Catalog:
+        """Returns the catalog with the flows of another folder, which come first."""
+        return self if folder is None else Catalog((folder, *self.folders), flows=self._flows)
 
     def entries(self) -> list[CatalogFlow]:
         """Returns all flows of the catalog, sorted by name."""

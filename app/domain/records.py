@@ -73,6 +73,8 @@ class Grant(BaseModel):
     compare: bool = False
     #: The origins of the turns around the step; empty unless the session was resumed.
     origins: dict[str, Origin] = Field(default_factory=dict)
+    #: The mark of the session's definitions, which a resume may have changed.
+    definitions: str = ""
     #: The messages of the inbox that this attempt gets, oldest first.
     messages: tuple[Message, ...] = ()
 
@@ -293,3 +295,5 @@ class NewSession(NamedTuple):
     request: str = ""
     #: The stored form of its environment, which is encrypted; empty without one.
     environment: str = ""
+    #: The definitions of its folder (JSON); empty without any.
+    definitions: str = ""

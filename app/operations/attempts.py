@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from app.compiler.workspaces import opening_inputs
 from app.domain.addresses import block_of, path_of, turn_of
 from app.domain.artifacts import VALUE, ArtifactSource, marker
+from app.domain.environment.definitions import Definitions
 from app.domain.environment.session import SessionEnvironment
 from app.domain.failure_text import ending_of, quote_error
 from app.domain.fan_out import expansion
@@ -57,6 +58,8 @@ class Work(NamedTuple):
     workspace: Mapping[str, JsonValue] | None = None
     #: What the session's submitter passed to its bodies.
     environment: SessionEnvironment = SessionEnvironment()
+    #: The definitions of its folder.
+    definitions: Definitions | None = None
 
     @property
     def locks_another(self) -> Path | None:
@@ -131,7 +134,7 @@ class Attempts:
 
     def work(self, ref: SessionRef, grant: Grant) -> Work:
         """Load the definition, inputs and folder of a granted step, for the code that runs it."""
-        facts = self._registry.facts(ref)
+        facts = self._facts(ref, grant)
         program = self._registry.verified_program(ref, facts)
         step = program.step(grant.address)
         unsigned = self._unsigned_commands(facts.program, path_of(grant.address))
@@ -145,7 +148,17 @@ class Attempts:
         beneath = str(inputs.get("working_folder") or "")
         cwd = _folder(facts.cwd, beneath) if facts.cwd else None
         environment = self._registry.environment(ref, facts.environment)
-        return Work(ref, grant, step, inputs, facts, cwd, opening_inputs(program), environment)
+        definitions = self._registry.definitions(ref, facts.definitions)
+        opening = opening_inputs(program)
+        return Work(ref, grant, step, inputs, facts, cwd, opening, environment, definitions)
+
+    def _facts(self, ref: SessionRef, grant: Grant) -> Facts:
+        """The facts of the session; read again if a resume has changed its definitions."""
+        facts = self._registry.facts(ref)
+        if facts.definitions != grant.definitions:
+            self._registry.forget_facts()
+            facts = self._registry.facts(ref)
+        return facts
 
     def _find_unsigned_command(self, program: str, path: str) -> str | None:
         return command_from_outcome(self._registry.program(program).step(path).inputs)

@@ -35,6 +35,7 @@ from app.history.flow_points import is_flow
 from app.history.snapshot import Snapshot
 from app.operations.planning.exits import check_exit
 from app.operations.registry import Registry
+from app.operations.submission.definitions import SubmitDefinitions
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.queries.sessions import Queries
@@ -75,8 +76,10 @@ class SessionControl:
         transitions: Transitions,
         queries: Queries,
         fleet: Fleet,
+        definitions: SubmitDefinitions,
     ) -> None:
         self._store = store
+        self._definitions = definitions
         self._registry = registry
         self._transitions = transitions
         self._queries = queries
@@ -145,8 +148,8 @@ class SessionControl:
         while _is_stale_plan(answer) and tries < PLANS:
             answer = self._plan_and_run(ref, plan, arguments, after)
             tries += 1
-        if planner is not None:
-            self._registry.forget_facts()  # its program has changed
+        if planner is not None or verb == "resume":
+            self._registry.forget_facts()  # its program or its definitions may have changed
         _raise_refusal(ref.id, verb, answer)
         self._transitions.dispatch(ref, answer)
 
@@ -165,9 +168,10 @@ class SessionControl:
             )
         # A limit in the call overrides one in the plan.
         limits = {**plan.limits, **_limits(arguments)}
-        return self._transitions.run(
-            "control", ref, {**arguments, **plan.arguments(), "budget": limits}
-        )
+        more: dict[str, JsonValue] = {"budget": limits}
+        if arguments["verb"] == "resume":
+            plan, more["defines"] = self._definitions.at_resume(ref, plan)
+        return self._transitions.run("control", ref, {**arguments, **plan.arguments(), **more})
 
     def _check_limit(
         self, ref: SessionRef, plan: ResumePlan, most: int, *, after: str | None, loop: str | None
@@ -426,11 +430,8 @@ def budget_hint(answer: Reply) -> str:
 
 
 def _control_reason(verb: Control, text: str, by: Caller | None) -> dict[str, JsonValue] | None:
-    code = {
-        "stop": ReasonCode.USER_STOP,
-        "exit": ReasonCode.EXIT,
-        "abort": ReasonCode.ABORTED,
-    }.get(verb)
+    codes = {"stop": ReasonCode.USER_STOP, "exit": ReasonCode.EXIT, "abort": ReasonCode.ABORTED}
+    code = codes.get(verb)
     if code is None:
         return None
     reason = Reason(code=code, text=text, at=by.address if by else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import Catalog, hash_of
+from app.catalog.catalog import hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler.subflows import types_in
 from app.compiler.workspaces import own_folder_of
@@ -37,13 +37,11 @@ class Migration:
         store: Store,
         registry: Registry,
         control: SessionControl,
-        catalog: Catalog,
         submissions: Submissions,
     ) -> None:
         self._store = store
         self._registry = registry
         self._control = control
-        self._catalog = catalog
         self._submissions = submissions
 
     def resume_as_new(
@@ -80,12 +78,13 @@ class Migration:
         if not fields.get("source"):
             raise _refusal(ref, status, "it was not started from a flow of the catalog")
         began = Source.model_validate_json(fields["source"])
-        written = self._catalog.document(began.flow)
+        found = self._submissions.definitions.again(fields)
+        written = self._submissions.catalog_of(found.folder).document(began.flow)
         own = own_folder_of(self._registry.program(fields["program"]), root="")
         cwd = fields.get("cwd", "") if own is None else own.origin
         document = _with_run_options(written, began, fields | {"cwd": cwd})
         _require_inputs(document)
-        program = self._submissions.compile_flow(document, own)
+        program = self._submissions.compile_flow(document, found, own)
         failed = status == SessionStatus.FAILED
         afresh = failed or not self._can_switch(ref, fields, program)
         rewind = self._rewind(ref, fields, program, after=after, afresh=afresh)
@@ -107,6 +106,7 @@ class Migration:
             cwd=fields.get("cwd", ""),
             place=fields["place"],
             environment=fields.get("environment", ""),
+            definitions=fields.get("definitions", ""),
         )
         known = Snapshot(self._store, ref)
         return ResumePlan(

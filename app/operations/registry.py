@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from app.domain.environment.definitions import Definitions, parse_definitions
 from app.domain.environment.errors import EnvironmentSealed
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
@@ -48,6 +49,8 @@ class Facts(NamedTuple):
     folder: str = ""
     #: The mark of its environment, which the signature covers; empty without one.
     environment: str = ""
+    #: The same of its folder's definitions.
+    definitions: str = ""
 
 
 class _Loaded(NamedTuple):
@@ -59,7 +62,10 @@ class _Loaded(NamedTuple):
 
 
 #: The fields of a session's hash that hold its facts.
-_FACTS = ("program", "kind", "place", "cwd", "parent", "signature", "folder", "environment")
+_FACTS = (
+    "program", "kind", "place", "cwd", "parent", "signature", "folder", "environment",
+    "definitions",
+)  # fmt: skip
 _PROGRAM = TypeAdapter(Program)
 
 
@@ -73,6 +79,7 @@ class Registry:
         self.facts = lru_cache(maxsize=SESSIONS)(self._read_facts)
         self._programs = lru_cache(maxsize=PROGRAMS)(self._read_program)
         self._environments = lru_cache(maxsize=PROGRAMS)(self._read_environment)
+        self._definitions = lru_cache(maxsize=PROGRAMS)(self._read_definitions)
         self._signed_here = lru_cache(maxsize=SESSIONS)(self._is_signed_here)
 
     def program(self, program: str) -> Program:
@@ -95,10 +102,17 @@ class Registry:
         self.facts.cache_clear()
 
     def signature(
-        self, ref: SessionRef, program: str, *, cwd: str, place: str, environment: str = ""
+        self,
+        ref: SessionRef,
+        program: str,
+        *,
+        cwd: str,
+        place: str,
+        environment: str = "",
+        definitions: str = "",
     ) -> str:
-        """Sign the program, working folder and place of a session, and its environment's mark."""
-        spec = Spec(ref.id, ref.root, program, cwd, place, environment)
+        """Sign the program, folder and place of a session, and the marks of what it brought."""
+        spec = Spec(ref.id, ref.root, program, cwd, place, environment, definitions)
         return sign(spec, secret=self._secret)
 
     def seal_commands(self, ref: SessionRef) -> str:
@@ -131,7 +145,13 @@ class Registry:
     def verified_program(self, ref: SessionRef, facts: Facts) -> Program:
         """Returns the session's program. Raises SpecForeign unless its signature is valid."""
         spec = Spec(
-            ref.id, ref.root, facts.program, facts.cwd or "", facts.place, facts.environment
+            ref.id,
+            ref.root,
+            facts.program,
+            facts.cwd or "",
+            facts.place,
+            facts.environment,
+            facts.definitions,
         )
         if not facts.signature:
             raise SpecForeign(ref.id, "it was not signed")
@@ -155,12 +175,49 @@ class Registry:
         except SpecForeign:
             return ""
         return self.signature(
-            ref, facts.program, cwd=facts.cwd or "", place=place, environment=facts.environment
+            ref,
+            facts.program,
+            cwd=facts.cwd or "",
+            place=place,
+            environment=facts.environment,
+            definitions=facts.definitions,
+        )
+
+    def sign_for_definitions(
+        self, ref: SessionRef, fields: Mapping[str, str], mark: str, *, program: str | None
+    ) -> str:
+        """Sign the session with other definitions, and its program if it adopts another one.
+
+        Returns '' if its signature is invalid.
+        """
+        facts = _facts_of(ref, fields)
+        try:
+            self.verified_program(ref, facts)
+        except SpecForeign:
+            return ""
+        return self.signature(
+            ref,
+            program or facts.program,
+            cwd=facts.cwd or "",
+            place=facts.place,
+            environment=facts.environment,
+            definitions=mark,
         )
 
     def environment(self, ref: SessionRef, mark: str) -> SessionEnvironment:
         """The environment of a session with this mark. Raises EnvironmentSealed."""
         return self._environments(ref, mark) if mark else SessionEnvironment()
+
+    def definitions(self, ref: SessionRef, mark: str) -> Definitions | None:
+        """Return the definitions of a session with this mark. Raises SpecForeign."""
+        return self._definitions(ref, mark) if mark else None
+
+    def _read_definitions(self, ref: SessionRef, mark: str) -> Definitions:
+        text = self._store.copies().definitions(ref)
+        found = parse_definitions(text) if text else None
+        if found is None or found.mark != mark:
+            raise SpecForeign(ref.id, "the definitions of its folder were changed after the submit")
+        return found
 
     def _read_environment(self, ref: SessionRef, mark: str) -> SessionEnvironment:
         stored = self._store.copies().environment(ref)
@@ -198,4 +255,5 @@ def _facts_of(ref: SessionRef, fields: Mapping[str, str]) -> Facts:
         fields.get("signature", ""),
         fields.get("folder", ""),
         fields.get("environment", ""),
+        fields.get("definitions", ""),
     )

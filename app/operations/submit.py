@@ -13,6 +13,7 @@ from app.catalog.catalog import Catalog, hash_of
 from app.catalog.source import Source, apply_run
 from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain.budgets import limits_of
+from app.domain.environment.definitions import Definitions
 from app.domain.environment.session import (
     SessionEnvironment,
     environment_of,
@@ -25,6 +26,7 @@ from app.domain.routing import stored_program
 from app.domain.workspaces import OwnFolder, Workspace
 from app.errors import IdempotencyConflict, InvalidDocument, LeadhandError, StoreAway
 from app.fleet.admission import Where, admit
+from app.fleet.definition_files import DefinitionFiles
 from app.fleet.session_path import workers_for
 from app.operations.create_errors import create_error
 from app.operations.folders.documents import own_facts, own_folder
@@ -34,7 +36,8 @@ from app.operations.request_hashes import hash_document, hash_run
 from app.operations.step_verbs.documents import stored_text
 from app.operations.store_guard import StoreGuard
 from app.operations.submission.compiled import CompiledPrograms
-from app.operations.submission.drafts import About, Asker, Draft, Submitted
+from app.operations.submission.definitions import SubmitDefinitions, workers_by_definitions
+from app.operations.submission.drafts import About, Asker, Draft, Found, Submitted
 from app.operations.submission.environments import Environments
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -67,7 +70,8 @@ class Submissions:
         registry: Registry,
         transitions: Transitions,
         fleet: Fleet,
-        catalog: Catalog,
+        catalog_of: Callable[[str], Catalog],
+        definitions: DefinitionFiles,
         guard: StoreGuard,
     ) -> None:
         self._store = store
@@ -75,8 +79,10 @@ class Submissions:
         self._registry = registry
         self._transitions = transitions
         self._fleet = fleet
-        self._catalog = catalog
-        self._programs = CompiledPrograms(catalog)
+        #: The catalog with the flows of a folder.
+        self.catalog_of = catalog_of
+        self._programs = CompiledPrograms()
+        self.definitions = SubmitDefinitions(store, registry, definitions)
         self._guard = guard
         self._environments = Environments(store, settings, registry)
 
@@ -90,6 +96,7 @@ class Submissions:
         owner: Owner | None = None,
         free: bool = False,
         workspace: Workspace | None = None,
+        folder: str = "",
         workers: Sequence[WorkerView] | None = None,
     ) -> Submitted:
         """Create a session from a document; the same key again returns the same session.
@@ -101,15 +108,18 @@ class Submissions:
         active session has the label.
         """
         body = hash_document(document, self._settings.secret)
-        asker = Asker(body, idempotency_key, parent, root, owner, free, workspace=workspace)
+        asker = Asker(
+            body, idempotency_key, parent, root, owner, free, workspace=workspace, folder=folder
+        )
         return self.document_of(asker, document, workers=workers)
 
     def document_of(
         self, asker: Asker, document: AnyDocument, *, workers: Sequence[WorkerView] | None = None
     ) -> Submitted:
         """Create a session from a document, for this caller. Raises as `document`."""
+        workers_of = workers_by_definitions(self._fleet, workers)
         return self._or_submitted(
-            asker, lambda: self.create_draft(self.draft(document, asker, workers=workers))
+            asker, lambda: self.create_draft(self.draft(document, asker, workers_of=workers_of))
         )
 
     def flow(
@@ -120,13 +130,14 @@ class Submissions:
         idempotency_key: str | None = None,
         owner: Owner | None = None,
         free: bool = False,
+        folder: str = "",
     ) -> Submitted:
         """Create a session from a flow of the catalog, or return that of the same idempotency key.
 
         Raises FlowUnknown, FlowDisabled, and the errors of `document`.
         """
         body = hash_run(name, run, self._settings.secret)
-        asker = Asker(body, idempotency_key, owner=owner, free=free)
+        asker = Asker(body, idempotency_key, owner=owner, free=free, folder=folder)
         return self.flow_of(asker, name, run)
 
     def flow_of(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
@@ -134,7 +145,9 @@ class Submissions:
         return self._or_submitted(asker, lambda: self._create_run(asker, name, run))
 
     def _create_run(self, asker: Asker, name: str, run: FlowRun) -> Submitted:
-        document = self._catalog.document(name)
+        found = self.definitions.of(asker, run.working_folder)
+        asker = asker._replace(found=found)
+        document = self.catalog_of(found.folder).document(name)
         source = Source(
             flow=name,
             hash=hash_of(document),
@@ -151,20 +164,21 @@ class Submissions:
             # The field has another name in a run than in a document.
             raise InvalidDocument("working_folder", error.value, error.hint) from None
 
-    def compile_flow(self, document: FlowDocument, own: OwnFolder | None = None) -> Program:
+    def compile_flow(
+        self, document: FlowDocument, found: Found, own: OwnFolder | None = None
+    ) -> Program:
         """Compile a flow, with all checks of a submit. Raises InvalidDocument.
 
         `own` is the folder that the session has to itself.
         """
-        whole = self._with_files(document)
-        admit(whole, self._settings, self._fleet.inventories())
-        program = self._programs.compile(whole, whole.model_dump_json())
-        return in_own_folder(program, own, whole.label or "") if own is not None else program
+        program = self.compile(self._with_files(document, self.catalog_of(found.folder)), found)
+        return in_own_folder(program, own, document.label or "") if own is not None else program
 
-    def compile(self, document: AnyDocument) -> Program:
+    def compile(self, document: AnyDocument, found: Found) -> Program:
         """Compile a document, with all checks of a submit. Raises InvalidDocument."""
-        admit(document, self._settings, self._fleet.inventories())
-        return self._programs.compile(document, document.model_dump_json())
+        admit(document, self._settings, self._fleet.inventories(found.definitions))
+        text = document.model_dump_json()
+        return self._programs.compile(document, text, self.catalog_of(found.folder))
 
     def default_limits(self, program: Program) -> dict[str, int]:
         """Return the default budget limits of a session with this program."""
@@ -179,26 +193,26 @@ class Submissions:
         asker: Asker,
         *,
         source: str = "",
-        workers: Sequence[WorkerView] | None = None,
+        workers_of: Callable[[Definitions | None], Sequence[WorkerView]] | None = None,
     ) -> Draft:
-        """Check and compile a document, for these workers if given. Raises InvalidDocument."""
-        workers = self._fleet.inventories() if workers is None else workers
-        environment = self._environment_of(asker, environment_of(document))
-        document = without_environment(document)
-        owner, given, asker = asker.owner, document, asker._replace(environment=environment)
-        if document.place is None and asker.place:
-            document = document.model_copy(update={"place": asker.place})
-        hook, label = document.webhook or (owner and owner.webhook), document.label or ""
+        """Check and compile a document. Raises InvalidDocument.
+
+        `workers_of` returns the workers, by the definitions that the session has.
+        """
+        document, asker = self._in_its_surroundings(document, asker)
+        found, environment = asker.found or Found(), asker.environment or SessionEnvironment()
+        workers = (workers_of or self._fleet.inventories)(found.definitions)
+        given, catalog = document, self.catalog_of(found.folder)
+        hook, label = document.webhook or (asker.owner and asker.owner.webhook), document.label
         if isinstance(document, FlowDocument):
-            given = document = self._with_files(document)
+            given = document = self._with_files(document, catalog)
             label = document.label or f"Flow: {document.name}"
         where = admit(document, self._settings, workers_for(workers, environment))
-        text = document.model_dump_json()
-        program = self._programs.compile(document, text)
-        cwd = document.cwd or ""
-        if asker.workspace is not None:
-            program = in_workspace(program, asker.workspace, label)
-            cwd = asker.workspace.cwd
+        text, label = document.model_dump_json(), label or ""
+        program = self._programs.compile(document, text, catalog)
+        cwd, workspace = document.cwd or "", asker.workspace
+        if workspace is not None:
+            program, cwd = in_workspace(program, workspace, label), workspace.cwd
             where = where._replace(folder=cwd)
         own = own_folder(document, self._settings)
         if own is not None:
@@ -224,6 +238,17 @@ class Submissions:
         )
         return Draft(asker, program, about, len(text.encode()), stored_text(given), workers)
 
+    def _in_its_surroundings(
+        self, document: AnyDocument, asker: Asker
+    ) -> tuple[AnyDocument, Asker]:
+        """The document at its place, and a caller with what the session's bodies get around it."""
+        environment = self._environment_of(asker, environment_of(document))
+        document = without_environment(document)
+        if document.place is None and asker.place:
+            document = document.model_copy(update={"place": asker.place})
+        found = self.definitions.of(asker, document.cwd)
+        return document, asker._replace(environment=environment, found=found)
+
     def _unique_label(self, document: AnyDocument, asker: Asker, source: str, where: Where) -> str:
         """The label and where it is unique: in a working folder of embedded services, or a fleet.
 
@@ -237,10 +262,10 @@ class Submissions:
         folder = hashlib.sha256(f"{where.place}:{where.folder}".encode()).hexdigest()[:16]
         return f"{folder}:{label}"
 
-    def _with_files(self, document: FlowDocument) -> FlowDocument:
+    def _with_files(self, document: FlowDocument, catalog: Catalog) -> FlowDocument:
         """Adds a flow's files and subflows, and the settings' number of attempts."""
         attempts = document.attempts or self._settings.attempts
-        whole = self._catalog.complete(document)
+        whole = catalog.complete(document)
         return whole.model_copy(update={"attempts": attempts})
 
     def _or_submitted(self, asker: Asker, create: Callable[[], Submitted]) -> Submitted:
@@ -312,7 +337,8 @@ class Submissions:
         session = secrets.token_hex(4)
         ref = SessionRef(session, asker.root or session)
         sealed = self._environments.encrypt(ref, self._environment_of(asker))
-        about = _about_of(session, draft.about, asker.own)
+        about = draft.about.within(asker.own, session)
+        asker = asker._replace(found=self.definitions.of(asker, about.cwd))
         fields = self.fields_of(ref, program, about, asker, sealed)
         return NewSession(
             ref=ref,
@@ -326,6 +352,7 @@ class Submissions:
             owner=owner_argument(asker.owner, draft.size),
             request=draft.request,
             environment=sealed,
+            definitions=asker.found.text if asker.found is not None else "",
         )
 
     def _environment_of(
@@ -365,7 +392,7 @@ class Submissions:
         self, ref: SessionRef, program: Program, about: About, asker: Asker, sealed: str = ""
     ) -> dict[str, str]:
         """Build the fields of a new session's hash; `sealed` is its stored environment."""
-        parent, mark = asker.parent, mark_of(sealed)
+        parent, mark, found = asker.parent, mark_of(sealed), asker.found or Found()
         return {
             "id": ref.id,
             "root": ref.root,
@@ -375,9 +402,16 @@ class Submissions:
             "folder": lock_name(f"folder:{about.place}:{about.folder}") if about.folder else "",
             "program": program.hash,
             "signature": self._registry.signature(
-                ref, program.hash, cwd=about.cwd, place=about.place, environment=mark
+                ref,
+                program.hash,
+                cwd=about.cwd,
+                place=about.place,
+                environment=mark,
+                definitions=found.mark,
             ),
             **({"environment": mark} if mark else {}),
+            **({"definitions": found.mark} if found.mark else {}),
+            **({"defined_in": found.folder} if found.folder else {}),
             "schema": str(program.schema_version),
             "window": str(self._settings.window),
             "export": "1" if self._settings.export_dir else "",
@@ -401,14 +435,6 @@ def _created(draft: Draft, new: NewSession, reply: Reply) -> CreatedSession | No
         return None
     nodes = [node.id for node in draft.program.body]
     return CreatedSession(new.ref, nodes, [hint.address for hint in reply.hints], draft.workers)
-
-
-def _about_of(session: str, about: About, own: OwnFolder | None) -> About:
-    """The descriptive fields of a session, in the folder that it has to itself if it has one."""
-    if own is None:
-        return about
-    cwd = own.cwd(session)
-    return about._replace(cwd=cwd, folder=cwd)
 
 
 def _priority(document: AnyDocument, asker: Asker) -> int:

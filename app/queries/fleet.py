@@ -16,14 +16,17 @@ from pydantic import BaseModel
 
 from app.catalog.flow_tools import flow_tool
 from app.domain.clock import iso
+from app.domain.environment.definitions import Definitions
 from app.domain.reasons import Reason
 from app.domain.records import StepRecord
 from app.domain.routing import full_queue
 from app.domain.states import ENDED, SessionStatus
 from app.fleet.agents import agents_of
+from app.fleet.folder_reports import FolderReports
 from app.fleet.inventory import all_live_workers, all_queues, consumed_queues, live_workers
 from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles
+from app.store.definitions import DefinitionStore
 from app.store.overview import StoredStep
 from app.store.store import Store
 from leadhand.models.views import (
@@ -91,34 +94,47 @@ class Fleet:
         depths: Depths,
         troubles: Troubles | None = None,
         flows: Callable[[], Sequence[FlowView]] = tuple,
+        place: str = "",
     ) -> None:
+        self._folders = FolderReports(store.part(DefinitionStore), place=place)
         self._troubles = troubles or Troubles()
         self._flows = flows
         self._store = store
         self._reads = store.overview()
         self._depths = depths
 
-    def inventories(self) -> list[WorkerView]:
-        """Returns the workers whose inventory has not expired."""
-        return live_workers(*self._store.workers_now())
+    def inventories(self, definitions: Definitions | None = None) -> list[WorkerView]:
+        """Returns the workers whose inventory has not expired.
+
+        With definitions they have the agents and tools that they offer to sessions with these.
+        """
+        texts, now_ms = self._store.workers_now()
+        workers = live_workers(texts, now_ms)
+        if definitions is None:
+            return workers
+        return self._folders.views(workers, definitions, now_ms=now_ms)
 
     def at_work(self) -> list[WorkerView]:
         """Returns the same workers with the steps that each is running."""
         return _with_load(self.inventories(), self._running())
 
-    def agents(self) -> list[AgentView]:
+    def agents(self, definitions: Definitions | None = None) -> list[AgentView]:
         """Returns the agents of the workers, and where each can be used."""
-        return agents_of(self.inventories())
+        return agents_of(self.inventories(definitions))
 
-    def tools(self) -> list[ToolView]:
+    def tools(
+        self, definitions: Definitions | None = None, flows: Sequence[FlowView] | None = None
+    ) -> list[ToolView]:
         """Returns the tools of the workers, where each can be used, and the flows."""
-        workers = self.inventories()
-        flows = map(flow_tool, self._flows()) if workers else ()
-        return sorted([*tools_of(workers), *flows], key=lambda tool: tool.name)
+        workers = self.inventories(definitions)
+        flows = (self._flows() if flows is None else flows) if workers else ()
+        return sorted([*tools_of(workers), *map(flow_tool, flows)], key=lambda tool: tool.name)
 
-    def workers(self) -> list[WorkerView]:
+    def workers(self, definitions: Definitions | None = None) -> list[WorkerView]:
         """Returns the live workers with their running steps, also those of single sessions."""
         found = all_live_workers(self._store.fleet().workers(), self._store.now_ms())
+        if definitions is not None:
+            found = self._folders.views(found, definitions, now_ms=self._store.now_ms())
         return _with_load(found, self._running())
 
     def queues(self) -> list[QueueView]:

@@ -79,7 +79,7 @@ class Queries:
         self,
         store: Store,
         read: Callable[[str], Program],
-        catalog: Catalog,
+        catalog_of: Callable[[str], Catalog],
         fleet: Fleet,
         troubles: Troubles,
         artifacts: ArtifactSource,
@@ -89,9 +89,8 @@ class Queries:
         self._store = store
         self._reads = store.session_reads()
         self._fleet = fleet
-        self._catalog = catalog
         self._program = read
-        self._notes = Notes(store, catalog)
+        self._notes = Notes(store, catalog_of)
         self._listing = Listing(store, status_of=self._status, views_of=self._views)
         self.walk, self.view = self._listing.walk, self._view
 

@@ -39,6 +39,8 @@ class Spec(NamedTuple):
     place: str
     #: The mark of its environment; empty without one.
     environment: str = ""
+    #: The mark of its folder's definitions; empty without any.
+    definitions: str = ""
 
 
 def sign(spec: Spec, *, secret: str) -> str:
@@ -77,8 +79,10 @@ def _digest(text: str) -> str:
 
 
 def _signed_values(spec: Spec) -> JsonValue:
-    """The values of a signature; without an environment they are those of older versions."""
-    return [*spec] if spec.environment else [*spec[:-1]]
+    """The values of a signature; what a session does not have is left out, as before it existed."""
+    if spec.definitions:
+        return [*spec]
+    return [*spec[:-1]] if spec.environment else [*spec[:-2]]
 
 
 def program_id(document: str) -> str:

@@ -64,6 +64,10 @@ class Copies:
         """The encrypted environment of a session; '' for none."""
         return self._text(ref, "environment") or ""
 
+    def definitions(self, ref: SessionRef) -> str:
+        """Read the definitions of a session's folder (JSON); '' for none."""
+        return self._text(ref, "definitions") or ""
+
     def _text(self, ref: SessionRef, part: str) -> str | None:
         with self._away():
             found = self._redis.get(self._keys.part(ref, part))

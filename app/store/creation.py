@@ -112,6 +112,7 @@ def _arguments(new: NewSession, store: str | None) -> dict[str, JsonValue]:
         "body": new.body_hash,
         "request": new.request,
         "environment": new.environment,
+        "definitions": new.definitions,
         "store": store,
     }
     if new.idempotency_key is not None:

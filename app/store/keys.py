@@ -45,6 +45,7 @@ unread     zset    messages that no turn has acknowledged: id (12 digits), ``!``
                    or ``-``, and the address of the step that has got it
 request    string  the document with which it was submitted (JSON), without webhook and env
 environment string the variables that its bodies get, encrypted (AES-GCM); until it cannot resume
+definitions string the agents.toml and tools.toml of its folder (JSON); until it cannot resume
 guard      hash    of a Stop guard: its state and the hook that runs (JSON), version; ``stop:X``,
                    ``stops``: the last decisions by stop
 kv         hash    of a tree's root: key -> version, time, nonce and author (JSON), a line break and
@@ -105,6 +106,8 @@ workflow:X   hash    a workflow session: its fields, and its steps (TTL once it 
 store        string  the store's id, which marks data outside Redis (kept)
 secret       string  a salt, and its HMAC under each secret that the fleet accepts (kept)
 secrets-used hash    salt and marks of the secrets of a process -> their expiry
+asked        hash    mark -> definitions of a folder on which workers report (JSON; 15 min)
+defined:X    hash    worker -> its agents and tools with the definitions of mark X (JSON; 15 min)
 refused      hash    worker -> why it refused to start, and when (JSON; those of the last day)
 name:X       string  the process that holds a worker's name (TTL of an inventory)
 store-past   hash    ids that the store's id succeeds -> when that was accepted (kept)
@@ -129,7 +132,7 @@ SESSION_PARTS = (
     "open", "arrived", "hinted", "waiting", "out", "ledger", "events", "warnings", "children",
     "born", "holding", "hooks", "threads", "transcript", "diffs", "plan",
     "startable", "outputs", "artifacts", "inbox", "unread", "kv", "guard",
-    "request", "environment",
+    "request", "environment", "definitions",
 )  # fmt: skip
 #: Keys across sessions that the Lua functions write.
 GLOBAL_PARTS = (
@@ -143,10 +146,19 @@ GLOBAL_PARTS = (
 NAMED_PARTS = (
     "status", "id", "idem", "program", "users", "owned", "spent", "token-key", "name", "label",
     "stack", "stack-line", "stack-all", "stack-call", "workflow", "stats",
-    "browser", "browser-link", "views",
+    "browser", "browser-link", "views", "defined",
 )  # fmt: skip
 #: Keys across sessions that only Python writes.
-OTHER_PARTS = ("tokens", "token-uses", "store", "store-past", "secret", "secrets-used", "refused")
+OTHER_PARTS = (
+    "tokens",
+    "token-uses",
+    "store",
+    "store-past",
+    "secret",
+    "secrets-used",
+    "refused",
+    "asked",
+)
 
 
 class Keys(NamedTuple):

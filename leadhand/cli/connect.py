@@ -34,6 +34,7 @@ def open_client(*, outlives_attempt: bool = False) -> Iterator[Client]:
         passed_variables(),
         is_embedded=own,
         python=chosen_python() or (sys.executable if own else None),
+        folder=Path.cwd() if settings.url is None else None,
     )
     with (
         reach(outlives_attempt=outlives_attempt) as (url, token),

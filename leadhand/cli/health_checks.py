@@ -16,11 +16,12 @@ from leadhand.cli.render.fleet_text import is_late, overdue_line
 from leadhand.cli.render.tables import plural
 from leadhand.cli.render.times import with_local_times
 from leadhand.client.client import Client
+from leadhand.client.submit.here import Here
 from leadhand.errors import LeadhandError, StoreUnknown
 from leadhand.local import user_state
 from leadhand.local.bindings import find_binding
 from leadhand.local.connect import ensure
-from leadhand.local.credentials import agents_files
+from leadhand.local.credentials import user_agents_files
 from leadhand.local.errors import RedisForeign, RedisMissing
 from leadhand.local.redis_binary import find_program
 from leadhand.local.redis_choice import choose_program
@@ -49,7 +50,7 @@ def findings() -> Iterator[Finding]:
     home = None
     if settings.url is None:
         try:
-            home = user_state.state_folder(environment(), folder)
+            home = user_state.state_folder(environment())
         except LeadhandError as error:
             yield Finding("fail", "state", str(error), "set LEADHAND_HOME to a writable folder")
             return
@@ -159,9 +160,10 @@ def services(
     try:
         url, token = settings.url, settings.token
         if url is None:
-            connection = ensure(home, cwd=folder, say=tell)
+            connection = ensure(home, say=tell)
             url, token = connection.url, connection.token
-        with Client(url, token, patience_s=patience_s) as client:
+        here = Here(folder=folder if settings.url is None else None)
+        with Client(url, token, patience_s=patience_s, here=here) as client:
             client.ping()
             yield Finding("ok", "api", f"{url} responds, and so does its Redis")
             yield store_memory(client.store())
@@ -274,4 +276,5 @@ def _agents_files(folder: Path) -> list[Path]:
     env = environment()
     if env.get("LEADHAND_AGENTS"):
         return [Path(name) for name in env["LEADHAND_AGENTS"].split(":") if name]
-    return [*reversed(agents_files(defining_folder(folder.absolute(), env), env))]
+    own = defining_folder(folder.absolute(), env)
+    return [*([] if own is None else [own / "agents.toml"]), *user_agents_files(env)]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
+from urllib.parse import quote
 
 import httpx2
 from pydantic import ValidationError
 
 from leadhand.client.submit.here import Here
 from leadhand.errors import AnswerUnreadable, ApiAway, Refused, error_for
+from leadhand.models.definition_folder import FOLDER_HEADER
 from leadhand.models.problems import MEDIA_TYPE, Kind, Problem
 
 #: Seconds without even a keep-alive comment after which a stream's connection counts as dead.
@@ -62,7 +65,10 @@ class Reach(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of each request."""
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        found = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if self.here.folder is not None:
+            found[FOLDER_HEADER] = quote(os.fsencode(self.here.folder))
+        return found
 
     @property
     def trusts_env(self) -> bool:

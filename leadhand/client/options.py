@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.client.calls import Reach
@@ -37,11 +38,17 @@ def find_api(options: Options, held: ExitStack) -> Reach:
     connection = held.enter_context(ensure())
     # Services on another Redis may have workers elsewhere.
     own = settings.redis_url is None
-    return _reach(options, connection.url, options.token or connection.token, is_embedded=own)
+    token = options.token or connection.token
+    return _reach(options, connection.url, token, is_embedded=own, folder=Path.cwd())
 
 
-def _reach(options: Options, url: str, token: str, *, is_embedded: bool) -> Reach:
+def _reach(
+    options: Options, url: str, token: str, *, is_embedded: bool, folder: Path | None = None
+) -> Reach:
     here = options.here or Here(
-        environment(), is_embedded=is_embedded, python=sys.executable if is_embedded else None
+        environment(),
+        is_embedded=is_embedded,
+        python=sys.executable if is_embedded else None,
+        folder=folder,
     )
     return Reach(url, token, options.timeout_s, options.patience_s, options.say, here)

@@ -24,7 +24,7 @@ from leadhand.local.python_module import only_ours, python_module
 from leadhand.local.running import find_running, read_run, require_here
 from leadhand.local.supervisor import LINGER_S, Commands
 from leadhand.local.user_settings import with_config
-from leadhand.local.user_state import defining_folder, shared_folder, state_folder
+from leadhand.local.user_state import state_folder
 from leadhand.local.versions import require_not_downgrade
 from leadhand.settings import ClientSettings, environment
 
@@ -63,7 +63,6 @@ class Connection:
 def ensure(
     home: Path | None = None,
     *,
-    cwd: Path | None = None,
     say: Say | None = None,
     env: Mapping[str, str] | None = None,
     commands: Commands | None = None,
@@ -73,23 +72,18 @@ def ensure(
 ) -> Connection:
     """Connects to the services of a state folder; starts them if they do not run.
 
-    By default the folder is that of the environment. A started stack reads the definitions of
-    agents, flows and tools that apply in `cwd`, by default the current folder; with LEADHAND_HOME
-    those of `cwd` itself. A state folder with an unfinished import opens only with `importing`,
-    and without a worker.
+    By default the folder is that of the environment. A state folder with an unfinished import opens
+    only with `importing`, and without a worker.
 
     Raises FolderUnfit, FolderNotBound, UserStateUnfit, StackNotStarted, StackElsewhere.
     """
     env = environment() if env is None else env
     with_config(env)  # a fault in the file is reported before anything is started
     settings = ClientSettings.from_env(env)
-    cwd = (cwd or Path.cwd()).absolute()
-    home = (home or state_folder(env, cwd)).absolute()
-    _name_shared_sessions(home, env, say)
+    home = (home or state_folder(env)).absolute()
     require_bound(home, env, importing=importing)
     entry = _Entry(
         home,
-        defining=defining_folder(cwd, env),
         env=env,
         commands=commands,
         linger_s=linger_s,
@@ -106,16 +100,6 @@ def ensure(
             compare_settings(run, with_config(env), entry.say)
         return Connection(
             url=run["url"], token=run["token"], home=entry.home, commands_lock=commands_lock
-        )
-
-
-def _name_shared_sessions(home: Path, env: Mapping[str, str], say: Say | None) -> None:
-    """Say once where earlier sessions of a folder are that has begun to define agents or tools."""
-    shared = shared_folder(home, env)
-    if say is not None and shared is not None and shared.exists() and not home.exists():
-        say(
-            "this folder defines agents, flows or tools, so it has services of its own from now on;"
-            f" its earlier sessions: `leadhand --home {shared} ls`"
         )
 
 
@@ -148,14 +132,12 @@ class _Entry:
         self,
         home: Path,
         *,
-        defining: Path | None,
         env: Mapping[str, str],
         commands: Commands | None,
         linger_s: float,
         say: Say,
     ) -> None:
         self.home = home_folder.prepare(home)
-        self._defining = defining
         self._env = env
         self._commands = commands
         self._linger_s = linger_s
@@ -248,7 +230,6 @@ class _Entry:
             *(sys.executable, "-I", "-S", daemonize.__file__),
             *python_module("leadhand.local.supervisor", self._env),
             *("--home", str(self.home)),
-            *(("--definitions", str(self._defining)) if self._defining is not None else ()),
             *("--linger", str(self._linger_s)),
             *("--lock-fd", str(lock), "--attempt", attempt),
             *(("--commands", json.dumps(self._commands._asdict())) if self._commands else ()),

@@ -46,8 +46,7 @@ def own_port(home: Path) -> int:
     return port
 
 
-def agents_files(definitions: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Returns the paths of the user's agents.toml and of a folder's, which takes precedence."""
+def user_agents_files(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Returns the path of the user's agents.toml; empty for a user without a home folder."""
     home = home_of(env)
-    user = () if home is None else (home / ".config" / "leadhand" / "agents.toml",)
-    return user if definitions is None else (*user, definitions / "agents.toml")
+    return () if home is None else (home / ".config" / "leadhand" / "agents.toml",)

@@ -23,11 +23,14 @@ _FOREIGN = {
     "LEADHAND_OWN_REDIS",
     "LEADHAND_IMPORTING",
     "LEADHAND_PROOF_KEY",
-    "LEADHAND_DEFINITIONS",
+    "LEADHAND_FOLDER_DEFINITIONS",
     "LEADHAND_APPROVALS",
 }
 #: Prefixes of variables that would change how the servers run, but are meant for other programs.
 _MEANT_FOR_OTHERS = ("CELERY_", "FLASK_", "FLOWER_", "GUNICORN_", "WEB_CONCURRENCY")
+
+#: What a folder may define.
+_DEFINED = ("agents", "flows", "tools")
 
 
 class Stack(NamedTuple):
@@ -41,12 +44,6 @@ class Stack(NamedTuple):
     api_port: int
     supervisor_pid: int
     agents_files: tuple[Path, ...] = ()
-    #: The folder whose agents and tools need the user's approval, if it is not their own.
-    definitions: Path | None = None
-    #: The folders of flows.
-    flows: tuple[Path, ...] = ()
-    #: The folders of tools.
-    tools: tuple[Path, ...] = ()
     #: Whether the Redis is this folder's own, used by no other stack.
     own_redis: bool = False
     #: Whether the data was created elsewhere and is being imported.
@@ -88,17 +85,19 @@ def service_environment(stack: Stack, base: Mapping[str, str]) -> dict[str, str]
         # Not in the state folder, which lies in a working folder.
         "LEADHAND_WORKTREES": base.get("LEADHAND_WORKTREES") or str(worktrees_folder(base)),
         "LEADHAND_AGENTS": base.get("LEADHAND_AGENTS") or agents,
-        "LEADHAND_FLOWS": base.get("LEADHAND_FLOWS") or ":".join(map(str, stack.flows)),
-        "LEADHAND_TOOLS": base.get("LEADHAND_TOOLS") or ":".join(map(str, stack.tools)),
+        # What the user names replaces what folders define.
+        "LEADHAND_FOLDER_DEFINITIONS": ",".join(n for n in _DEFINED if not base.get(_named(n))),
+        "LEADHAND_APPROVALS": str(approvals_file(base)),
         "LEADHAND_WORKER_NAME": stack.worker_name,
         "LEADHAND_SUPERVISOR_PID": str(stack.supervisor_pid),
     }
-    if stack.definitions is not None:
-        ours["LEADHAND_DEFINITIONS"] = str(stack.definitions)
-        if not base.get("LEADHAND_AGENTS"):
-            ours["LEADHAND_APPROVALS"] = str(approvals_file(base))
     flags = {"LEADHAND_OWN_REDIS": stack.own_redis, "LEADHAND_IMPORTING": stack.importing}
     return kept | ours | {name: "1" for name, is_set in flags.items() if is_set}
+
+
+def _named(kind: str) -> str:
+    """The variable with which a user names the files or folders of a kind."""
+    return f"LEADHAND_{kind.upper()}"
 
 
 def broker_of(redis_url: str) -> str:

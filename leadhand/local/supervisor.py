@@ -40,7 +40,7 @@ from leadhand.local import file_locks, log_files
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import LocalApi
 from leadhand.local.bindings import Binding, require_bound
-from leadhand.local.credentials import agents_files, own_port, require_answer
+from leadhand.local.credentials import own_port, require_answer, user_agents_files
 from leadhand.local.environment import Stack, broker_of, service_environment
 from leadhand.local.errors import EmbeddedError, StackElsewhere, StackNotStarted
 from leadhand.local.idle_shutdown import IdleShutdown
@@ -113,12 +113,12 @@ class Supervisor:
         self._kept: list[RestartedService] = []
         self._programs: list[Program] = []
 
-    def run(self, definitions: Path | None) -> int:
+    def run(self) -> int:
         """Run the services until they are idle or a signal arrives; return the exit code."""
         try:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, _on_signal)
-            stack = self._start(definitions)
+            stack = self._start()
             self._serve(stack)
         except _Terminated:
             _log.info("asked to end")
@@ -136,9 +136,9 @@ class Supervisor:
             self._stop()
         return 0
 
-    def _start(self, definitions: Path | None) -> Stack:
+    def _start(self) -> Stack:
         self._forget_run()
-        stack = self._describe(definitions)
+        stack = self._describe()
         env = service_environment(stack, self._env)
         with_key = {**env, "LEADHAND_PROOF_KEY": self._proof_key}
         self._tell(stage="starting the API and a worker")
@@ -155,7 +155,7 @@ class Supervisor:
         self._publish(stack)
         return stack
 
-    def _describe(self, definitions: Path | None) -> Stack:
+    def _describe(self) -> Stack:
         redis_url = self._env.get("LEADHAND_REDIS_URL") or ""
         broker_url = self._env.get("LEADHAND_BROKER_URL") or redis_url
         own_redis = not redis_url
@@ -172,10 +172,7 @@ class Supervisor:
             api_token=self._env.get("LEADHAND_API_TOKEN") or self._binding.api_token,
             api_port=own_port(self._home),
             supervisor_pid=os.getpid(),
-            agents_files=agents_files(definitions, self._env),
-            definitions=definitions,
-            flows=() if definitions is None else (definitions / "flows",),
-            tools=() if definitions is None else (definitions / "tools",),
+            agents_files=user_agents_files(self._env),
             own_redis=own_redis,
             importing=self._binding.importing,
         )
@@ -314,7 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         linger_s=None if options.foreground and options.linger is None else _linger(options.linger),
         attempt=options.attempt,
     )
-    return supervisor.run(options.definitions)
+    return supervisor.run()
 
 
 def commands_from(given: str | None, env: Mapping[str, str]) -> Commands:
@@ -330,7 +327,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -P -m leadhand.local.supervisor", description=__doc__
     )
     parser.add_argument("--home", type=Path, required=True, help="the state folder")
-    parser.add_argument("--definitions", type=Path, help="the folder of agents.toml")
     parser.add_argument("--linger", type=float, help=f"seconds to stay up when idle ({LINGER_S:g})")
     parser.add_argument("--foreground", action="store_true", help="run until a signal")
     parser.add_argument("--lock-fd", type=int, help=argparse.SUPPRESS)

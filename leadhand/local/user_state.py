@@ -1,8 +1,5 @@
 """The user's own folders: of the services' state, of bindings, hooks and worktrees.
 
-Services read the definitions of at most one folder, so that those of a folder, such as a cloned
-repository, never apply to the sessions of others: it has a state folder of its own (decision 66).
-
 They are in `leadhand` of XDG_STATE_HOME. Where that cannot be used (no HOME, a read-only disk, no
 file locks), LEADHAND_HOME names a folder that can: its folder `user` has them then.
 """
@@ -21,61 +18,35 @@ from leadhand.local import file_locks
 from leadhand.local import state_dir as home_folder
 from leadhand.local.errors import UserStateUnfit
 from leadhand.local.machine_id import machine_id
+from leadhand.models.definition_folder import folder_with_definitions
 
 #: The name of the state folder of services with a Redis of their own.
 OWN_REDIS = "default"
 #: The folder in LEADHAND_HOME that replaces `leadhand` of XDG_STATE_HOME.
 FALLBACK = "user"
 _PRIVATE = 0o700
-#: Files that define agents and tools, and the folders of flows and tools with the form of a file.
-_FILES = ("agents.toml", "tools.toml")
-_FOLDERS = (("flows", "*.json"), ("tools", "*.py"))
 
 
-def state_folder(env: Mapping[str, str], cwd: Path | None = None) -> Path:
+def state_folder(env: Mapping[str, str]) -> Path:
     """Returns the state folder of the services that a command uses; it may not exist yet.
 
-    LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL,
-    and a further one for each folder that defines agents, flows or tools, where `cwd` (by default
-    the current folder) is that folder or beneath it. Raises UserStateUnfit.
+    LEADHAND_HOME names it. By default there is one for each user, machine and LEADHAND_REDIS_URL.
+    Raises UserStateUnfit.
     """
     named = env.get("LEADHAND_HOME")
     if named:
         return Path(named).absolute()
     ours = _state_home(env) / "leadhand"
     with usable(ours):
-        redis_url = env.get("LEADHAND_REDIS_URL") or ""
-        defining = folder_with_definitions(cwd or Path.cwd(), env)
-        return ours / machine_id(ours) / set_name(redis_url, defining)
+        return ours / machine_id(ours) / set_name(env.get("LEADHAND_REDIS_URL") or "")
 
 
-def shared_folder(home: Path, env: Mapping[str, str]) -> Path | None:
-    """Returns the state folder of all folders without definitions; None if `home` is that itself.
-
-    None also for a state folder that LEADHAND_HOME names.
-    """
-    name = set_name(env.get("LEADHAND_REDIS_URL") or "")
-    is_own = not env.get("LEADHAND_HOME") and home.name.startswith(f"{name}-")
-    return home.with_name(name) if is_own else None
-
-
-def set_name(redis_url: str, defining: Path | None = None) -> str:
-    """Returns the name of the state folder for a Redis and the folder of the definitions.
-
-    It has a hash of the URL without its password, and one of the folder.
+def set_name(redis_url: str) -> str:
+    """Returns the name of the state folder for a Redis: a hash of the URL without its password.
 
     >>> set_name(""), set_name("redis://:old@host:6379/0") == set_name("redis://:new@host:6379/0")
     ('default', True)
-    >>> set_name("", Path("/project"))
-    'default-ea0135bca5e3'
     """
-    name = _name_of(redis_url)
-    if defining is None:
-        return name
-    return f"{name}-{hashlib.sha256(bytes(defining)).hexdigest()[:12]}"
-
-
-def _name_of(redis_url: str) -> str:
     if not redis_url:
         return OWN_REDIS
     parts = urlsplit(redis_url)
@@ -164,55 +135,6 @@ def home_of(env: Mapping[str, str]) -> Path | None:
         return None
 
 
-def folder_with_definitions(folder: Path, env: Mapping[str, str]) -> Path | None:
-    """Returns the nearest folder with definitions, from `folder` up to its repository's root.
-
-    Without a repository only the folder itself is looked at. The home folder and those above it are
-    not: None then, and where nothing is defined.
-    """
-    for place in _places(folder.absolute(), env):
-        if _defines_something(place):
-            return place
-    return None
-
-
-def defining_folder(cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Returns the folder whose definitions the services of commands in `cwd` read.
-
-    With LEADHAND_HOME that is `cwd` itself: who names a state folder chooses who shares it. But a
-    named set of the user reads the folder that it is for, and no other one.
-    """
-    named = env.get("LEADHAND_HOME")
-    found = folder_with_definitions(cwd, env)
-    if not named:
-        return found
-    unnamed = {name: text for name, text in env.items() if name != "LEADHAND_HOME"}
-    try:
-        own = state_folder(unnamed, cwd)
-    except UserStateUnfit:
-        return cwd
-    home = Path(named).absolute()
-    if home.parent != own.parent:
-        return cwd
-    return found if home == own else None
-
-
-def _places(folder: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    home = Path(env.get("HOME") or "/").absolute()
-    above = (folder, *folder.parents)
-    root = next((place for place in above if (place / ".git").exists()), folder)
-    for place in above:
-        if place == home or place in home.parents:
-            return
-        yield place
-        if place == root:
-            return
-
-
-def _defines_something(folder: Path) -> bool:
-    try:
-        if any((folder / name).is_file() for name in _FILES):
-            return True
-        return any(any((folder / name).glob(form)) for name, form in _FOLDERS)
-    except OSError:  # not readable: then no service could read it either
-        return False
+def defining_folder(folder: Path, env: Mapping[str, str]) -> Path | None:
+    """Returns the folder whose definitions apply to sessions of a folder; None if none does."""
+    return folder_with_definitions(folder, home_of(env))

@@ -43,10 +43,16 @@ def read_toml(file: Path) -> tuple[str, dict[str, object]]:
 
     Raises TomlUnreadable.
     """
+    text = read_text(file)
+    return text, parse_toml(file, text)
+
+
+def read_text(file: Path) -> str:
+    """Reads the text of a TOML file; empty if it does not exist. Raises TomlUnreadable."""
     try:
         content = _content(file)
     except (FileNotFoundError, NotADirectoryError):
-        return "", {}
+        return ""
     except OSError as error:
         why = f"cannot be read: {error.strerror}; make it a file that the worker's user can read"
         raise TomlUnreadable(str(file), None, why) from error
@@ -56,7 +62,7 @@ def read_toml(file: Path) -> tuple[str, dict[str, object]]:
         line = content.count(b"\n", 0, error.start) + 1
         why, text = "is not UTF-8; save the file as UTF-8", content.decode(errors="replace")
         raise TomlUnreadable(str(file), line, why, text) from None
-    return text, _parsed(file, text)
+    return text
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
@@ -126,7 +132,8 @@ def _content(file: Path) -> bytes:
         os.close(opened)
 
 
-def _parsed(file: Path, text: str) -> dict[str, object]:
+def parse_toml(file: Path, text: str) -> dict[str, object]:
+    """Parses the text of a TOML file. Raises TomlUnreadable."""
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -18,7 +18,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A folder whose services stay up; they leave by themselves when this process is gone."""
     host = Project(tmp_path_factory.mktemp("host"))
     try:
-        with ensure(host.state, cwd=host.folder, env=host.env, linger_s=0.2):
+        with ensure(host.state, env=host.env, linger_s=0.2):
             yield host
     finally:
         host.close()

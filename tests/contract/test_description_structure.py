@@ -26,9 +26,11 @@ RENAMED_SINCE = ("Page_DiffView_", "DiffsPage")
 
 
 def structure(value: Any, *, of: str = "") -> Any:
-    """The value without its prose."""
+    """The value without its prose, and with the parameters of an operation that has none."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if of in NAMES or k not in PROSE}
+        if "operationId" in kept:
+            kept.setdefault("parameters", [])
         return {k: structure(v, of=k) for k, v in kept.items()}
     return [structure(one) for one in value] if isinstance(value, list) else value
 
@@ -102,7 +104,7 @@ def without_new_kinds(published: Any) -> Any:
 def test_published_description_keeps_its_structure():
     published = structure({name: PUBLISHED[name] for name in BASELINE})
     published = without_new_kinds(as_required(published))
-    before = json.loads(json.dumps(BASELINE).replace(*RENAMED_SINCE))
+    before = structure(json.loads(json.dumps(BASELINE).replace(*RENAMED_SINCE)))
     found = [*changes(before, published)]
     assert not found, "\n".join(found)
 

@@ -30,11 +30,17 @@ command = ["sh", "-c", "test -e tried && echo well || { touch tried; exit 1; }"]
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A folder whose first command has started Redis, the API and a worker."""
-    project = Project(tmp_path_factory.mktemp("services"), LEADHAND_CONCURRENCY="4")
+    folder = tmp_path_factory.mktemp("services")
+    project = Project(
+        folder,
+        LEADHAND_CONCURRENCY="4",
+        LEADHAND_AGENTS=str(folder / "agents.toml"),
+        LEADHAND_FLOWS=str(folder / "flows"),
+    )
     project.write("agents.toml", AGENTS)
     project.write("flows/README.md", "Lessons write their flows here.")
     try:
-        with ensure(project.state, cwd=project.folder, env=project.env, linger_s=0.2):
+        with ensure(project.state, env=project.env, linger_s=0.2):
             yield project
     finally:
         project.close()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from app.artifacts.errors import ArtifactUnknown
 from app.domain.addresses import iteration_of
-from app.domain.environment.session import SessionEnvironment
+from app.domain.environment.definitions import Definitions
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
 from app.domain.program import Action
@@ -46,6 +46,7 @@ from workers.processes import environment
 from workers.processes.call_slots import CallSlot
 from workers.processes.warm_pool import Call, Calls, Row, Warm
 from workers.registry.agents import AgentBook
+from workers.registry.registries import Registry
 from workers.registry.tools import ToolCatalogue
 from workers.task.conversation import conversation_of
 from workers.task.inline_calls import InlineCalls
@@ -90,6 +91,7 @@ class Attempts:
         on_no_room: Callable[[], None] = lambda: None,
         outputs: OutputWriter | None = None,
         shelf: ToolCatalogue | None = None,
+        of_folder: Callable[[Definitions], Registry] | None = None,
         slot: CallSlot | None = None,
     ) -> None:
         self._engine = engine
@@ -109,6 +111,8 @@ class Attempts:
         self._worktrees = engine.settings.worktrees_root
         self._inherited = dict(environment.inherited())
         self._shelf = shelf or ToolCatalogue(engine.settings.tools)
+        #: Returns the agents and tools for sessions of a folder with definitions.
+        self._of_folder = of_folder
         #: The leases of this process, that of the running step first.
         self._in_hand: Sequence[Lease] = ()
         #: Calls functions in this process; without a slot none, as nothing could end them.
@@ -334,9 +338,7 @@ class Attempts:
         if is_skipped(work):
             return skipped_outcome(work)
         if work.step.action in PARKING:
-            return retry_while_away(
-                lambda: park(self._engine, work, self._secrets(work.environment)), lease
-            )
+            return retry_while_away(lambda: park(self._engine, work, self._secrets(work)), lease)
         failure = folder_failure(work, self._engine.settings) or turn_failure(work, self._worktrees)
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
@@ -351,6 +353,7 @@ class Attempts:
 
     def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
+        agents, shelf = self._registry_of(work)
         folders = FolderRecords(self._engine, lease)
         conversation = conversation_of(work)
         caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
@@ -369,13 +372,13 @@ class Attempts:
             mint=partial(step_tokens.mint, caller, secret=settings.secret),
             worker_environment=self._inherited,
             session_environment=work.environment,
-            agents=self._agents(),
+            agents=agents,
             default_agent=settings.default_agent,
             retries=work.step.retry.retries,
             tool_hosts=settings.tool_hosts,
             warm=warm,
             inline=self._inline,
-            shelf=self._shelf,
+            shelf=shelf,
             conversation=conversation.name,
             thread=conversation.thread,
             earlier=partial(self._engine.attempts.messages, work.ref),
@@ -403,8 +406,16 @@ class Attempts:
         holder = self._engine.callers.session_caller(caller)
         return step_tokens.mint(holder, secret=self._engine.settings.secret)
 
-    def _secrets(self, given: SessionEnvironment) -> frozenset[str]:
-        names = self._agents().secret_names | self._shelf.book.secret_names
+    def _registry_of(self, work: Work) -> tuple[AgentBook, ToolCatalogue]:
+        """The agents and tools for a session: the worker's, and those of the session's folder."""
+        if work.definitions is None or self._of_folder is None:
+            return self._agents(), self._shelf
+        found = self._of_folder(work.definitions)
+        return found.agents.current(), found.shelf
+
+    def _secrets(self, work: Work) -> frozenset[str]:
+        (agents, shelf), given = self._registry_of(work), work.environment
+        names = agents.secret_names | shelf.book.secret_names
         return secrets_held(names, given, self._inherited) | secrets_passed(given)
 
 

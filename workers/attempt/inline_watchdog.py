@@ -179,9 +179,7 @@ class InlineWatchdog(PeriodicThread):
         threading.Thread(target=work, name="inline call ended", daemon=True).start()
 
     def _settler(self, pid: int) -> Settler:
-        return Settler(
-            self._engine, worker=self._owner(pid), secrets=lambda _environment: frozenset()
-        )
+        return Settler(self._engine, worker=self._owner(pid), secrets=lambda _work: frozenset())
 
     def _owner(self, pid: int) -> str:
         return f"{self._worker}/{pid}"

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from app.domain.environment.session import SessionEnvironment
 from app.domain.outcomes import Outcome, Usage
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import Reply
@@ -57,7 +56,7 @@ class Settler:
         engine: Engine,
         *,
         worker: str,
-        secrets: Callable[[SessionEnvironment], frozenset[str]],
+        secrets: Callable[[Work], frozenset[str]],
         on_no_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
@@ -70,7 +69,7 @@ class Settler:
         """Report an outcome to the store, with the change of the working folder."""
         lease, work, outcome, take = held
         if look is not None:
-            outcome = look.add_diff(outcome, self._secrets(work.environment))
+            outcome = look.add_diff(outcome, self._secrets(work))
         patch, changed = (look.patch, look.changed) if look is not None else (None, False)
         sent = time.monotonic()
 

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
-from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
+from leadhand.models.toml_file import TomlUnreadable, line_of
 from leadhand.models.validation_messages import plain_message
 from workers.registry.agent_entry import (
     ActivityPaths,
@@ -27,6 +27,7 @@ from workers.registry.agent_entry import (
 )
 from workers.registry.claude_and_codex import BUILTIN_AGENTS
 from workers.registry.errors import AgentsFileInvalid, AgentUnknown
+from workers.registry.sources import ON_DISK, Sources
 
 _HEADER = re.compile(r"""^[ \t]*\[agents\.(?:["']([^"'\n]+)["']|([\w-]+))[\].]""", re.MULTILINE)
 SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth")
@@ -57,6 +58,7 @@ class AgentBook(BaseModel):
         files: Sequence[Path],
         before: AgentBook | None = None,
         approvals: Approvals = NONE_NEEDED,
+        sources: Sources = ON_DISK,
     ) -> AgentBook:
         """Read the agents files; an entry replaces one of the same name in an earlier file.
 
@@ -66,7 +68,7 @@ class AgentBook(BaseModel):
         agents, unread = dict(BUILTIN_AGENTS), list[AgentsFileInvalid]()
         broken: dict[str, AgentsFileInvalid] = {}
         for file in files:
-            found = _read(file)
+            found = _read(file, sources)
             if approvals.lack(file, found.text):
                 found = _without_replacements(found, agents, file, approvals)
             agents = {n: a for n, a in {**agents, **found.agents}.items() if n not in found.broken}
@@ -125,9 +127,9 @@ def _without_replacements(
     return found._replace(agents=kept, broken={**found.broken, **broken})
 
 
-def _read(file: Path) -> _Entries:
+def _read(file: Path, sources: Sources) -> _Entries:
     try:
-        text, raw = read_toml(file)
+        text, raw = sources.read(file)
     except TomlUnreadable as error:
         fault = AgentsFileInvalid(str(file), "", None, error.why, error.line)
         # Names that the file seems to define must not fall back to an entry of another file.

@@ -6,8 +6,7 @@ The operator names them in a `tools.toml` in a folder of LEADHAND_TOOLS:
     inline = true
     timeout_s = 5
 
-They are code that the operator trusts like the worker itself. A folder that a user's files define
-(decision 66) has none.
+They are code that the operator trusts like the worker itself. The folder of a session has none.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.file_stamp import Stamp
 from leadhand.models.approvals import NONE_NEEDED, Approvals
 from workers.registry.agents import AgentBook
+from workers.registry.sources import ON_DISK, Sources
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,10 @@ class AgentFiles:
         files: Sequence[Path],
         approvals: Approvals = NONE_NEEDED,
         *,
+        sources: Sources = ON_DISK,
         logs_faults: bool = False,
     ) -> None:
+        self._sources = sources
         self._files = tuple(files)
         self._approvals = approvals
         self._logs_faults = logs_faults
@@ -35,9 +38,9 @@ class AgentFiles:
     def current(self) -> AgentBook:
         """Return the agents in the files; reads files that have changed again."""
         # Taken before the files are read, so that a change during the read is noticed.
-        seen = [*(stamp_of(file) for file in self._files), self._approvals.stamp()]
+        seen = [*map(self._sources.stamp, self._files), self._approvals.stamp()]
         if self._book is None or seen != self._seen:
-            self._book = AgentBook.load(self._files, self._book, self._approvals)
+            self._book = AgentBook.load(self._files, self._book, self._approvals, self._sources)
             self._seen = seen
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("agents file has a fault", extra={"fault": fault.public})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Blueprint, Response, g, request
 from pydantic import JsonValue, ValidationError
 
@@ -15,51 +17,77 @@ from app.engine import Engine
 from app.queries.filters import SessionFilter
 from app.security.api_tokens import Scope
 from leadhand.flows.documents import FlowRun
+from leadhand.models.views import FlowView
 
 #: Runs of a flow that its page lists.
 RUNS = 20
+#: Sessions in whose folders flows are looked for.
+RECENT = 50
 #: Prefix of the names of a flow's inputs in its form.
 INPUT = "input."
 
 
-def add_to(routes: Blueprint, engine: Engine) -> None:
-    """Registers the page of the flow catalog."""
+class FlowPages:
+    """One method per route; `folder` is the one that defines a flow, '' the services' own."""
 
-    def flows() -> Response:
-        return page("flows.html", flows=engine.catalog.flows())
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
-    def flow(name: str) -> Response:
-        found = engine.catalog.flow(name)
-        wanted = SessionFilter(kind="flow", name=name)
-        runs = engine.queries.sessions(wanted, limit=RUNS)
-        return page("flow.html", flow=found, runs=runs)
+    def flows(self) -> Response:
+        """GET /ui/flows: list the flows of the services, and those of folders with sessions."""
+        recent = self._engine.queries.sessions(SessionFilter(), limit=RECENT).items
+        own = (self._engine.definitions.flows_of(view.folder) for view in recent)
+        folders = dict.fromkeys(str(one.parent) for one in own if one is not None)
+        found = {
+            folder: self._engine.catalog_of(folder).flows() for folder in ("", *sorted(folders))
+        }
+        return page("flows.html", folders={name: some for name, some in found.items() if some})
 
-    def drawing(name: str) -> Response:
-        return drawing_response(engine.drawings.flow_svg(engine.catalog.document(name)), SVG)
+    def flow(self, name: str) -> Response:
+        """GET /ui/flows/NAME: show a flow, its runs and the form that runs it."""
+        folder = request.args.get("folder", "")
+        found = self._engine.catalog_of(folder).flow(name)
+        runs = self._engine.queries.sessions(SessionFilter(kind="flow", name=name), limit=RUNS)
+        return page("flow.html", flow=found, runs=runs, folder=folder)
 
-    def run_flow(name: str) -> Response:
-        known = {one.name for one in engine.catalog.flow(name).inputs}
+    def drawing(self, name: str) -> Response:
+        """GET .../drawing.svg: draw a flow."""
+        document = self._engine.catalog_of(request.args.get("folder", "")).document(name)
+        return drawing_response(self._engine.drawings.flow_svg(document), SVG)
+
+    def run_flow(self, name: str) -> Response:
+        """POST .../runs: run a flow with the inputs of the form."""
         sent = request.form.to_dict()
+        folder = sent.get("defined_in", "")
+        submitted = self._engine.submit.flow(
+            name,
+            self._run_of(self._engine.catalog_of(folder).flow(name), sent),
+            idempotency_key=sent.get("key") or None,
+            owner=current_owner(),
+            free=Scope.EXEC_FREE in g.visitor.scopes,
+            folder=folder,
+        )
+        return go_to(f"/ui/sessions/{submitted.session}")
+
+    def _run_of(self, flow: FlowView, sent: Mapping[str, str]) -> FlowRun:
         inputs: dict[str, JsonValue] = {
-            one: sent[INPUT + one] for one in known if sent.get(INPUT + one, "") != ""
+            one.name: sent[INPUT + one.name]
+            for one in flow.inputs
+            if sent.get(INPUT + one.name, "") != ""
         }
         values: dict[str, JsonValue] = {"inputs": inputs}
         if sent.get("folder"):
             values["working_folder"] = sent["folder"]
         try:
-            run = FlowRun.model_validate(values)
+            return FlowRun.model_validate(values)
         except ValidationError as error:
             raise invalid(field_problems(error, values, FlowRun)) from None
-        submitted = engine.submit.flow(
-            name,
-            run,
-            idempotency_key=sent.get("key") or None,
-            owner=current_owner(),
-            free=Scope.EXEC_FREE in g.visitor.scopes,
-        )
-        return go_to(f"/ui/sessions/{submitted.session}")
 
-    routes.add_url_rule("/flows", "flows", flows)
-    routes.add_url_rule("/flows/<name>", "flow", flow)
-    routes.add_url_rule("/flows/<name>/drawing.svg", "flow_drawing", drawing)
-    routes.add_url_rule("/flows/<name>/runs", "run_flow", run_flow, methods=["POST"])
+
+def add_to(routes: Blueprint, engine: Engine) -> None:
+    """Registers the pages of the flow catalog."""
+    pages = FlowPages(engine)
+    routes.add_url_rule("/flows", "flows", pages.flows)
+    routes.add_url_rule("/flows/<name>", "flow", pages.flow)
+    routes.add_url_rule("/flows/<name>/drawing.svg", "flow_drawing", pages.drawing)
+    routes.add_url_rule("/flows/<name>/runs", "run_flow", pages.run_flow, methods=["POST"])

@@ -37,6 +37,7 @@ from app.operations.step_verbs.documents import (
     submitted_document,
     with_changes,
 )
+from app.operations.submission.drafts import Found
 from app.operations.submission.environments import Environments
 from app.operations.submit import DRAWS, About, Asker, Submissions, Submitted
 from app.operations.transitions import Transitions
@@ -144,11 +145,18 @@ class Forks:
             raise ControlRefused(ref.id, VERB, f"a {fields['kind']}", hint)
         document = submitted_document(self._store, self._registry, ref, fields, VERB)
         check(with_changes(document, wish.changes))
-        plan = self._plan(ref, fields, document, wish)
+        found = self._submissions.definitions.again(fields)
+        plan = self._plan(ref, fields, document, wish, found)
+        asker = asker._replace(found=found)
         return self._create(ref, fields, plan, wish, asker)
 
     def _plan(
-        self, ref: SessionRef, fields: Mapping[str, str], document: AnyDocument, wish: Wish
+        self,
+        ref: SessionRef,
+        fields: Mapping[str, str],
+        document: AnyDocument,
+        wish: Wish,
+        found: Found,
     ) -> _Plan:
         old = self._verified(ref, fields)
         if own_folder_of(old, root="") is not None:
@@ -156,12 +164,12 @@ class Forks:
             raise ControlRefused(ref.id, VERB, "a session with a folder of its own", hint)
         program, anew = old, set[str]()
         if wish.changes != Changes(label=wish.changes.label):
-            base = self._submissions.compile(document)
-            program = self._submissions.compile(with_changes(document, wish.changes))
+            base = self._submissions.compile(document, found)
+            program = self._submissions.compile(with_changes(document, wish.changes), found)
             inputs = Changes(inputs=wish.changes.inputs)
             if inputs.inputs:
                 anew = changed_nodes(
-                    base, self._submissions.compile(with_changes(document, inputs))
+                    base, self._submissions.compile(with_changes(document, inputs), found)
                 )
             program = self._keep_own_folder(old, base, program)
         snapshot = Snapshot(self._store, ref)
@@ -173,7 +181,7 @@ class Forks:
         if why is not None:
             raise ControlRefused(ref.id, VERB, fields["status"], why)
         warnings = self._check_folder(fields, program, rewind, wish)
-        rewind, lost = self._without_foreign_threads(rewind)
+        rewind, lost = self._without_foreign_threads(rewind, found)
         request = stored_text(with_changes(document, wish.changes))
         before = copied_warnings(program, rewind, self._store.lines(ref, "warnings", 0, -1))
         return _Plan(program, rewind, [*before, *warnings, *lost], request)
@@ -210,11 +218,11 @@ class Forks:
             raise InvalidDocument("folder", None, hint)
         return [f"it works in {folder} as it was when it was forked, whatever changed there since"]
 
-    def _without_foreign_threads(self, rewind: Rewind) -> tuple[Rewind, list[str]]:
+    def _without_foreign_threads(self, rewind: Rewind, found: Found) -> tuple[Rewind, list[str]]:
         """Leave out the conversations of agents that would continue in the origin's thread."""
         if not rewind.threads:
             return rewind, []
-        agents = AgentsThere(self._fleet.inventories())
+        agents = AgentsThere(self._fleet.inventories(found.definitions))
         kept = {
             talk: thread
             for talk, thread in rewind.threads.items()
@@ -309,6 +317,7 @@ class Forks:
             owner=owner_argument(asker.owner, size),
             request=plan.request,
             environment=sealed,
+            definitions=asker.found.text if asker.found is not None else "",
         )
 
 

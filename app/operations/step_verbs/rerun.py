@@ -60,6 +60,12 @@ class Reruns:
         body = digest_of(f"rerun {session} {stored_text(document)}{passed}")
         made_from = json.dumps({"session": session, "verb": VERB})
         asker = Asker(
-            body, key, owner=owner, free=free, made_from=made_from, environment=environment
+            body,
+            key,
+            owner=owner,
+            free=free,
+            made_from=made_from,
+            environment=environment,
+            folder=fields.get("defined_in", ""),
         )
         return self._submissions.document_of(asker, document)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from app.domain.environment.definitions import Definitions
 from app.domain.records import NewSession, Reply
 from app.errors import LeadhandError
+from app.operations.submission.definitions import workers_by_definitions
 from app.operations.submit import Asker, Draft, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
@@ -55,8 +57,8 @@ class Batches:
         A quota or a label may still refuse single items, as it is known only at their creation.
         Raises StoreAway; the same call again completes what it began, by the keys of the items.
         """
-        workers = self._fleet.inventories()
-        drafted = [self._draft(item, workers) for item in items]
+        workers_of = workers_by_definitions(self._fleet)
+        drafted = [self._draft(item, workers_of) for item in items]
         for number, one in enumerate(drafted):
             if all_or_none and isinstance(one, LeadhandError):
                 raise ItemRefused(number, one)
@@ -73,9 +75,11 @@ class Batches:
             results.append(result)
         return results
 
-    def _draft(self, item: Item, workers: Sequence[WorkerView]) -> _Drafted:
+    def _draft(
+        self, item: Item, workers_of: Callable[[Definitions | None], Sequence[WorkerView]]
+    ) -> _Drafted:
         try:
-            return self._submissions.draft(item.document, item.asker, workers=workers)
+            return self._submissions.draft(item.document, item.asker, workers_of=workers_of)
         except LeadhandError as error:
             return self._or_found(item, error)
 

@@ -19,14 +19,13 @@ KEPT, LARGEST = 128, 64_000
 class CompiledPrograms:
     """The programs of documents that were submitted lately."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self) -> None:
         self._recent = Recent[str, Program](KEPT)
 
-    def compile(self, document: AnyDocument, text: str) -> Program:
+    def compile(self, document: AnyDocument, text: str, catalog: Catalog) -> Program:
         """The program of a document, whose JSON is `text`. Raises InvalidDocument."""
         # Flows that a graph calls are read from their files each time: they may change.
-        return with_flows(self._without_flows(document, text), document, self._catalog)
+        return with_flows(self._without_flows(document, text), document, catalog)
 
     def _without_flows(self, document: AnyDocument, text: str) -> Program:
         if len(text) > LARGEST:

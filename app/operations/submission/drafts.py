@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from app.domain.environment.definitions import Definitions
 from app.domain.environment.session import SessionEnvironment
 from app.domain.program import Program
 from app.domain.workspaces import OwnFolder, Workspace
@@ -14,6 +15,23 @@ from app.security.api_tokens import Owner
 from app.store.session_reads import CreatedSession
 from leadhand.models.documents import Budget
 from leadhand.models.views import WorkerView
+
+
+class Found(NamedTuple):
+    """The definitions of a session, and the folder from which they were looked up."""
+
+    definitions: Definitions | None = None
+    folder: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the definitions as they are stored; empty for none."""
+        return "" if self.definitions is None else self.definitions.text
+
+    @property
+    def mark(self) -> str:
+        """Return the mark of the definitions; empty for none."""
+        return "" if self.definitions is None else self.definitions.mark
 
 
 class About(NamedTuple):
@@ -46,6 +64,13 @@ class About(NamedTuple):
     #: For a fork or rerun: the session that it was made from, and how (JSON).
     made_from: str = ""
 
+    def within(self, own: OwnFolder | None, session: str) -> About:
+        """The fields of a session that works in a folder of its own, if it has one."""
+        if own is None:
+            return self
+        cwd = own.cwd(session)
+        return self._replace(cwd=cwd, folder=cwd)
+
 
 class Asker(NamedTuple):
     """The origin of a request: Idempotency-Key, parent step and owning token."""
@@ -69,6 +94,10 @@ class Asker(NamedTuple):
     made_from: str = ""
     #: What its bodies get in addition; of a child, with its parent's.
     environment: SessionEnvironment | None = None
+    #: The folder of the command that submits it: its definitions apply. By default its own.
+    folder: str = ""
+    #: The definitions, once they are found.
+    found: Found | None = None
 
     @property
     def stored_key(self) -> str | None:

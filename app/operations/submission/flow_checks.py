@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import JsonValue
 
 from app.catalog.catalog import Catalog
@@ -9,6 +11,7 @@ from app.compiler import compile_document
 from app.compiler.subflows import faults_of_subflows
 from app.errors import InvalidDocument
 from app.fleet.admission import faults_here
+from app.fleet.definition_files import DefinitionFiles
 from app.queries.fleet import Fleet
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
@@ -21,25 +24,38 @@ _OF_AGENTS = (".agentType", ".agent", ".model")
 class FlowChecks:
     """Checks flows without running them."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, catalog: Catalog) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        catalog_of: Callable[[str], Catalog],
+        files: DefinitionFiles,
+    ) -> None:
+        self._files = files
         self._settings = settings
         self._fleet = fleet
-        self._catalog = catalog
+        self._catalog_of = catalog_of
 
-    def check(self, given: JsonValue) -> FlowCheckView:
-        """Check whether a flow could run here now, and list all errors."""
+    def check(self, given: JsonValue, *, folder: str = "") -> FlowCheckView:
+        """Check whether a flow could run in a folder now, and list all errors."""
         found = all_faults(FlowDocument, given)
         faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
         if isinstance(found.flow, FlowDocument):
             asked_for = {name: text or "" for name, text in found.flow.inputs.items()}
             document = found.flow.model_copy(update={"inputs": asked_for})
-            faults += map(_fault_view, self._faults_here(document, known=[f.path for f in faults]))
+            faults += map(
+                _fault_view, self._faults_here(document, folder, known=[f.path for f in faults])
+            )
         return FlowCheckView(valid=not faults, faults=faults)
 
-    def _faults_here(self, document: FlowDocument, *, known: list[str]) -> list[InvalidDocument]:
+    def _faults_here(
+        self, document: FlowDocument, folder: str, *, known: list[str]
+    ) -> list[InvalidDocument]:
         """Errors in a flow's files and subflows, and in its use of agents and tools."""
-        whole, faults = self._catalog.gather(document)
-        here = faults_here(whole, self._settings, self._fleet.inventories())
+        folder = folder or document.cwd or ""
+        whole, faults = self._catalog_of(folder).gather(document)
+        workers = self._fleet.inventories(self._files.of(folder))
+        here = faults_here(whole, self._settings, workers)
         # Without a valid `agents` part, the agents of agentTypes are unknown.
         is_mapped = not any(path.partition(".")[0] == "agents" for path in known)
         faults += (one for one in here if is_mapped or not one.field.endswith(_OF_AGENTS))

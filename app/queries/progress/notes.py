@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from app.catalog.catalog import Catalog
 from app.catalog.drift import changes, outdated_children, pinned_children
@@ -20,9 +20,9 @@ from leadhand.models.views import WorkerView
 class Notes:
     """Writes notes; reads more only for what a session has."""
 
-    def __init__(self, store: Store, catalog: Catalog) -> None:
+    def __init__(self, store: Store, catalog_of: Callable[[str], Catalog]) -> None:
         self._store = store
-        self._catalog = catalog
+        self._catalog_of = catalog_of
 
     def attention(
         self,
@@ -45,7 +45,7 @@ class Notes:
         """Notes for users: changed flow files, missing workers, locks, questions."""
         if fields["status"] in FINAL:
             return []
-        notes = changes(self._catalog, fields.get("source", ""))
+        notes = changes(self._catalog_of(fields.get("defined_in", "")), fields.get("source", ""))
         children = pinned_children(fields.get("source", ""))
         notes += outdated_children(ref.id, children, self._store.steps(ref, list(children)))
         if fields["status"] == SessionStatus.ACTIVE:

@@ -7,8 +7,9 @@
 --   of a resume: as_of? (`updated` of the state for which it was planned), again?, levels?, threads? (what runs again),
 --   skips? (nodes of the innermost block that is opened, whose next run is skipped: name, reason, lists),
 --   adopts? (another program: program, document, routes, signature, source, schema, and afresh: what is not done runs
---   again), budget? (limits that change), max_iterations? and max_of? (the loop with that limit; without, the
---   outermost loops that are opened or, if nothing runs again, are open)
+--   again), defines? (the definitions of its folder: mark, text, signature), budget? (limits that change),
+--   max_iterations? and max_of? (the loop with that limit; without, the outermost loops that are opened or, if nothing
+--   runs again, are open)
 -- Returns: done (also if repeated) | refused(status; of a spent budget also why, text) | changed(status) |
 --   quota(limit) | label_taken(status, session) | moved(status) | unknown
 --- @requires control/checks, control/effects, dispatch, sessions, transaction, usage/usage

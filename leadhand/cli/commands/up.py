@@ -37,13 +37,9 @@ def up_command() -> int:
 def _supervise(home: Path) -> int:
     """Run the supervisor in this process, so that a kill of it also ends the services."""
     from leadhand.local import supervisor
-    from leadhand.local.user_state import defining_folder
-    from leadhand.settings import environment
 
-    defining = defining_folder(Path.cwd(), environment())
-    definitions = ("--definitions", str(defining)) if defining is not None else ()
     threading.Thread(target=_tell_when_up, args=(home,), daemon=True).start()
-    return supervisor.main(["--home", str(home), *definitions, "--foreground"])
+    return supervisor.main(["--home", str(home), "--foreground"])
 
 
 def _stay_attached(home: Path) -> None:

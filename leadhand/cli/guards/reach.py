@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from leadhand.settings import ClientSettings
@@ -19,7 +18,7 @@ class Services(NamedTuple):
 
 @contextmanager
 def reach_services(
-    folder: Path, env: Mapping[str, str], *, starts: bool, patience_s: float
+    env: Mapping[str, str], *, starts: bool, patience_s: float
 ) -> Iterator[Services | None]:
     """Yields URL and token of the API; None if the user's services do not run.
 
@@ -34,11 +33,9 @@ def reach_services(
     from leadhand.local.connect import ensure, join
     from leadhand.local.user_state import state_folder
 
-    home = state_folder(env, folder)
+    home = state_folder(env)
     connection = (
-        ensure(home, cwd=folder, say=tell, env=env, patience_s=patience_s)
-        if starts
-        else join(home, env=env)
+        ensure(home, say=tell, env=env, patience_s=patience_s) if starts else join(home, env=env)
     )
     if connection is None:
         yield None

@@ -55,9 +55,8 @@ def note_event(event: HookEvent, what: AgentEvent, env: Mapping[str, str]) -> No
     """Reports an agent's event to the API; does nothing if no services run."""
     from leadhand.client.client import Client
 
-    folder = _load(event, env)[0].folder
     timeout_s, patience_s = call_times(_CALL_S)
-    with reach_services(folder, env, starts=False, patience_s=0.0) as services:
+    with reach_services(env, starts=False, patience_s=0.0) as services:
         if services is not None:
             with Client(*services, timeout_s=timeout_s, patience_s=patience_s) as client:
                 client.report_event(event.agent_session, what)
@@ -98,7 +97,7 @@ class _Stop:
         self._until = began + allowed_s - _ANSWER_S
         left_s = self._until - time.monotonic()
         starts = loaded.file is not None or why is not None
-        with reach_services(loaded.folder, self._env, starts=starts, patience_s=left_s) as services:
+        with reach_services(self._env, starts=starts, patience_s=left_s) as services:
             if services is None:
                 return None
             self._services = services

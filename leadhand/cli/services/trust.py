@@ -24,14 +24,14 @@ def trust_command(*, folder: Path, yes: bool, remove: bool) -> int:
     their MCP servers is started. A changed file has to be approved again.
     """
     from leadhand.cli.approvals import approve, approved_digest, withdraw
-    from leadhand.local.user_state import folder_with_definitions
+    from leadhand.local.user_state import defining_folder
     from leadhand.models.approvals import digest_of
     from leadhand.settings import environment
 
     env = environment()
     if not folder.is_dir():
         raise click.ClickException(f"{folder} is not a folder; name one with an agents.toml")
-    place = folder_with_definitions(folder, env) or folder.absolute()
+    place = defining_folder(folder, env) or folder.absolute()
     if remove:
         removed = [str(place / name) for name in _FILES if withdraw(place / name, env)]
         click.echo(f"withdrew {_and(removed)}" if removed else f"nothing of {place} is approved")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from leadhand.models.session_environment import MAX_NAMES
@@ -34,6 +34,8 @@ class Here(NamedTuple):
     is_embedded: bool = False
     #: The Python of functions; None for the workers' own.
     python: str | None = None
+    #: The folder whose definitions apply, for services on this machine.
+    folder: Path | None = None
 
     def fields(
         self, given: Mapping[str, Any], env: Mapping[str, str] | None, agents: Sequence[AgentView]

@@ -110,12 +110,12 @@ def test_a_key_finds_its_session_although_its_document_is_refused_now(bench: Ben
 
 def test_a_default_that_is_written_is_another_program_than_one_left_out() -> None:
     """Both documents have the same values, but an agent's step without a limit has a longer one."""
-    programs = compiled.CompiledPrograms(Catalog(()))
+    programs = compiled.CompiledPrograms()
     limits = []
     for more in ({"timeout_s": 60}, {}):
         step = {"name": "ask", "tool": "agent:claude", "arguments": {"task": "t"}, **more}
         graph = GraphDocument.model_validate({"kind": "graph", "name": "g", "steps": [step]})
-        program = programs.compile(graph, graph.model_dump_json())
+        program = programs.compile(graph, graph.model_dump_json(), Catalog(()))
         assert program == compile_document(graph)
         limits.append(program.text)
     assert limits[0] != limits[1]

@@ -45,7 +45,7 @@ def join(home: Path) -> Iterator[Join]:
     joined: list[Connection] = []
 
     def join(cwd: Path = home.parent, **options: Any) -> Connection:
-        joined.append(ensure(cwd / ".leadhand", cwd=cwd, **{**usual, **options}))
+        joined.append(ensure(cwd / ".leadhand", **{**usual, **options}))
         return joined[-1]
 
     yield join
@@ -294,8 +294,7 @@ def test_only_the_owner_may_read_the_state(join: Join):
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
 
 
-def test_services_are_told_of_their_own_stack_only(join: Join, folder: Path):
-    (folder / "agents.toml").write_text("")
+def test_services_are_told_of_their_own_stack_only(join: Join):
     foreign = {
         "LEADHAND_SESSION": "deadbeef",
         "LEADHAND_TOKEN": "a body's",
@@ -309,7 +308,8 @@ def test_services_are_told_of_their_own_stack_only(join: Join, folder: Path):
     assert told["LEADHAND_API_TOKEN"] == connection.token
     assert told["LEADHAND_PLACE"] == "here"
     assert told["LEADHAND_SPILL"] == str(connection.home / "spill")
-    assert told["LEADHAND_AGENTS"].split(os.pathsep)[-1] == str(folder / "agents.toml")
+    assert told["LEADHAND_AGENTS"].endswith("/.config/leadhand/agents.toml")
+    assert told["LEADHAND_FOLDER_DEFINITIONS"] == "agents,flows,tools"
     assert told["LEADHAND_BROKER_URL"].endswith("/1")
     assert told["LEADHAND_SUPERVISOR_PID"] == str(run_of(connection.home)["pid"])
     assert not {"LEADHAND_SESSION", "LEADHAND_TOKEN", "LEADHAND_ROOTS", "GUNICORN_CMD_ARGS"} & set(

@@ -14,7 +14,7 @@ LONG = "0123456789abcdef" * 4
 
 
 def test_the_list_of_variables_is_what_the_settings_read() -> None:
-    names = {*server._PLAIN.values(), *server._PATHS.values(), *server._HOSTS.values()}
+    names = {*server._PLAIN.values(), *server._PATHS.values(), *server._LISTS.values()}
     assert {f"LEADHAND_{name}" for name in variables.SERVER} == names
     both = {f"LEADHAND_{name}" for name in (*variables.CLIENT, *variables.SERVER)}
     assert set(client._NAMES.values()) <= both

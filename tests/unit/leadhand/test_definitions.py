@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.local.user_state import defining_folder, folder_with_definitions, state_folder
+from leadhand.local.user_state import defining_folder, state_folder
+from leadhand.models.definition_folder import folder_with_definitions
 
 
 def _write(path: Path) -> Path:
@@ -18,13 +19,13 @@ def _write(path: Path) -> Path:
 @pytest.mark.parametrize("name", ["agents.toml", "tools.toml", "flows/one.json", "tools/one.py"])
 def test_a_folder_with_definitions_is_found(tmp_path: Path, name: str) -> None:
     _write(tmp_path / name)
-    assert folder_with_definitions(tmp_path, {}) == tmp_path
+    assert folder_with_definitions(tmp_path, None) == tmp_path
 
 
 @pytest.mark.parametrize("name", ["flows/README.md", "tools/build.sh", "flows.json", "notes.toml"])
 def test_other_files_define_nothing(tmp_path: Path, name: str) -> None:
     _write(tmp_path / name)
-    assert folder_with_definitions(tmp_path, {}) is None
+    assert folder_with_definitions(tmp_path, None) is None
 
 
 def test_the_search_ends_at_the_root_of_the_repository(tmp_path: Path) -> None:
@@ -32,38 +33,30 @@ def test_the_search_ends_at_the_root_of_the_repository(tmp_path: Path) -> None:
     beneath = tmp_path / "repository" / "a" / "b"
     beneath.mkdir(parents=True)
     (tmp_path / "repository" / ".git").mkdir()
-    assert folder_with_definitions(beneath, {}) is None
+    assert folder_with_definitions(beneath, None) is None
     _write(tmp_path / "repository" / "agents.toml")
-    assert folder_with_definitions(beneath, {}) == tmp_path / "repository"
+    assert folder_with_definitions(beneath, None) == tmp_path / "repository"
     _write(tmp_path / "repository" / "a" / "tools.toml")
-    assert folder_with_definitions(beneath, {}) == tmp_path / "repository" / "a"
+    assert folder_with_definitions(beneath, None) == tmp_path / "repository" / "a"
 
 
 def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> None:
     _write(tmp_path / "agents.toml")
     (tmp_path / "a").mkdir()
-    assert folder_with_definitions(tmp_path / "a", {}) is None
+    assert folder_with_definitions(tmp_path / "a", None) is None
 
 
 def test_the_home_folder_defines_nothing(tmp_path: Path) -> None:
     _write(tmp_path / "agents.toml")
     (tmp_path / ".git").mkdir()
     (tmp_path / "a").mkdir()
+    assert folder_with_definitions(tmp_path, tmp_path) is None
+    assert folder_with_definitions(tmp_path / "a", tmp_path) is None
+
+
+def test_all_folders_share_the_state_folder_of_their_user(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
-    assert folder_with_definitions(tmp_path, env) is None
-    assert folder_with_definitions(tmp_path / "a", env) is None
-
-
-def test_a_folder_with_definitions_has_a_state_folder_of_its_own(tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path)}
-    plain, defining = tmp_path / "plain", tmp_path / "defining"
-    plain.mkdir()
-    _write(defining / "agents.toml")
-    assert state_folder(env, plain).name == "default"
-    assert state_folder(env, defining).name.startswith("default-")
-    assert state_folder(env, defining).parent == state_folder(env, plain).parent
-
-
-def test_a_named_state_folder_has_the_definitions_of_the_current_folder(tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path), "LEADHAND_HOME": str(tmp_path / "state")}
-    assert defining_folder(tmp_path / "a", env) == tmp_path / "a"
+    _write(tmp_path / "defining" / "agents.toml")
+    assert state_folder(env).name == "default"
+    assert defining_folder(tmp_path / "defining", env) == tmp_path / "defining"
+    assert defining_folder(tmp_path / "plain", env) is None

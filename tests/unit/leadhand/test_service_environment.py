@@ -18,8 +18,6 @@ STACK = Stack(
     api_port=8000,
     supervisor_pid=42,
     agents_files=(Path("/work/agents.toml"), Path("/home/me/agents.toml")),
-    flows=(Path("/work/flows"),),
-    tools=(Path("/work/tools"),),
 )
 
 
@@ -41,23 +39,20 @@ def test_stack_is_told_whole():
         "LEADHAND_SPILL": "/work/.leadhand/spill",
         "LEADHAND_ARTIFACTS": "/work/.leadhand/artifacts",
         "LEADHAND_AGENTS": os.pathsep.join(["/work/agents.toml", "/home/me/agents.toml"]),
-        "LEADHAND_FLOWS": "/work/flows",
-        "LEADHAND_TOOLS": "/work/tools",
+        "LEADHAND_FOLDER_DEFINITIONS": "agents,flows,tools",
+        "LEADHAND_APPROVALS": "/home/me/.local/state/leadhand/hooks/trusted.json",
         "LEADHAND_WORKER_NAME": "embedded-42",
         "LEADHAND_SUPERVISOR_PID": "42",
     }
 
 
-def test_definitions_of_a_folder_need_approval_unless_the_user_names_the_files(
-    tmp_path: Path,
-) -> None:
-    stack, base = STACK._replace(definitions=Path("/work")), {"XDG_STATE_HOME": str(tmp_path)}
-    env = service_environment(stack, base)
-    assert env["LEADHAND_DEFINITIONS"] == "/work"
+def test_what_the_user_names_replaces_what_folders_define(tmp_path: Path) -> None:
+    base = {"XDG_STATE_HOME": str(tmp_path)}
+    env = service_environment(STACK, base)
+    assert env["LEADHAND_FOLDER_DEFINITIONS"] == "agents,flows,tools"
     assert env["LEADHAND_APPROVALS"] == str(tmp_path / "leadhand" / "hooks" / "trusted.json")
-    named = service_environment(stack, {**base, "LEADHAND_AGENTS": "/work/agents.toml"})
-    assert named["LEADHAND_DEFINITIONS"] == "/work"
-    assert "LEADHAND_APPROVALS" not in named
+    named = service_environment(STACK, {**base, "LEADHAND_AGENTS": "/work/agents.toml"})
+    assert named["LEADHAND_FOLDER_DEFINITIONS"] == "flows,tools"
 
 
 def test_a_stack_says_when_its_redis_is_its_own_and_nobody_else_can():

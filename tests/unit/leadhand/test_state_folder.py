@@ -14,7 +14,7 @@ import pytest
 from leadhand.errors import SettingInvalid
 from leadhand.local import file_locks, machine_id, user_state
 from leadhand.local.bindings import require_bound
-from leadhand.local.credentials import agents_files
+from leadhand.local.credentials import user_agents_files
 from leadhand.local.errors import FolderNotBound, StackElsewhere, UserStateUnfit
 from leadhand.local.running import require_here
 from leadhand.local.user_settings import with_config
@@ -123,7 +123,7 @@ def test_without_a_home_the_sentence_names_leadhand_home(
     env = {"LEADHAND_HOME": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
     check_all_is_in(tmp_path / "mine", env)
     assert with_config(env) == env
-    assert agents_files(tmp_path, env) == (tmp_path / "agents.toml",)
+    assert user_agents_files(env) == ()
 
 
 def test_a_home_that_became_read_only_is_named(

@@ -11,16 +11,17 @@ from typing import Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from leadhand.file_stamp import Stamp, stamp_of
+from leadhand.file_stamp import Stamp
 from leadhand.models.approvals import NONE_NEEDED, Approvals
 from leadhand.models.patterns import form_of
 from leadhand.models.suggestions import nearest
-from leadhand.models.toml_file import TomlUnreadable, line_of, read_toml
+from leadhand.models.toml_file import TomlUnreadable, line_of
 from leadhand.models.tool_names import BUILT_IN_TOOLS, RESERVED_SERVERS, TOOLS_FILE
 from leadhand.models.validation_messages import plain_message
 from workers.registry.agents import SECRET
 from workers.registry.declared.entry import Argument, DeclaredTool, McpServer, ToolId
 from workers.registry.errors import ToolsFileInvalid
+from workers.registry.sources import ON_DISK, Sources
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ def load(
     before: ToolBook,
     approvals: Approvals = NONE_NEEDED,
     tool_folders: Collection[Path] = (),
+    sources: Sources = ON_DISK,
 ) -> ToolBook:
     """Reads the tools files; an entry replaces one of the same name in an earlier file.
 
@@ -88,7 +90,7 @@ def load(
     entries, folders = dict[str, Declared](), dict[str, Path]()
     broken, unread = dict[str, ToolsFileInvalid](), list[ToolsFileInvalid]()
     for file in files:
-        found = _read(file, has_functions=file.absolute().parent in tool_folders)
+        found = _read(file, sources, has_functions=file.absolute().parent in tool_folders)
         if approvals.lack(file, found.text):
             found = _unapproved(found, entries, file, approvals)
         entries = {n: e for n, e in {**entries, **found.entries}.items() if n not in found.broken}
@@ -110,8 +112,10 @@ class ToolFiles:
         approvals: Approvals = NONE_NEEDED,
         *,
         tool_folders: Collection[Path] = (),
+        sources: Sources = ON_DISK,
         logs_faults: bool = False,
     ) -> None:
+        self._sources = sources
         self._approvals = approvals
         self._tool_folders = frozenset(folder.absolute() for folder in tool_folders)
         self._files = tuple(dict.fromkeys(file.with_name(TOOLS_FILE) for file in agents_files))
@@ -122,9 +126,11 @@ class ToolFiles:
     def current(self) -> ToolBook:
         """Return the tools in the files; reads files that have changed again."""
         # Taken before the files are read, so that a change during the read is noticed.
-        seen = [*(stamp_of(file) for file in self._files), self._approvals.stamp()]
+        seen = [*map(self._sources.stamp, self._files), self._approvals.stamp()]
         if seen != self._seen:
-            self._book = load(self._files, self._book, self._approvals, self._tool_folders)
+            self._book = load(
+                self._files, self._book, self._approvals, self._tool_folders, self._sources
+            )
             self._seen = seen
             for fault in self._book.faults if self._logs_faults else ():
                 log.warning("tools file has a fault", extra={"fault": fault.public})
@@ -157,9 +163,9 @@ def _unapproved(
     return found._replace(entries=kept, broken=broken)
 
 
-def _read(file: Path, *, has_functions: bool) -> _Found:
+def _read(file: Path, sources: Sources, *, has_functions: bool) -> _Found:
     try:
-        text, raw = read_toml(file)
+        text, raw = sources.read(file)
     except TomlUnreadable as error:
         fault = ToolsFileInvalid(str(file), "", None, error.why, error.line)
         # Names that the file seems to define must not fall back to an entry of another file.

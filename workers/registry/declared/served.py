@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,13 +66,28 @@ class ServedTools:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
+        self._own: Path | None = None
+        self._owns: Callable[[str], bool] = lambda _name: False
         self._known: dict[str, _Known] = {}
+
+    def add_folder(self, folder: Path, *, owns: Callable[[str], bool]) -> None:
+        """Read the states of some servers, those of a session's folder, in another folder."""
+        self._own, self._owns = folder, owns
+
+    def has_state(self, server: str) -> bool:
+        """Whether the client of an MCP server has listed its tools, or failed."""
+        file = self._file(server)
+        return file is not None and file.exists()
+
+    def _file(self, server: str) -> Path | None:
+        folder = self._own if self._own is not None and self._owns(server) else self._folder
+        return None if folder is None else folder / f"{server}.json"
 
     def state(self, server: str) -> ServerState:
         """Read the last state of an MCP server; empty if it has none yet."""
-        if self._folder is None:
+        file = self._file(server)
+        if file is None:
             return ServerState(why_not="no worker process runs its servers here")
-        file = self._folder / f"{server}.json"
         stamp, known = stamp_of(file), self._known.get(server)
         if known is None or known.stamp != stamp:
             known = self._known[server] = _Known(stamp, _read(file))

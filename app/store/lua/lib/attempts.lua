@@ -27,7 +27,8 @@ function attempts.terms(tx, address, step)
     lease = step.lease, deadline = step.deadline, lost = step.lost or 0, failed = step.failed or 0,
     failure = step.failure, ending = step.ending, thread = talk and redis.call('HGET', tx.keys.threads, talk) or nil,
     origins = origins_of(tx, address), messages = inbox.given(tx, address),
-    compare = r.folder and tx.session.compare ~= '' or nil}
+    compare = r.folder and tx.session.compare ~= '' or nil,
+    definitions = tx.session.definitions ~= '' and tx.session.definitions or nil}
 end
 
 -- Grants a ready step to the worker that calls.

@@ -30,4 +30,11 @@ function migrate.adopt(tx, other)
   redis.call('HSET', tx.keys.session, 'signature', other.signature, 'source', other.source)
 end
 
+-- Takes over the definitions of the session's folder as they are now; an empty mark means that there are none.
+function migrate.define(tx, now)
+  redis.call('HSET', tx.keys.session, 'definitions', now.mark, 'signature', now.signature)
+  if now.mark == '' then return redis.call('DEL', tx.keys.definitions) end
+  redis.call('SET', tx.keys.definitions, now.text)
+end
+
 return migrate

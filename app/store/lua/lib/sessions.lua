@@ -21,9 +21,9 @@ function sessions.list(tx)
   changes.add(tx, 'active')
 end
 
--- Stores the document of a new session and its encrypted environment, if it has them.
+-- Stores the document of a new session, its encrypted environment and its folder's definitions, if it has them.
 function sessions.keep_texts(tx)
-  for _, part in ipairs({'request', 'environment'}) do
+  for _, part in ipairs({'request', 'environment', 'definitions'}) do
     if (tx.args[part] or '') ~= '' then redis.call('SET', tx.keys[part], tx.args[part]) end
   end
 end
@@ -119,7 +119,7 @@ function sessions.finish(tx, status, reason)
   budgets.stop_clock(tx)
   redis.call('DEL', tx.keys.hinted, tx.keys.waiting)
   if status ~= 'failed' then
-    redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips, tx.keys.environment)
+    redis.call('DEL', tx.keys.arrived, tx.keys.widths, tx.keys.skips, tx.keys.environment, tx.keys.definitions)
   end
   events.emit(tx, 'session.ended', '', {status = status, reason = reason})
   tx.reply.ended = status

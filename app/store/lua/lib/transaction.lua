@@ -60,7 +60,8 @@ function transaction.is_other_store(tx)
 end
 
 local FIELDS = {'status', 'place', 'window', 'program', 'retention', 'parent', 'exit_by', 'label', 'folder', 'priority',
-  'rings', 'rung', 'budget', 'token', 'made', 'compare', 'unread', 'skips', 'expected', 'covered', 'began'}
+  'rings', 'rung', 'budget', 'token', 'made', 'compare', 'unread', 'skips', 'expected', 'covered', 'began',
+  'definitions'}
 
 -- Reads the fields of the session; false if there is no such session.
 function transaction.read_session(tx)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.environment.definitions import Definitions
 from app.settings import Settings
 from tests.waiting import wait_until
 from workers.registry.declared.book import ToolFiles
 from workers.registry.inline import InlineFunctions
+from workers.registry.registries import Registries
 from workers.registry.tools import ToolCatalogue
 
 NAMED = '[functions."sums:add"]\ninline = true\n'
@@ -22,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make_folder(folder: Path, entries: str) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "sums.py").write_text("def add(a: int) -> int: return a + 1\n")
     (folder / "tools.toml").write_text(entries)
     return folder
@@ -80,11 +82,14 @@ def test_first_folder_that_has_the_module_decides(folder: Path, tmp_path: Path):
     assert InlineFunctions([folder, second]).find("sums:add") is None
 
 
-def test_folder_of_a_users_definitions_makes_nothing_inline(folder: Path, tmp_path: Path):
-    own = make_folder(tmp_path / "own", NAMED)
-    settings = Settings(tools=(folder, own / "more"), definitions=own)
-    assert settings.trusted_tools == (folder,)
-    assert Settings(tools=(folder,)).trusted_tools == (folder,)
+def test_folder_of_a_session_makes_nothing_inline(folder: Path, tmp_path: Path):
+    own = make_folder(tmp_path / "own" / "tools", NAMED).parent
+    registries = Registries(Settings(tools=(folder,)), tmp_path / "servers")
+    shelf = registries.of(Definitions(str(own))).shelf
+    assert "sums:add" in {tool.name for tool in shelf.tools()}
+    assert shelf.inline.find("sums:add") == registries.base.shelf.inline.find("sums:add")
+    alone = Registries(Settings(), tmp_path / "servers").of(Definitions(str(own))).shelf
+    assert alone.inline.find("sums:add") is None
 
 
 def test_functions_are_refused_outside_a_folder_of_tools(tmp_path: Path):

@@ -72,6 +72,7 @@ function effects.resume(tx)
   work_diffs.request_comparison(tx)
   children.send_all(tx, 'resume')
   if tx.args.adopts then migrate.adopt(tx, tx.args.adopts) end
+  if tx.args.defines then migrate.define(tx, tx.args.defines) end
   redis.call('HDEL', tx.keys.session, 'ended', 'reason')
   tx.args.reason = nil
   change_status(tx, 'active')

@@ -1,0 +1,49 @@
+"""The folder of a request, whose definitions of agents, flows and tools apply (decision 81)."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+from flask import request
+from pydantic import Field
+
+from api import requests
+from api.auth import current_caller
+from api.problem_types import malformed
+from app.engine import Engine
+from app.operations.submission.drafts import Found
+from leadhand.models.definition_folder import FOLDER_HEADER
+
+#: The longest path.
+_LONGEST = 4096
+
+
+class FolderQuery(requests.Query):
+    """The folder whose agents, flows and tools are listed."""
+
+    #: An absolute path; only the embedded services of a user look at folders.
+    folder: Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$", max_length=_LONGEST)] | None = None
+
+
+def folder_of_command() -> str:
+    """Returns the folder of the command that sends the request; '' if it names none.
+
+    Raises Refused.
+    """
+    given = request.headers.get(FOLDER_HEADER, "")
+    folder = os.fsdecode(unquote_to_bytes(given))
+    if given and (not folder.startswith("/") or "\0" in folder or len(folder) > _LONGEST):
+        hint = "give an absolute path, percent-encoded, or leave it out"
+        raise malformed(f"the {FOLDER_HEADER} cannot be used", field=FOLDER_HEADER, hint=hint)
+    return folder
+
+
+def found_here(engine: Engine, asked: FolderQuery | None = None) -> Found:
+    """Returns the definitions that apply to a request: those of its folder, or of its session."""
+    caller, definitions = current_caller(), engine.submit.definitions
+    folder = (asked and asked.folder) or folder_of_command()
+    if caller is not None and not folder:
+        return definitions.of_session(engine.registry.ref(caller.session))
+    return definitions.of_folder(folder)

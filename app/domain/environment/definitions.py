@@ -1,0 +1,38 @@
+"""The definitions of a folder, as they were when a session was submitted (decision 81)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Definitions(NamedTuple):
+    """The files of a folder that define agents and tools; flows are part of the program."""
+
+    folder: str
+    #: The text of agents.toml, and that of tools.toml; empty without the file.
+    agents: str = ""
+    tools: str = ""
+    #: Why one of these files could not be read, by its name.
+    unread: Mapping[str, str] = MappingProxyType({})
+    #: Whether the functions in its folder `tools` are tools.
+    functions: bool = True
+
+    @property
+    def text(self) -> str:
+        """Return the definitions as they are stored (JSON)."""
+        return json.dumps({**self._asdict(), "unread": {**self.unread}}, sort_keys=True)
+
+    @property
+    def mark(self) -> str:
+        """Return the digest of the definitions, which the signature of a session covers."""
+        return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def parse_definitions(text: str) -> Definitions:
+    """Parses stored definitions; a newer version may have stored more."""
+    fields = json.loads(text)
+    return Definitions(**{name: fields[name] for name in Definitions._fields if name in fields})

@@ -1,0 +1,91 @@
+"""Reads what a folder defines, for the sessions that are submitted from it (decision 81)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.domain.environment.definitions import Definitions
+from app.errors import InvalidDocument
+from app.settings import Settings
+from leadhand.models.definition_folder import (
+    FILES,
+    FLOWS,
+    definition_files,
+    folder_with_definitions,
+)
+from leadhand.models.toml_file import TomlUnreadable, read_text
+
+#: The most bytes of a file that are stored with each session.
+LARGEST = 256 * 1024
+_ROOT = 0
+
+
+class DefinitionFiles:
+    """Finds and reads the definitions of folders; only embedded services have any."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._kinds = settings.folder_definitions
+        self._home = settings.user_home
+
+    def of(self, folder: str | None) -> Definitions | None:
+        """Returns the definitions that apply in a folder; None if none do.
+
+        Raises InvalidDocument if a file of another user would define something.
+        """
+        if not self._kinds or not folder:
+            return None
+        found = folder_with_definitions(Path(folder), self._home)
+        if found is None:
+            return None
+        for foreign in _foreign_files(found):
+            why = "belongs to another user, who could change what runs here"
+            hint = f"this file {why}; make it yours with chown, or remove it"
+            raise InvalidDocument("folder", str(foreign), hint)
+        agents, tools = FILES
+        unread = dict[str, str]()
+        return Definitions(
+            folder=str(found),
+            agents=_read(found / agents, unread) if "agents" in self._kinds else "",
+            tools=_read(found / tools, unread) if "agents" in self._kinds else "",
+            unread=unread,
+            functions="tools" in self._kinds,
+        )
+
+    def flows_of(self, folder: str | None) -> Path | None:
+        """Returns the folder with the flows that apply in a folder; None if there is none."""
+        if "flows" not in self._kinds or not folder:
+            return None
+        found = folder_with_definitions(Path(folder), self._home)
+        return None if found is None else found / FLOWS
+
+    @property
+    def are_read(self) -> bool:
+        """Whether folders may define anything here."""
+        return bool(self._kinds)
+
+
+def _foreign_files(folder: Path) -> Iterator[Path]:
+    """The files of definitions, and folders of them, that neither this user nor root owns."""
+    ours = {os.getuid(), _ROOT}
+    files = [*definition_files(folder)]
+    for path in dict.fromkeys([*files, *(file.parent for file in files)]):
+        try:
+            owners = {path.stat().st_uid, path.lstat().st_uid}
+        except OSError:
+            continue
+        if owners - ours:
+            yield path
+
+
+def _read(file: Path, unread: dict[str, str]) -> str:
+    try:
+        text = read_text(file)
+    except TomlUnreadable as error:
+        unread[file.name] = error.why
+        return ""
+    if len(text.encode()) > LARGEST:
+        unread[file.name] = f"is larger than {LARGEST // 1024} kB; make it smaller"
+        return ""
+    return text

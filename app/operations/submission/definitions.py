@@ -1,0 +1,97 @@
+"""The definitions of new sessions: those of their folder, or of their parent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from app.domain.environment.definitions import Definitions
+from app.domain.ids import SessionRef
+from app.domain.states import FINAL, SessionStatus
+from app.fleet.definition_files import DefinitionFiles
+from app.operations.registry import Registry
+from app.operations.submission.drafts import Asker, Found
+from app.queries.fleet import Fleet
+from app.resume.rewind import ResumePlan
+from app.store.store import Store
+from leadhand.models.views import WorkerView
+
+
+class SubmitDefinitions:
+    """Finds the definitions of a new session."""
+
+    def __init__(self, store: Store, registry: Registry, files: DefinitionFiles) -> None:
+        self._store = store
+        self._registry = registry
+        self._files = files
+
+    def of(self, asker: Asker, cwd: str | None) -> Found:
+        """Returns the definitions of a new session; a child session has its parent's.
+
+        They are those of the folder of the command that submits it, by default of its own working
+        folder. Raises InvalidDocument if a file of another user would define something.
+        """
+        if not self._files.are_read:
+            return Found()
+        if asker.found is not None:
+            return asker.found
+        if asker.parent is not None:
+            return self.of_session(SessionRef(str(asker.parent["session"]), str(asker.root)))
+        return self.of_folder(asker.folder or cwd or "")
+
+    def again(self, fields: Mapping[str, str]) -> Found:
+        """Returns the definitions for a session with these fields, as the files are now."""
+        return self.of_folder(fields.get("defined_in", ""))
+
+    def of_folder(self, folder: str) -> Found:
+        """Returns the definitions that apply in a folder, as the files are now."""
+        if not self._files.are_read:
+            return Found()
+        return Found(self._files.of(folder), folder)
+
+    def of_session(self, ref: SessionRef) -> Found:
+        """Returns the definitions of a session, which its child sessions get."""
+        if not self._files.are_read:
+            return Found()
+        names = ["definitions", "defined_in", "status"]
+        fields = self._store.values(ref, "session", names)
+        if fields.get("status") in FINAL:  # nothing starts below it
+            return Found()
+        mark, folder = fields.get("definitions", ""), fields.get("defined_in", "")
+        return Found(self._registry.definitions(ref, mark), folder)
+
+    def at_resume(self, ref: SessionRef, plan: ResumePlan) -> tuple[ResumePlan, JsonValue]:
+        """Returns what a resume takes over of definitions that have changed since, or None.
+
+        The plan then holds for the session as it is now: the signature covers all of it.
+        """
+        fields = self._store.fields(ref)
+        if fields.get("status") not in (SessionStatus.STOPPED, SessionStatus.FAILED):
+            return plan, None
+        found, program = self.again(fields), plan.adopts and plan.adopts.program.hash
+        if found.mark == fields.get("definitions", ""):
+            return plan, None
+        signature = self._registry.sign_for_definitions(ref, fields, found.mark, program=program)
+        if not signature:
+            return plan, None  # the step that runs first says why it may not run
+        defines: JsonValue = {"mark": found.mark, "text": found.text, "signature": signature}
+        return plan._replace(as_of=plan.as_of or fields["updated"]), defines
+
+
+def workers_by_definitions(
+    fleet: Fleet, without: Sequence[WorkerView] | None = None
+) -> Callable[[Definitions | None], Sequence[WorkerView]]:
+    """Returns a function that reads the workers once for each set of definitions.
+
+    `without` are those for sessions without definitions, if the caller has just read them.
+    """
+    known = dict[str, Sequence[WorkerView]]() if without is None else {"": without}
+
+    def read(definitions: Definitions | None) -> Sequence[WorkerView]:
+        mark = "" if definitions is None else definitions.mark
+        if mark not in known:
+            known[mark] = fleet.inventories(definitions)
+        return known[mark]
+
+    return read

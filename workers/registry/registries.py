@@ -1,0 +1,92 @@
+"""The agents and tools of a worker, and those of the folders whose sessions it runs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+from app.domain.environment.definitions import Definitions
+from app.settings import Settings
+from leadhand.models.approvals import NONE_NEEDED, Approvals
+from leadhand.models.definition_folder import FILES, TOOLS
+from workers.registry.declared.book import ToolBook, ToolFiles
+from workers.registry.declared.served import ServedTools
+from workers.registry.inline import InlineFunctions
+from workers.registry.reload import AgentFiles
+from workers.registry.sources import Sources
+from workers.registry.tools import ToolCatalogue
+
+#: The most folders whose definitions a process keeps.
+KEPT = 32
+
+
+class Registry(NamedTuple):
+    """The agents and tools for the sessions of a folder."""
+
+    agents: AgentFiles
+    shelf: ToolCatalogue
+    #: The folder of the definitions; None for the worker's own registry.
+    folder: Path | None = None
+
+    def servers(self) -> ToolBook:
+        """Return the MCP servers that are declared here; of a folder, only its own."""
+        book, folder = self.shelf.book, self.folder
+        own = {n: s for n, s in book.servers.items() if folder in (None, book.folders.get(n))}
+        return ToolBook(own, {name: book.folders[name] for name in own})
+
+
+class Registries:
+    """Builds the registry of each folder once; its definitions come with the session."""
+
+    def __init__(self, settings: Settings, folder: Path, *, logs_faults: bool = False) -> None:
+        self._settings = settings
+        #: For the sockets of MCP servers.
+        self.folder = folder
+        self._logs_faults = logs_faults
+        self._kept = OrderedDict[str, Registry]()
+        self._inline = InlineFunctions(settings.tools)
+        #: The worker's own.
+        self.base = self._build(None)
+
+    def of(self, definitions: Definitions | None) -> Registry:
+        """Return the registry for sessions with these definitions."""
+        if definitions is None:
+            return self.base
+        found = self._kept.pop(definitions.mark, None) or self._build(definitions)
+        self._kept[definitions.mark] = found
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def servers_of(self, definitions: Definitions) -> Path:
+        """Return the folder for the sockets of the MCP servers of these definitions."""
+        return self.folder / definitions.mark[:8]
+
+    def _build(self, definitions: Definitions | None) -> Registry:
+        settings, sources = self._settings, Sources(definitions)
+        files, tools = [*settings.agents_files], [*settings.tools]
+        approvals, folder = NONE_NEEDED, None
+        if definitions is not None:
+            folder = Path(definitions.folder)
+            files.append(folder / FILES[0])
+            tools += [folder / TOOLS] if definitions.functions else []
+            approvals = Approvals(folder, settings.approvals)
+        declared = ToolFiles(
+            files,
+            approvals,
+            tool_folders=settings.tools,
+            sources=sources,
+            logs_faults=self._logs_faults,
+        )
+        served = ServedTools(self.folder)
+        if definitions is not None:
+            served.add_folder(
+                self.servers_of(definitions),
+                owns=lambda name: declared.current().folders.get(name) == folder,
+            )
+        return Registry(
+            AgentFiles(files, approvals, sources=sources, logs_faults=self._logs_faults),
+            ToolCatalogue(tools, declared, served, self._inline),
+            folder,
+        )
