@@ -115,6 +115,11 @@ class ArtifactFolder:
         except FileNotFoundError:
             return None
 
+    def path_of(self, digest: str) -> Path | None:
+        """Return the path of an artifact; None if the folder does not have it."""
+        path = self._file(digest)
+        return path if path.is_file() else None
+
     def sweep(
         self,
         referenced: Callable[[Collection[str]], Collection[str]],

@@ -55,7 +55,7 @@ def reach(*, outlives_attempt: bool = False) -> Iterator[tuple[str, str | None]]
     if settings.url is not None:
         yield settings.url, (outlives_attempt and settings.session_token) or settings.token
         return
-    from leadhand.cli.old_state import old_state
+    from leadhand.cli.imports.old_state import old_state
     from leadhand.local.connect import ensure
     from leadhand.settings import environment
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leadhand.local import file_locks, user_state
 from leadhand.local import state_dir as home_folder
-from leadhand.local.errors import FolderNotBound
+from leadhand.local.errors import FolderNotBound, FolderUnfit
 from leadhand.local.git_tracking import is_tracked
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -97,6 +97,33 @@ def finish_import(home: Path, env: Mapping[str, str]) -> None:
         if binding is not None:
             _keep(records, _id_of(home), binding.model_copy(update={"importing": False}))
             (home / "secrets.json").unlink(missing_ok=True)
+
+
+def forget_binding(home: Path, env: Mapping[str, str]) -> None:
+    """Delete the binding of a state folder that is about to be deleted."""
+    records = user_state.bindings_folder(env)
+    with _locked(records):
+        if _find(home, records) is not None:
+            (records / f"{_id_of(home)}.json").unlink(missing_ok=True)
+
+
+def require_own_history(home: Path, env: Mapping[str, str]) -> None:
+    """Raise FolderNotBound or FolderUnfit for a folder that others may have written.
+
+    That is a link, another user's folder, one that git tracks, or one with such a file in it.
+    """
+    hint = "if you trust what is in it: `leadhand import --adopt`"
+    try:
+        home_folder.require_own(home)
+    except FolderUnfit as error:
+        raise _not_bound(home, error.why, hint) from None
+    if is_tracked(home, env):
+        raise _not_bound(home, "git tracks it, so others may have written it", hint)
+    for path in home.rglob("*"):
+        if path.is_symlink():
+            raise _not_bound(home, f"it holds a symbolic link, {path.name!r}", hint)
+        if path.lstat().st_uid != os.getuid():
+            raise _not_bound(home, f"{path.name!r} in it belongs to another user", hint)
 
 
 def _require_presentable(home: Path, env: Mapping[str, str]) -> None:

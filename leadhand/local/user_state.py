@@ -77,6 +77,14 @@ def worktrees_folder(env: Mapping[str, str]) -> Path:
     return _ours(env) / "worktrees"
 
 
+def imports_folder(env: Mapping[str, str]) -> Path:
+    """Returns the folder of the copies that an import works on, with mode 0700.
+
+    Raises UserStateUnfit.
+    """
+    return _private_folder(env, "imports")
+
+
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
     """Converts an OSError in the block to UserStateUnfit, which names the folder."""

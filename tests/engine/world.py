@@ -39,13 +39,15 @@ class World:
         place: str = "here",
         bench: Bench | None = None,
         worktrees: Path | None = None,
+        secret: str = "s",
+        **settings: object,
     ) -> None:
         self.now = 1_000_000
         self.hints: list[tuple[SessionRef, str]] = []
         redis, read = (bench.client(), bench.read) if bench else (connect(url), text_of)
         store = Store(redis, clock=lambda: self.now, read=read)
-        settings = Settings(redis_url=url, place=place, secret="s", worktrees=worktrees)
-        self.engine = Engine(store, self, settings)
+        given = {"redis_url": url, "place": place, "secret": secret, "worktrees": worktrees}
+        self.engine = Engine(store, self, Settings.model_validate({**given, **settings}))
 
     def at(self, place: str) -> World:
         """The same world as another place sees it."""

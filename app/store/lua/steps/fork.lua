@@ -4,7 +4,7 @@
 --   part), again, levels and threads (what runs, as for a resume), warnings, origin (its base; updated? if at rest)
 -- Document: of the program.
 -- Returns: created | exists(session) | conflict | taken | torn | quota(why) | other_store
---- @requires budgets, dispatch, events, loops, programs, quotas, resume, sessions, transaction
+--- @requires budgets, dispatch, events, loops, programs, quotas, results/artifacts, resume, sessions, transaction
 
 local SIZE = {ledger = 'LLEN'}
 
@@ -42,15 +42,6 @@ local function refuse(tx)
   if not redis.call('SET', tx.prefix .. 'id:' .. args.session, args.root, 'NX') then return 'taken' end
 end
 
--- Refers to the artifacts of the copied outcomes, so that they stay as long as this session.
-local function refer_to_artifacts(tx)
-  for _, name in ipairs(redis.call('HKEYS', tx.keys.artifacts)) do
-    if not name:find('|', 1, true) then
-      redis.call('ZADD', tx.shared.artifacts, 0, name .. '|' .. tx.args.member:sub(1, -2))
-    end
-  end
-end
-
 return function(tx)
   local args = tx.args
   local word = refuse(tx)
@@ -66,7 +57,7 @@ return function(tx)
   quotas.assign(tx, owner.token, owner.size)
   sessions.keep(tx)
   sessions.list(tx)
-  refer_to_artifacts(tx)
+  artifacts.refer_again(tx)
   for _, text in ipairs(args.warnings) do redis.call('RPUSH', tx.keys.warnings, text) end
   transaction.read_session(tx)
   events.emit(tx, 'session.created', '', {status = 'active'})

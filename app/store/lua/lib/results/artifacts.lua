@@ -12,4 +12,13 @@ function artifacts.refer(tx, address)
   end
 end
 
+-- Refers to the artifacts that copied outcomes name, so that they stay as long as this session.
+function artifacts.refer_again(tx)
+  for _, name in ipairs(redis.call('HKEYS', tx.keys.artifacts)) do
+    if not name:find('|', 1, true) then
+      redis.call('ZADD', tx.shared.artifacts, 0, name .. '|' .. tx.args.member:sub(1, -2))
+    end
+  end
+end
+
 return artifacts

@@ -15,7 +15,7 @@ from leadhand.errors import LeadhandError
 from leadhand.local import state_dir as home_folder
 from leadhand.local.api_probe import WANTS_LIFE
 from leadhand.local.bindings import begin_import, find_binding, finish_import
-from leadhand.local.connect import ensure
+from leadhand.local.connect import Connection, ensure
 from leadhand.local.errors import StackElsewhere
 from leadhand.local.redis_data import holds_data
 from leadhand.local.running import find_running
@@ -26,7 +26,7 @@ _PATIENCE_S = 180.0
 _LOOK_S = 0.2
 _AT_ONCE = 500
 #: Variables that name another Redis or API; the sessions are in the folder's own.
-_OTHER_REDIS = ("LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL", "LEADHAND_URL")
+OTHER_REDIS = ("LEADHAND_REDIS_URL", "LEADHAND_BROKER_URL", "LEADHAND_URL")
 
 
 def import_sessions(
@@ -40,7 +40,7 @@ def import_sessions(
     if binding is not None and not binding.importing:
         return None
     if binding is None:
-        _require_unused(home)
+        require_unused(home)
         begin_import(home, env)
     found = _stop_all(home, env, say) if holds_data(home) else []
     finish_import(home, env)
@@ -48,11 +48,16 @@ def import_sessions(
 
 
 def _stop_all(home: Path, env: Mapping[str, str], say: Callable[[str], None]) -> list[SessionView]:
-    own = {name: text for name, text in env.items() if name not in _OTHER_REDIS}
-    with (
-        ensure(home, say=say, env=own, linger_s=0, importing=True) as connection,
-        Client(connection.url, connection.token, say=say) as client,
-    ):
+    own = {name: text for name, text in env.items() if name not in OTHER_REDIS}
+    with ensure(home, say=say, env=own, linger_s=0, importing=True) as connection:
+        found = stop_all(connection, say)
+    wait_until_unused(connection.home)
+    return found
+
+
+def stop_all(connection: Connection, say: Callable[[str], None]) -> list[SessionView]:
+    """Stops all sessions of services without a worker, and returns them. Raises StackElsewhere."""
+    with Client(connection.url, connection.token, say=say) as client:
         give_up = time.monotonic() + _PATIENCE_S
         while live := client.sessions(status=WANTS_LIFE, limit=_AT_ONCE).items:
             if time.monotonic() > give_up:
@@ -61,9 +66,7 @@ def _stop_all(home: Path, env: Mapping[str, str], say: Callable[[str], None]) ->
             for session in live:
                 _stop(client, session)
             time.sleep(_LOOK_S)
-        found = _all_sessions(client)
-    _wait_until_unused(connection.home)
-    return found
+        return _all_sessions(client)
 
 
 def _stop(client: Client, session: SessionView) -> None:
@@ -82,14 +85,16 @@ def _all_sessions(client: Client) -> list[SessionView]:
     return found
 
 
-def _require_unused(home: Path) -> None:
+def require_unused(home: Path) -> None:
+    """Raise StackElsewhere while services run in a state folder."""
     if not _is_unused(home):
         pid = home_folder.read_fields(home / "run.json").get("pid", "unknown")
         why = f"process {pid} runs the services of this folder"
         raise StackElsewhere(str(home), why, "end it, then run `leadhand import` again")
 
 
-def _wait_until_unused(home: Path) -> None:
+def wait_until_unused(home: Path) -> None:
+    """Wait until the services of a state folder have ended. Raises StackElsewhere."""
     give_up = time.monotonic() + _PATIENCE_S
     while not _is_unused(home):
         if time.monotonic() > give_up:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from leadhand.local.bindings import require_bound
 from tests.acceptance.project import Project
+from tests.acceptance.state.user import User
 from tests.processes import runs
 from tests.waiting import wait_until
 
@@ -20,36 +19,6 @@ LONG = 60.0
 #: What the services of all folders of a user may take, in MB; docs/concepts.md states it.
 MOST_MB = 330
 WORK = ("--doer", "while ! test -e go; do sleep 0.05; done", "--checker", "true")
-
-
-class User:
-    """A user with a home of their own: no LEADHAND_HOME, and nothing else that names state."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self._projects: list[Project] = []
-
-    def project(self, name: str) -> Project:
-        """A folder of this user."""
-        project = Project(self.home / name, HOME=str(self.home), LEADHAND_CONCURRENCY="")
-        for variable in ("LEADHAND_HOME", "LEADHAND_CONCURRENCY", "XDG_STATE_HOME"):
-            project.env.pop(variable, None)
-        project.env["XDG_CONFIG_HOME"] = str(self.home / ".config")
-        folder = project.leadhand("status", "--folder", timeout=LONG)
-        project.state = Path(folder.out.strip())
-        self._projects.append(project)
-        return project
-
-    def close(self) -> None:
-        for project in self._projects:
-            project.close()
-
-
-@pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
-    user = User(tmp_path)
-    yield user
-    user.close()
 
 
 def memory_mb(family: list[psutil.Process]) -> float:
@@ -102,36 +71,6 @@ def test_an_upgrade_with_sessions_at_work_leaves_them_at_work(user: User) -> Non
     assert one.leadhand("wait", session, timeout=LONG).code == 0
     [shown] = one.leadhand("ls", "--json").json()["items"]
     assert shown["counters"]["attempts_failed"] == 0
-
-
-def test_an_old_state_folder_is_named_and_not_opened(user: User) -> None:
-    one = user.project("one")
-    old = one.folder / ".leadhand"
-    current, one.state = one.state, old
-    one.env["LEADHAND_HOME"] = str(old)
-    session = one.detached(*WORK)
-    assert "sessions from before" not in one.leadhand("ls").err
-    assert one.leadhand("down", timeout=LONG).code == 0
-    del one.env["LEADHAND_HOME"]
-    one.state = current
-    listed = one.leadhand("ls", "--all", timeout=LONG)
-    assert (
-        "sessions from before are in ./.leadhand: `leadhand --home .leadhand ls --all`"
-        in listed.err
-    )
-    assert session not in listed.out
-    secret = require_bound(old, one.env).secret
-    (old / "secrets.json").write_text(json.dumps({"secret": secret, "api_token": "t"}))
-    (old / "id").unlink()  # as a version before the bindings left it
-    listed = one.leadhand("ls", timeout=LONG)
-    assert "`leadhand import` stops and lists them" in listed.err
-    assert not (old / "run.json").exists()
-    imported = one.leadhand("import", timeout=LONG)
-    assert f"{session}  stopped" in imported.out
-    assert "leadhand --home .leadhand resume" in imported.out
-    opened = one.leadhand("--home", ".leadhand", "ls", "--json", timeout=LONG)
-    assert [each["status"] for each in opened.json()["items"]] == ["stopped"]
-    assert one.leadhand("--home", ".leadhand", "down", timeout=LONG).code == 0
 
 
 def test_ls_lists_the_folder_and_those_beneath_it(user: User) -> None:

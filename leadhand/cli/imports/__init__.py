@@ -1,0 +1,1 @@
+"""`leadhand import`: takes over sessions of a state folder from before, or from elsewhere."""
