@@ -78,7 +78,7 @@ class Schedule:
             if status == "failed" and not self._held:
                 self._mend()
             elif status == "stopped":
-                self.engine.control.apply(self.id, "resume")
+                self._resume()
             self._round(status)
         raise AssertionError(f"it is {self.status} after {ROUNDS} rounds")
 
@@ -98,6 +98,10 @@ class Schedule:
             self._wait()
         if self._rng.random() < 0.2 and self.status == "active":
             self._require_parallel()
+
+    def _resume(self) -> None:
+        """Go on after a stop."""
+        self.engine.control.apply(self.id, "resume")
 
     def _mend(self) -> None:
         """Mend the step that ended the session, and resume."""
