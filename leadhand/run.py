@@ -119,7 +119,7 @@ def halt(client: Client, session: str, *, say: Callable[[str], None]) -> ResultV
 
 
 def print_message(text: str) -> None:
-    """Print a message for the user to standard error."""
+    """Print to standard error what happens to the session that a Python script runs."""
     sys.stderr.write(f"leadhand: {text}\n")
     sys.stderr.flush()
 

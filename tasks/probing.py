@@ -27,7 +27,7 @@ class Prober(PeriodicThread):
         self._on_spill = on_spill
 
     def start(self) -> None:
-        """Check whether the folders are writable, then start the thread that repeats the check."""
+        """Try to write to the spill folder and the store id's, then repeat that in a thread."""
         self._look()
         super().start()
 

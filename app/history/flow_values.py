@@ -1,4 +1,4 @@
-"""Resolves the references of a flow to parts of results, and to the items of a list."""
+"""Resolves the references of a flow's step to parts of results, and to its own item and index."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from app.history.lineage import home_of
 
 
 def has_turns(program: Program, place: str) -> bool:
-    """Whether each run of a node is a turn: a loop, or a step with a list."""
+    """Whether a run of a node is a turn, which has iterations or items: a loop or a for_each."""
     node = program.node(path_of(place))
     return isinstance(node, Loop) or node.for_each is not None
 

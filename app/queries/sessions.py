@@ -179,7 +179,7 @@ class Queries:
         return Page(items=items, next=encode_cursor(end) if start + len(lines) > end else None)
 
     def newest_transcript(self, session: str, *, limit: int) -> list[TranscriptEntry]:
-        """Returns the last entries of the transcript, oldest first, numbered from 1."""
+        """Returns the last transcript entries, oldest first, numbered from 1 among themselves."""
         lines = self._store.lines(self.ref(session), "transcript", -limit, -1)
         return [transcript_entry(line, number) for number, line in enumerate(lines, 1)]
 

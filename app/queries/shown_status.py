@@ -11,8 +11,8 @@ from app.store.store import Store
 
 def shown_status(store: Store, ref: SessionRef, fields: Mapping[str, str]) -> str:
     """Returns the stored status, or `waiting` for an active session with only parked steps."""
-    parked = store.size(ref, "parked") if fields["status"] == SessionStatus.ACTIVE else 0
-    return status_of(fields, parked, store.size(ref, "live") if parked else 0)
+    parked = store.count_members(ref, "parked") if fields["status"] == SessionStatus.ACTIVE else 0
+    return status_of(fields, parked, store.count_members(ref, "live") if parked else 0)
 
 
 def status_of(fields: Mapping[str, str], parked: int, live: int) -> str:

@@ -288,8 +288,8 @@ class Store:
             end = limit - 1 if limit > 0 else -1
             return _texts(self._redis.zrange(self.keys.part(ref, part), 0, end))
 
-    def size(self, ref: SessionRef, part: str) -> int:
-        """Count the members of one of the session's sorted sets."""
+    def count_members(self, ref: SessionRef, part: str) -> int:
+        """Count the members of a session's sorted set, such as its live or its parked steps."""
         with self._translate_errors():
             return int(self._redis.zcard(self.keys.part(ref, part)))
 

@@ -204,7 +204,7 @@ def _key(view: QuestionView) -> tuple[str, str, str | None]:
 
 
 def answer_lines(view: QuestionView) -> Iterator[str]:
-    """Returns the commands that answer a question; several for a draft."""
+    """Formats the command that answers a question as a line; several lines for a plan's draft."""
     if view.about != "plan":
         yield f"answer with: {view.answer}"
         return

@@ -413,7 +413,7 @@ SHOWN = 1000
 
 
 def combine_audits(so_far: FsckView | None, page: FsckView) -> FsckView:
-    """Combines the findings of several partial audits."""
+    """Adds a page of an audit to the pages so far: sums the counts, lists the first findings."""
     if so_far is None:
         return page
     return FsckView(

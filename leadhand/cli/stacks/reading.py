@@ -72,7 +72,7 @@ def get_command(*, id_: str | None, folder: Path, name: str | None, as_json: boo
 @click.command("outputs")
 @which_workflow
 def outputs_command(*, workflow: str | None, folder: Path, name: str | None) -> int:
-    """Print the outputs of all completed steps, merged into one JSON object; later ones override.
+    """Print the outputs of a stack's workflow session as one JSON object; later steps override.
 
     By default the workflow is the innermost active one of the folder's stack.
     """

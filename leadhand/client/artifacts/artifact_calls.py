@@ -34,7 +34,7 @@ class ArtifactCalls(DrawingCalls):
                 return found
 
     def put_artifact(self, session: str, data: bytes) -> UploadView:
-        """Upload an artifact for an attempt of a session. Raises ArtifactRefused.
+        """Upload bytes as an artifact of a session, under their digest. Raises ArtifactRefused.
 
         The sweep removes it unless an attempt refers to it.
         """

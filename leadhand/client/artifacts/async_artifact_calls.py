@@ -33,7 +33,7 @@ class AsyncArtifactCalls(AsyncDrawingCalls):
                 return found
 
     async def put_artifact(self, session: str, data: bytes) -> UploadView:
-        """Upload an artifact for an attempt of a session. Raises ArtifactRefused.
+        """Upload bytes as an artifact of a session, under their digest. Raises ArtifactRefused.
 
         The sweep removes it unless an attempt refers to it.
         """
