@@ -158,6 +158,34 @@ def test_a_refused_proposal_lets_the_plan_end(bench: Bench) -> None:
     assert plan.statuses() == {"a": "completed"}
 
 
+@pytest.mark.parametrize("accept", [True, False])
+def test_a_decided_proposal_calls_for_no_person_and_is_read_by_the_next_turn(
+    bench: Bench, accept: bool
+) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}])
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    (found,) = world.engine.attention.page().items
+    assert [need.kind for need in found.needs] == ["proposal"]
+    world.engine.plans.decide(plan.id, "p1", accept=accept, by="ann")
+    assert world.engine.attention.page().items == []
+    unread = world.engine.messages.page(plan.id, unread=True).items
+    assert "proposal" in {message.kind for message in unread}
+    assert world.engine.store.fields(plan.ref)["escalated"] == "0"
+
+
+def test_a_proposal_that_nobody_decides_in_time_calls_for_no_person(bench: Bench) -> None:
+    world = World.of(bench)
+    plan = PlanWorld(world, [{"id": "a"}], proposal_timeout_s=60)
+    plan.begin()
+    plan.report("a", "in_progress", proposals=[PROPOSED])
+    assert len(world.engine.attention.page().items) == 1
+    world.later(180_000)
+    assert plan.view.proposals[0].status == "refused"
+    assert world.engine.attention.page().items == []
+
+
 def test_a_proposal_is_decided_once(bench: Bench) -> None:
     world = World.of(bench)
     plan = PlanWorld(world, [{"id": "a"}])

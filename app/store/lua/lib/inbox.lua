@@ -144,6 +144,19 @@ local function acknowledge(tx, members, by)
   return ids
 end
 
+-- Ends the call for a person of a message that a person has dealt with elsewhere; the next turn still reads it. `id`
+-- may be nil: records of older versions do not have it.
+function inbox.stop_calling(tx, id)
+  for _, member in ipairs(id and redis.call('ZRANGE', tx.keys.unread, 0, -1) or {}) do
+    local found, sign, owner = split(member)
+    if found == id and sign == '!' then
+      redis.call('ZREM', tx.keys.unread, member)
+      redis.call('ZADD', tx.keys.unread, 0, member_of(id, '-', owner))
+      records.count(tx, 'escalated', -1)
+    end
+  end
+end
+
 -- Acknowledges the messages of a step that has succeeded. Those of any other end are free for the next turn.
 function inbox.settle(tx, address)
   if not reads_messages(tx, address) then return end

@@ -1,7 +1,7 @@
 -- Changes the tasks of a plan: all operations or none.
 -- Arguments: operations (add, change, drop, move, retry, decide), by, version? (the one that the caller saw)
 -- Returns: edited(version) | stale(version) | refused(why, number: of the operation) | no_plan | ended(status)
---- @requires dispatch, plans/edits, plans/progress, plans/tasks, transaction
+--- @requires dispatch, inbox, plans/edits, plans/progress, plans/tasks, transaction
 local EDITABLE = {active = true, stopping = true, stopped = true, failed = true}
 
 return function(tx)
@@ -18,7 +18,10 @@ return function(tx)
     tx.reply.why, tx.reply.number, tx.reply.text = refused.why, refused.number, refused.id
     return transaction.reply(tx, 'refused')
   end
-  for _, one in ipairs(tx.plan.decided or {}) do redis.call('HSET', tx.keys.plan, one[1], cjson.encode(one[2])) end
+  for _, one in ipairs(tx.plan.decided or {}) do
+    redis.call('HSET', tx.keys.plan, one[1], cjson.encode(one[2]))
+    inbox.stop_calling(tx, one[2].message)
+  end
   progress.relist(tx)
   progress.advance(tx)
   tasks.write(tx, 'edited', args.by)

@@ -1,7 +1,7 @@
 -- The progress of a plan that executes: which tasks start, and what their child sessions come to.
 -- A task is waiting, starting (its child is being created), running, merging or done. Its fact is the status in which
 -- its child, or the merge of its work, ended; `accepted` is the only one that its dependants wait for.
---- @requires plans/links, plans/plan_end, plans/tasks, records
+--- @requires inbox, plans/links, plans/plan_end, plans/tasks, records
 local progress = {}
 
 -- Whether a dependency of the task is not accepted yet.
@@ -126,6 +126,7 @@ local function refuse_overdue(tx, head)
       record.status, record.decided_by, record.note = 'refused', 'deadline', 'no decision before its deadline'
       head.proposed = head.proposed - 1
       redis.call('HSET', tx.keys.plan, name, cjson.encode(record))
+      inbox.stop_calling(tx, record.message)
     end
   end
   return head.proposed < before

@@ -39,7 +39,8 @@ function proposals.add(tx, proposal)
     head.proposed = (head.proposed or 0) + 1
     record.until_ms = head.proposal_ms and tx.now + head.proposal_ms or nil
     local asked = 'proposes ' .. record.id .. ', task ' .. record.task.id .. (record.why and ': ' .. record.why or '')
-    notices.send(tx, 'proposal', tx.args.child, tasks.load(tx, tx.args.task), asked, true)
+    local task = tasks.load(tx, tx.args.task)
+    record.message = notices.send(tx, 'proposal', tx.args.child, task, asked, true)
   end
   store(tx, record, record.task.id)
 end
@@ -67,8 +68,8 @@ function proposals.add_edit(tx, task, status, note)
     record.until_ms = head.proposal_ms and tx.now + head.proposal_ms or nil
   end
   local why = note or args.why
-  notices.send(tx, 'proposal', args.child, task, 'the team lead proposes ' .. record.id .. ', ' .. status
-    .. (why and ': ' .. why or ''), status ~= 'accepted')
+  record.message = notices.send(tx, 'proposal', args.child, task,
+    'the team lead proposes ' .. record.id .. ', ' .. status .. (why and ': ' .. why or ''), status ~= 'accepted')
   store(tx, record)
   return record.id
 end
