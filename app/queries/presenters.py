@@ -118,6 +118,13 @@ def budget_lines(fields: Mapping[str, str], now_ms: int) -> dict[str, BudgetLine
         name: int(fields.get(name, 0)) for name in ("iterations", "steps", "cost_micros", "stops")
     }
     used["tokens"] = int(fields.get("tokens_in", 0)) + int(fields.get("tokens_out", 0))
+    # What children used and have not reported yet counts for the limits, as in `budgets.spent`.
+    for counter, name in (
+        ("cost_micros", "cost_micros"),
+        ("tokens", "tokens_in"),
+        ("tokens", "tokens_out"),
+    ):
+        used[counter] += max(0, int(fields.get(f"below/{name}", 0)))
     of_stages = (int(value) for name, value in fields.items() if name.startswith(_STOPS))
     used["stage_stops"] = max(of_stages, default=0)
     if "wall_ms" in limits:

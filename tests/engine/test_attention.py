@@ -82,6 +82,33 @@ def test_limit_calls_for_a_person_once(bench):
     assert [fields["w"] for _, fields in changes].count("attention") == 1
 
 
+def test_time_limit_needs_a_person_from_80_percent_on_without_any_work(store_url):
+    world = World(store_url)
+    session = str(world.engine.submit.document(loop(budget=Budget(wall_s=1000))).session)
+    world.later(799_000)
+    assert needs(world.engine) == {}
+    world.later(2_000)
+    assert needs(world.engine) == {session: ["budget"]}
+    world.later(198_000)
+    assert needs(world.engine) == {session: ["budget"]}
+    world.later(2_000)
+    assert needs(world.engine) == {session: ["failed"]}
+
+
+def test_session_that_resumes_with_little_time_left_needs_a_person(store_url):
+    world = World(store_url)
+    session = str(world.engine.submit.document(loop(budget=Budget(wall_s=1000))).session)
+    world.later(900_000)
+    world.engine.control.apply(session, "stop")
+    assert needs(world.engine) == {}
+    world.engine.control.apply(session, "resume")
+    assert needs(world.engine) == {session: ["budget"]}
+    world.later(99_000)
+    assert world.engine.queries.session(session).status == "active"
+    world.later(2_000)
+    assert world.engine.queries.session(session).status == "failed"
+
+
 def test_step_that_no_worker_takes_is_stuck(store_url):
     now = [1_000_000_000_000]
     engine = silent_engine(store_url, clock=lambda: now[0], secret="s")

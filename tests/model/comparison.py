@@ -198,7 +198,7 @@ class Comparison:
 
     def _leases(self) -> dict[str, int]:
         """When each attempt and each parked step is looked at, and the session for its time."""
-        clock = {} if self.model.until is None else {"": self.model.until}
+        clock = {} if self.model.until is None else {"": self.model.clock_look}
         return clock | {
             address: step.look_at if step.state == "parked" else int(step.lease or 0)
             for address, step in self.model.steps.items()

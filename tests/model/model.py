@@ -158,8 +158,11 @@ class Model(Resuming):
         return "cancelled" if word == "lost" and step.state == "cancelled" else word
 
     def _expire_all(self) -> str:
-        if self.until is None or self.until > self.now:
-            return "gone" if self.until is None else "alive"
+        if self.until is None:
+            return "gone"
+        if self.until > self.now:
+            self.clock_look = self._next_look()
+            return "alive"
         self._stop_clock()
         self.reached = True
         self._end_if_spent()

@@ -13,7 +13,10 @@ end
 
 local function expire_session(tx)
   local due = tonumber(redis.call('HGET', tx.keys.session, 'until') or 0)
-  if due > tx.now then return look_at(tx, '', due) end
+  if due > tx.now then
+    budgets.watch_clock(tx, due)
+    return 'alive'
+  end
   budgets.stop_clock(tx)
   redis.call('ZREM', tx.shared.leases, addresses.member(tx, ''))
   if due == 0 then return 'gone' end

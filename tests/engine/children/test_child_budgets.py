@@ -107,6 +107,17 @@ def test_children_side_by_side_share_what_their_parent_has_left(world: World) ->
     assert [fields.get(name, "0") for name in below] == ["0", "0"]
 
 
+def test_cost_of_children_at_work_calls_a_person_to_their_parent(world: World) -> None:
+    parent, children = side_by_side(world, cost_usd=1.0)
+    doers = [world.grant(child, "loop~1[1]/do") for child in children]
+    world.engine.attempts.beat(children[0], doers[0], spent=Usage(cost_usd=0.5))
+    assert parent.id not in {one.session.id for one in world.engine.attention.page().items}
+    world.engine.attempts.beat(children[1], doers[1], spent=Usage(cost_usd=0.35))
+    found = {one.session.id: one for one in world.engine.attention.page().items}
+    assert [need.text for need in found[parent.id].needs] == ["85% of cost_usd is used"]
+    assert world.engine.queries.session(parent.id).budget["cost_usd"].used == 0.85
+
+
 def test_a_child_begun_later_has_what_those_beside_it_left(world: World) -> None:
     kids = [PARENT.body[0].model_copy(update={"id": name, "needs": ()}) for name in ("a", "b")]
     parent = family_with(world, *kids, cost_usd=1.0)

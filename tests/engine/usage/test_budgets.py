@@ -199,6 +199,15 @@ def judge_run(
     world.settle(ref, judge, Outcome(word="succeeded", verdict=verdict))
 
 
+def test_stops_call_for_a_person_from_80_percent_on(world: World) -> None:
+    ref = begun(world, stops=5, stage_stops=50)
+    for run in range(1, 5):
+        judge_run(world, ref, run, "terminate")
+        world.engine.control.apply(ref.id, "resume")
+        needs = [need.text for one in world.engine.attention.page().items for need in one.needs]
+        assert needs == (["80% of stops is used"] if run == 4 else [])
+
+
 def test_a_stage_whose_circuit_is_open_runs_no_more_until_its_limit_is_raised(world: World) -> None:
     ref = begun(world, stage_stops=2)
     judge_run(world, ref, 1, "terminate")

@@ -10,6 +10,9 @@ from types import MappingProxyType
 from app.domain.program import Action, Loop, Program, Step
 from tests.model.rules.tree import Block, Child, StepRun, Turn
 
+#: The part of the time limit after which the sweep looks at a session.
+NEARLY = 0.8
+
 
 class Bookkeeping:
     """The state of one session, and the records of what happens to it."""
@@ -22,6 +25,7 @@ class Bookkeeping:
         #: When the session's time is over; and the time left while its clock is stopped.
         self.until = now + budget["wall_ms"] if "wall_ms" in budget else None
         self.left = budget.get("wall_ms", 0)
+        self.clock_look = self._next_look()
         self.reached = False
         self.status = "active"
         self.steps: dict[str, StepRun] = {}
@@ -134,6 +138,13 @@ class Bookkeeping:
         """Whether no further iteration may begin."""
         iterations = self.used["iterations"] + more >= self.budget.get("iterations", math.inf)
         return self.status == "active" and (self.reached or iterations)
+
+    def _next_look(self) -> int:
+        """When the sweep looks at the session's time: once it is nearly used, and at its end."""
+        wall = self.budget.get("wall_ms", 0)
+        due = self.until or 0
+        near = due - wall + math.ceil(NEARLY * wall) + 1
+        return min(near, due) if near > self.now else due
 
     def _stop_clock(self) -> None:
         if self.until is not None:

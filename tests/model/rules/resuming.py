@@ -32,6 +32,7 @@ class Resuming(Progress):
         self._tell("session.status", "")
         if verb == "resume" and "wall_ms" in self.budget:
             self.until = self.now + self.budget["wall_ms"] - self.used["wall_ms"]
+            self.clock_look = self._next_look()
         match verb:
             case "stop":
                 self._stop_clock()

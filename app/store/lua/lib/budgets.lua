@@ -12,13 +12,21 @@ function budgets.limits(tx)
   return session.limits
 end
 
+-- Whether a limit is nearly used, or all of it.
+function budgets.is_nearly_used(used, limit) return used >= NEARLY * limit end
+
+-- Calls for a person if a limit is nearly used.
+local function call_if_near(tx, what, used)
+  local limit = budgets.limits(tx)[what]
+  if not limit or tx.nearly or not budgets.is_nearly_used(used, limit) then return end
+  tx.nearly = true
+  changes.call_person(tx, true)   -- each transition from now on gets here
+end
+
 -- Notes that a limit is reached, if it is. The first one that a transition reaches counts.
 function budgets.note(tx, what, used)
   local limit = budgets.limits(tx)[what]
-  if limit and used >= NEARLY * limit and not tx.nearly then
-    tx.nearly = true
-    changes.call_person(tx, true)   -- each transition from now on gets here
-  end
+  call_if_near(tx, what, used)
   if limit and used >= limit then tx.reached = tx.reached or {what = what, used = used, limit = limit} end
 end
 
@@ -54,12 +62,21 @@ function budgets.describe(over)
   return string.format(TEXTS[over.what], over.used, over.limit)
 end
 
--- Starts the session's wall clock: its deadline is in `leases` under the empty address. It does not run while the
+-- Enters when the sweep looks at the wall clock: once its time is nearly used, which calls for a person, and at the
+-- end.
+function budgets.watch_clock(tx, due)
+  local wall = budgets.limits(tx).wall_ms or 0
+  local near = due - wall + math.ceil(NEARLY * wall) + 1
+  if near <= tx.now then changes.call_person(tx, true) end
+  redis.call('ZADD', tx.shared.leases, near > tx.now and math.min(near, due) or due, addresses.member(tx, ''))
+end
+
+-- Starts the session's wall clock: the sweep finds it in `leases` under the empty address. It does not run while the
 -- session is stopped.
 function budgets.start_clock(tx, left)
   redis.call('HSET', tx.keys.session, 'until', tx.now + left)
   redis.call('HDEL', tx.keys.session, 'left')
-  redis.call('ZADD', tx.shared.leases, tx.now + left, addresses.member(tx, ''))
+  budgets.watch_clock(tx, tx.now + left)
 end
 
 -- Stops the wall clock and stores the time that is left.
@@ -83,6 +100,8 @@ end
 function budgets.count_stop(tx, stage, passed)
   local here, all = records.count(tx, 'stops/' .. stage), records.count(tx, 'stops')
   local allowed = budgets.limits(tx)
+  call_if_near(tx, 'stage_stops', here)
+  call_if_near(tx, 'stops', all)
   if not passed and here >= (allowed.stage_stops or math.huge) then
     return 'circuit_open', budgets.describe({what = 'stage_stops', used = here, limit = allowed.stage_stops})
   end

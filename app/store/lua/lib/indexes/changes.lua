@@ -4,16 +4,18 @@ local changes = {}
 
 local MOST = 5000   -- entries of the stream; who misses some reads all sessions again
 
--- Appends a change of the session: its new status, or what happened to it.
-function changes.add(tx, what)
-  redis.call('XADD', tx.shared.changes, 'MAXLEN', '~', MOST, '*', 's', tx.args.session, 'w', what)
+-- Appends a change of the session, or of another one: its new status, or what happened to it.
+function changes.add(tx, what, other)
+  redis.call('XADD', tx.shared.changes, 'MAXLEN', '~', MOST, '*', 's', other or tx.args.session, 'w', what)
 end
 
--- Lists the session as one that may need a person. The newest call decides its place, unless it is a `reminder`.
-function changes.call_person(tx, reminder)
-  if reminder and redis.call('ZSCORE', tx.shared.attention, tx.args.session) then return end
-  redis.call('ZADD', tx.shared.attention, tx.now, tx.args.session)
-  changes.add(tx, 'attention')
+-- Lists the session, or another one, as one that may need a person. The newest call decides its place, unless it is a
+-- `reminder`.
+function changes.call_person(tx, reminder, other)
+  local session = other or tx.args.session
+  if reminder and redis.call('ZSCORE', tx.shared.attention, session) then return end
+  redis.call('ZADD', tx.shared.attention, tx.now, session)
+  changes.add(tx, 'attention', session)
 end
 
 -- Removes a session that is deleted.

@@ -1,6 +1,6 @@
 -- What attempts and child sessions use: cost and tokens. Counted for the step, the turns around it, the session, all
 -- sessions, and the sessions above.
---- @requires addresses, budgets, ledger, records, usage/statistics
+--- @requires addresses, budgets, indexes/changes, ledger, records, usage/statistics
 local usage = {}
 
 -- Adds to a counter of the session and to the same counter of each turn around an address.
@@ -31,6 +31,9 @@ local function add_above(tx, more)
     end
     local spent = budgets.spent(key)
     for name, limit in pairs(values[1] and values[1] ~= '' and cjson.decode(values[1]) or {}) do
+      if spent[name] and budgets.is_nearly_used(spent[name], limit) then
+        changes.call_person(tx, true, above.base:match(':([^:]+):$'))
+      end
       if spent[name] and spent[name] >= limit and not tx.reached then
         redis.call('ZADD', tx.shared.errands, tx.now, 'deliver|' .. child .. tx.args.member:match('|.*$'))
         tx.reply.tell = tx.reply.tell or child == tx.args.session
