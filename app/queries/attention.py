@@ -29,8 +29,8 @@ STEPS, MANY = 50, 2000
 QUESTIONS = 10
 #: Maximum characters of a reason.
 TEXT = 2000
-#: A badge counts to here.
-COUNTED = 100
+#: A badge counts to here, and keeps its number for this long while no session changes.
+COUNTED, COUNT_KEPT_MS = 100, 2000
 #: Hints without a worker after which a step is stuck; as `changes.call_person` is called.
 STUCK_HINTS = 4
 _END = Called(9e15, "")
@@ -47,6 +47,14 @@ class Waiting(NamedTuple):
     asking: dict[str, StepRecord]
 
 
+class _Count(NamedTuple):
+    """A number of sessions, as of a change."""
+
+    change: str
+    at_ms: int
+    number: int
+
+
 class Attention:
     """Reads the index `attention`; it removes sessions that need no person any more."""
 
@@ -57,6 +65,7 @@ class Attention:
         self._queries = queries
         self._workers = workers
         self._index = store.part(ChangeReads)
+        self._counted = _Count("", 0, 0)
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> Page[AttentionView]:
         """Returns a page of the sessions that need a person, the latest first."""
@@ -70,8 +79,16 @@ class Attention:
         return Page(items=items)
 
     def count(self) -> int:
-        """Counts the sessions that need a person, up to COUNTED."""
-        return sum(1 for _ in islice(self._walk(_END), COUNTED))
+        """Counts the sessions that need a person, up to COUNTED.
+
+        Each page of each browser asks for the number, so it is counted once per change.
+        """
+        change, now = self._index.last(), self._store.now_ms()
+        kept = self._counted
+        if kept.change != change or not 0 <= now - kept.at_ms < COUNT_KEPT_MS:
+            number = sum(1 for _ in islice(self._walk(_END), COUNTED))
+            kept = self._counted = _Count(change, now, number)
+        return kept.number
 
     def _view(self, one: Waiting) -> AttentionView:
         asking = Asking(0, one.ref, one.fields, one.asking)

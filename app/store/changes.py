@@ -24,7 +24,7 @@ class Change(NamedTuple):
 
     id: str
     session: str
-    #: Its new status, or `attention`, `answered`, `deleted`.
+    #: Its new status, or `attention`, `answered`, `annotated`, `deleted`.
     what: str
 
 

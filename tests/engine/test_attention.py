@@ -136,6 +136,34 @@ def test_pages_are_by_the_newest_call_and_complete(engine):
     assert engine.attention.count() == 5
 
 
+def test_number_is_counted_once_for_all_who_ask_until_a_session_changes(store_url):
+    world = World(store_url)
+    engine, redis = world.engine, world.engine.store._redis
+    sessions = [ask(engine) for _ in range(3)]
+    assert engine.attention.count() == 3
+    redis.config_resetstat()
+    assert [engine.attention.count() for _ in range(5)] == [3] * 5
+    calls = redis.info("commandstats")
+    assert "cmdstat_hgetall" not in calls
+    assert calls["cmdstat_xrevrange"]["calls"] == 5
+    engine.answers.give(sessions[0], "green", by="ann")
+    assert engine.attention.count() == 2
+    redis.zrem("lh:attention", sessions[1])  # no change of a session says so
+    assert engine.attention.count() == 2
+    world.now += 2_000
+    assert engine.attention.count() == 1
+
+
+def test_stream_has_a_new_title_and_what_is_put_away(engine):
+    session = str(engine.submit.document(loop()).session)
+    engine.annotations.annotate(session, title="nightly")
+    end(engine, session, "completed")
+    engine.annotations.annotate(session, archived=True)
+    engine.annotations.annotate(session, archived=True)  # changes nothing
+    changes = engine.store.part(ChangeReads).after("0-0")
+    assert [one.what for one in changes].count("annotated") == 2
+
+
 def test_stream_has_each_change_of_a_status_and_each_question(engine):
     session = ask(engine)
     engine.answers.give(session, "green", by="ann")

@@ -25,6 +25,7 @@ return function(tx)
   if args.archived ~= nil then changed = set(tx, 'archived', args.archived and '1' or '') or changed end
   if changed then
     events.emit(tx, 'session.annotated', '', {title = args.title, archived = args.archived})
+    changes.add(tx, 'annotated')
     if args.archived == false and tx.session.status == 'failed' then changes.call_person(tx) end
     transaction.flush(tx)
   end

@@ -35,7 +35,7 @@ class ChangeView(View):
 
     id: str
     session: str
-    #: Its new status, or `attention`, `answered`, `deleted`.
+    #: Its new status, or `attention`, `answered`, `annotated`, `deleted`.
     what: str
 
 
