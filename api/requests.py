@@ -50,6 +50,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 KEY = re.compile(r"[\x20-\x7e]{1,200}")
 _EVENT_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}")
+_EVERYTHING = "it would match every session; name at least a status, kind or time"
 
 
 def _whole_number(value: object) -> object:
@@ -236,11 +237,9 @@ class Retry(Body):
     step: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class Skip(Body):
+class Skip(Retry):
     """The step of a session that is skipped."""
 
-    #: Its address, label, or zero-based positions as text, as for a resume.
-    step: Annotated[str, Field(min_length=1, max_length=1000)]
     reason: Annotated[str, Field(max_length=2_000)] = ""
 
 
@@ -253,6 +252,8 @@ class Annotation(Body):
 
     #: The title that lists show; empty: none.
     title: Annotated[str, Field(max_length=120)] | None = None
+    #: A note for people, that its page and comparisons show; empty: none.
+    note: Annotated[str, Field(max_length=2000)] | None = None
     #: Whether lists hide it.
     archived: bool | None = None
 
@@ -273,9 +274,7 @@ class Meant(SessionFilter):
     def _says_something(cls, given: object) -> object:
         if isinstance(given, dict):
             if not given:
-                raise ValueError(
-                    "it would match every session; name at least a status, kind or time"
-                )
+                raise ValueError(_EVERYTHING)
             for name, value in given.items():
                 if value is None or value == []:
                     raise ValueError(f"{name} is empty; give it a value or leave it out")

@@ -193,11 +193,11 @@ class Sessions:
         return session_answer(view, 202)
 
     def annotate(self, session: str) -> Response:
-        """PATCH /v1/sessions/ID: set its title, and whether lists hide it."""
+        """PATCH /v1/sessions/ID: set its title and note, and whether lists hide it."""
         asked = requests.body(requests.Annotation)
         requests.query(NoQuery)
         view = self._engine.annotations.annotate(
-            session, title=asked.title, archived=asked.archived
+            session, title=asked.title, note=asked.note, archived=asked.archived
         )
         return session_answer(view)
 

@@ -50,6 +50,12 @@ class Actions:
         self._engine.annotations.annotate(session, title=title)
         return done(f"Session {session} is renamed.", session)
 
+    def note(self, session: str) -> Response:
+        """POST .../note: write a note on the session; an empty one removes it."""
+        text = request.form.get("reason", "").replace("\r\n", "\n").strip()[:2000]
+        self._engine.annotations.annotate(session, note=text)
+        return done(f"The note of session {session} is {'kept' if text else 'removed'}.", session)
+
     def archive(self, session: str, verb: Literal["archive", "restore"]) -> Response:
         """POST .../archive and .../restore: hide the session from lists, or show it again."""
         self._engine.annotations.annotate(session, archived=verb == "archive")
@@ -90,6 +96,7 @@ class Actions:
         for path, view in (
             (f"{base}/<any(stop, resume, exit, abort):verb>", self.control),
             (f"{base}/rename", self.rename),
+            (f"{base}/note", self.note),
             (f"{base}/<any(archive, restore):verb>", self.archive),
             (f"{base}/delete", self.delete),
             (f"{base}/hints", self.hint),

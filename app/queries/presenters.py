@@ -90,6 +90,23 @@ def made_by(fields: Mapping[str, str]) -> MadeBy:
     }
 
 
+class Noted(TypedDict):
+    """What a person noted on a session."""
+
+    renamed: str | None
+    note: str | None
+    archived: bool
+
+
+def noted(fields: Mapping[str, str]) -> Noted:
+    """Returns the title and the note of a session, and whether lists hide it."""
+    return {
+        "renamed": fields.get("title"),
+        "note": fields.get("note"),
+        "archived": fields.get("archived") == "1",
+    }
+
+
 def depth_of(fields: Mapping[str, str]) -> int:
     """Returns the number of ancestors of a session."""
     return int(fields.get("depth") or (1 if fields.get("parent") else 0))

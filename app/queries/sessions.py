@@ -38,6 +38,7 @@ from app.queries.presenters import (
     budget_lines,
     counters,
     made_by,
+    noted,
     own_folder_view,
     reason_of,
 )
@@ -334,8 +335,7 @@ class Queries:
             kind=fields["kind"],
             name=fields["name"],
             label=fields.get("label") or None,
-            renamed=fields.get("title"),
-            archived=fields.get("archived") == "1",
+            **noted(fields),
             status=status_of(fields, records.parked_count, records.live_count),
             reason=reason_view(reason_of(fields)),
             parent=parent,

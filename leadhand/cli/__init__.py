@@ -52,6 +52,7 @@ _COMMANDS = {
     "rehome": "leadhand.cli.commands.rehome",
     "artifacts": "leadhand.cli.artifacts.command",
     "rename": "leadhand.cli.commands.administration.annotations",
+    "note": "leadhand.cli.commands.administration.annotations",
     "archive": "leadhand.cli.commands.administration.annotations",
     "export": "leadhand.cli.commands.export",
     "rm": "leadhand.cli.commands.rm",

@@ -10,9 +10,11 @@ from leadhand.client.requests import Ask, read_session
 from leadhand.models.views import SessionView
 
 
-def annotation(session: str, title: str | None, archived: bool | None) -> Ask[SessionView]:
-    """Builds the request that sets a session's title, and whether lists hide it."""
-    given = {"title": title, "archived": archived}
+def annotation(
+    session: str, title: str | None, note: str | None, archived: bool | None
+) -> Ask[SessionView]:
+    """Builds the request that sets a session's title and note, and whether lists hide it."""
+    given = {"title": title, "note": note, "archived": archived}
     body = {name: value for name, value in given.items() if value is not None}
     call = Call("PATCH", session_path(session), content=json.dumps(body).encode())
     return Ask(call, read_session)

@@ -321,13 +321,18 @@ class Client(
         return self._ask(requests.hint(session, text, idempotency_key))
 
     def annotate(
-        self, session: str, *, title: str | None = None, archived: bool | None = None
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        note: str | None = None,
+        archived: bool | None = None,
     ) -> SessionView:
-        """Set a session's title, and whether lists hide it; None changes nothing.
+        """Set a session's title and note, and whether lists hide it; None changes nothing.
 
         Raises ControlRefused for hiding one that is at work.
         """
-        return self._ask(annotation(session, title, archived))
+        return self._ask(annotation(session, title, note, archived))
 
     def rehome(self, session: str, place: str, *, seen: SessionView | None = None) -> SessionView:
         """Move a session and its waiting steps to another place."""

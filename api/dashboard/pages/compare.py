@@ -1,16 +1,19 @@
-"""Compares two sessions, or two iterations, side by side: facts, costs, verdicts, and diffs."""
+"""Compares two sessions, iterations or attempts side by side: facts, costs, verdicts and diffs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 from urllib.parse import urlencode
 
 from flask import Blueprint, Response, request
 
+from api.dashboard.pages.again import inputs_of
+from api.dashboard.pages.compare_attempts import AttemptReads, attempt_facts
 from api.dashboard.panels.matrix import cells_of, seconds_of
 from api.dashboard.panels.patches import FilePatch, files_of
+from api.dashboard.panels.rows import Row
 from api.dashboard.render import cost, count, duration, elapsed_s, page, reason
 from api.problem_types import refuse_by_status
 from app.engine import Engine
@@ -22,27 +25,13 @@ ITERATIONS = 100
 SIDES = ("left", "right")
 
 
-class Row(NamedTuple):
-    """A fact of both sessions, or of both iterations."""
-
-    label: str
-    left: str
-    right: str
-    #: The page that compares it more closely; empty if there is none.
-    url: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """Whether the two differ in it."""
-        return self.left != self.right
-
-
 _FACTS: tuple[tuple[str, Callable[[SessionView], str]], ...] = (
     ("Status", lambda view: view.status),
     ("Reason", lambda view: reason(view.reason)),
     ("Task", lambda view: view.task or view.name),
     ("Doer", lambda view: view.doer or ""),
     ("Checkers", lambda view: ", ".join(view.checkers)),
+    ("Note", lambda view: view.note or ""),
     ("Folder", lambda view: view.cwd or ""),
     ("Iterations", lambda view: str(view.counters.iterations)),
     ("Steps", lambda view: str(view.counters.steps)),
@@ -58,6 +47,12 @@ def facts(left: SessionView, right: SessionView) -> list[Row]:
     """Returns the facts of both sessions, without those that neither has."""
     rows = [Row(label, fact(left), fact(right)) for label, fact in _FACTS]
     return [row for row in rows if row.left or row.right]
+
+
+def inputs(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Row]:
+    """Yields the inputs of both sessions."""
+    for name in dict.fromkeys([*left, *right]):
+        yield Row(f"Input {name}", left.get(name, ""), right.get(name, ""))
 
 
 class DiffFile(NamedTuple):
@@ -138,29 +133,49 @@ class Compare:
     """Reads what the page shows."""
 
     def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._queries = engine.queries
+        self._attempts = AttemptReads(engine)
 
     def show(self) -> Response:
-        """GET /ui/compare?left=ID&right=ID[&left_iteration=N&right_iteration=M]."""
+        """GET /ui/compare?left=ID&right=ID: compare sessions.
+
+        With `left_iteration` and `right_iteration` it compares these, and with `step`,
+        `left_attempt` and `right_attempt` two attempts at a step.
+        """
         ids = [request.args.get(side, "").strip() for side in SIDES]
         numbers = [request.args.get(f"{side}_iteration", type=int) for side in SIDES]
         if not all(ids):
-            return page("compare.html", ids=ids, numbers=numbers, rows=None)
+            return page("compare.html", of="sessions", ids=ids, numbers=numbers, rows=None)
+        step = request.args.get("step", "")
         views = [self._queries.session(one) for one in ids]
         values: dict[str, object] = {"ids": ids, "numbers": numbers, "views": views}
-        if numbers != [None, None]:
+        if step:
+            values |= {"of": "attempts", "step": step, **self._of_attempts(ids, step)}
+        elif numbers != [None, None]:
             # One number applies to both sides.
             left, right = (
                 self._iteration(session, number or next(filter(None, numbers)))
                 for session, number in zip(ids, numbers, strict=True)
             )
+            values["of"] = "iterations"
             values["numbers"] = [left.position, right.position]
             values["rows"] = list(iteration_facts(left.entry, right.entry))
             values["files"] = paired(left.files, right.files)
         else:
             ledgers = [self._queries.ledger(one, limit=ITERATIONS).items for one in ids]
-            values["rows"] = [*facts(*views), *iterations(ledgers, ids)]
+            given = (inputs_of(self._engine, one) for one in ids)
+            values["of"] = "sessions"
+            values["rows"] = [*facts(*views), *inputs(*given), *iterations(ledgers, ids)]
         return page("compare.html", values)
+
+    def _of_attempts(self, ids: list[str], step: str) -> dict[str, object]:
+        numbers = [request.args.get(f"{side}_attempt", 1, type=int) for side in SIDES]
+        left, right = (
+            self._attempts.find(session, step, number)
+            for session, number in zip(ids, numbers, strict=True)
+        )
+        return {"numbers": numbers, "rows": list(attempt_facts(left, right))}
 
     def _iteration(self, session: str, position: int) -> Iteration:
         cursor = encode_cursor(max(0, position - 1))

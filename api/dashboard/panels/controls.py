@@ -16,6 +16,8 @@ class Control(NamedTuple):
     confirm: str = ""
     #: The label of the text that a person enters; empty for none.
     entry: str = ""
+    #: The text that is there already.
+    known: str = ""
 
 
 def controls_of(view: SessionView) -> list[Control]:
@@ -28,18 +30,19 @@ def controls_of(view: SessionView) -> list[Control]:
         f"Abort {name}? Its running steps are killed, and it cannot be resumed.",
     )  # fmt: skip
     resume = Control("resume", "Resume")
-    rename = Control("rename", "Rename…", "", "Which title should lists show?")
+    rename = Control("rename", "Rename…", "", "Which title should lists show?", view.renamed or "")
+    note = Control("note", "Note…", "", "A note for people; empty for none", view.note or "")
     archive = Control(*(("restore", "Restore") if view.archived else ("archive", "Archive")))
     delete = Control("delete", "Delete", f"Delete {name} with all its records?")
     match view.status:
         case "active" | "waiting":
-            return [stop, leave, abort, rename]
+            return [stop, leave, abort, rename, note]
         case "stopped" | "failed":
-            return [resume, abort, rename, archive, delete]
+            return [resume, abort, rename, note, archive, delete]
         case "stopping":
             return [abort]
         case "completed" | "exited" | "aborted":
-            return [rename, archive, delete]
+            return [rename, note, archive, delete]
         case _:
             return []
 

@@ -205,11 +205,11 @@
   const dialog = one("#confirm");
   document.addEventListener("htmx:confirm", (event) => {
     const form = event.target;
-    const { entryLabel, entryName } = form.dataset;
+    const { entryLabel, entryName, entryValue } = form.dataset;
     event.preventDefault();
     const entry = one("#confirm-entry");
     entry.hidden = !entryLabel;
-    one("textarea", entry).value = "";
+    one("textarea", entry).value = entryValue || "";
     one("span", entry).textContent = entryLabel || "";
     one("#confirm-text").textContent = entryLabel ? "" : event.detail.ctx.confirm;
     dialog.returnValue = "no";

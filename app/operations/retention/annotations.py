@@ -1,4 +1,4 @@
-"""What people note on a session: its title, and whether lists hide it (archive)."""
+"""What people note on a session: its title, a note, and whether lists hide it (archive)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ class Annotations:
         self._queries = queries
 
     def annotate(
-        self, session: str, *, title: str | None = None, archived: bool | None = None
+        self,
+        session: str,
+        *,
+        title: str | None = None,
+        note: str | None = None,
+        archived: bool | None = None,
     ) -> SessionView:
-        """Set a session's title (an empty text removes it), and whether lists hide it.
+        """Set a session's title and note (an empty text removes it), and whether lists hide it.
 
         None leaves it as it is. A resume shows a hidden session again. Raises SessionUnknown, and
         ControlRefused for hiding one that is at work.
@@ -31,6 +36,7 @@ class Annotations:
         ref = self._registry.ref(session)
         arguments: dict[str, JsonValue] = {
             "title": None if title is None else without_keys(title),
+            "note": None if note is None else without_keys(note),
             "archived": archived,
         }
         given = {name: value for name, value in arguments.items() if value is not None}

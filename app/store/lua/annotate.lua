@@ -1,5 +1,5 @@
--- Sets the title that a person gives a session, and whether lists hide the session.
--- Arguments: title? (an empty text removes it), archived? (a boolean; one that is at work can't be hidden)
+-- Sets the title and the note that a person gives a session, and whether lists hide the session.
+-- Arguments: title?, note? (an empty text removes it), archived? (a boolean; one that is at work can't be hidden)
 -- Returns: done (also if nothing changes) | refused(status) | unknown
 --- @requires events, indexes/changes, transaction
 
@@ -22,9 +22,10 @@ return function(tx)
     return transaction.reply(tx, 'refused')
   end
   local changed = args.title ~= nil and set(tx, 'title', args.title)
+  if args.note ~= nil then changed = set(tx, 'note', args.note) or changed end
   if args.archived ~= nil then changed = set(tx, 'archived', args.archived and '1' or '') or changed end
   if changed then
-    events.emit(tx, 'session.annotated', '', {title = args.title, archived = args.archived})
+    events.emit(tx, 'session.annotated', '', {title = args.title, note = args.note, archived = args.archived})
     changes.add(tx, 'annotated')
     if args.archived == false and tx.session.status == 'failed' then changes.call_person(tx) end
     transaction.flush(tx)

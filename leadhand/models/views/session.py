@@ -113,6 +113,8 @@ class SessionView(View):
     label: str | None = None
     #: The title that a person gave it.
     renamed: str | None = None
+    #: The note that a person made on it.
+    note: str | None = None
     #: Whether lists hide it.
     archived: bool = False
     status: str

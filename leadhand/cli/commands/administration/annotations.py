@@ -1,4 +1,4 @@
-"""`leadhand rename` and `leadhand archive`: a session's title, and whether lists hide it."""
+"""`leadhand rename`, `note` and `archive`: a title, a note, and whether lists hide a session."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ def rename_command(*, session: str, title: str) -> int:
     with open_client() as client:
         view = client.annotate(session, title=title)
     click.echo(f"session {session} is called {plain(view.title)!r}")
+    return 0
+
+
+@click.command("note")
+@click.argument("session")
+@click.argument("text")
+def note_command(*, session: str, text: str) -> int:
+    """Put a note with TEXT on SESSION; an empty one removes it."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        view = client.annotate(session, note=text)
+    click.echo(f"session {session} has {'a' if view.note else 'no'} note")
     return 0
 
 

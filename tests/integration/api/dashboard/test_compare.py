@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+from api import create_app
 from app.domain.outcomes import Outcome
 from app.engine import Engine
 from app.operations.step_verbs.documents import Changes
+from app.settings import Settings
+from leadhand.flows.documents import FlowRun
+from tests.flows import llm
+from tests.integration.api.dashboard.conftest import HTMX, sign_in
 from tests.session_driving import claim, end, ref_of, run_iteration, settle
-from tests.silent_engine import loop
+from tests.silent_engine import OPERATOR, SECRET, loop, silent_engine
 from workers.folders.work_diff import pack_diff
 
 ROW = re.compile(r'<tr( class="differs")?[^>]*><th scope="row">(?:<a[^>]*>)?([^<]*)')
@@ -98,3 +104,34 @@ def test_iteration_that_does_not_exist_is_named(browser, engine):
     assert "has no iteration 7" in missing.text
     assert browser.get(f"{both}&left_iteration=0&right_iteration=-1").status_code == 404
     assert browser.get(f"{both}&left_iteration=1").status_code == 200
+
+
+def test_note_is_written_from_the_comparison_and_shown_in_it(browser, engine):
+    left, right = (str(engine.submit.document(loop()).session) for _ in range(2))
+    url = f"/ui/compare?left={left}&right={right}"
+    assert f'action="/ui/sessions/{left}/note"' in browser.get(url).text
+    sent = {"reason": "the <b>better</b> one"}
+    assert browser.post(f"/ui/sessions/{left}/note", headers=HTMX, data=sent).status_code == 200
+    assert engine.queries.session(left).note == "the <b>better</b> one"
+    text = browser.get(url).text
+    assert rows(text)["Note"] is True
+    assert "the &lt;b&gt;better&lt;/b&gt; one" in text
+    assert "the &lt;b&gt;better" in browser.get(f"/ui/sessions/{left}").text
+    browser.post(f"/ui/sessions/{left}/note", headers=HTMX, data={"reason": " "})
+    assert engine.queries.session(left).note is None
+
+
+def test_inputs_of_two_runs_are_compared(store_url, tmp_path):
+    definition = {"inputs": {"change": None, "depth": "3"}, "steps": [llm("Review it")]}
+    (tmp_path / "review.json").write_text(json.dumps(definition))
+    engine = silent_engine(store_url, secret=SECRET, flows=(tmp_path,))
+    app = create_app(Settings(api_token=OPERATOR, secret=SECRET), engine)
+    left, right = (
+        engine.submit.flow(
+            "review", FlowRun(inputs={"change": one}), idempotency_key=None, owner=None, free=True
+        ).session
+        for one in ("one", "two")
+    )
+    text = sign_in(app, OPERATOR).get(f"/ui/compare?left={left}&right={right}").text
+    assert rows(text)["Input change"] is True
+    app.fanout.close()

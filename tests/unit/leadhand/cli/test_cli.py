@@ -24,7 +24,7 @@ COMMANDS = (
     "stop", "resume", "retry", "skip", "fork", "rerun",
     "abort", "rehome",
     "artifacts",
-    "rename", "archive",
+    "rename", "note", "archive",
     "export", "rm",
     "limit", "top", "queues", "workers",
     "stats",

@@ -1,0 +1,20 @@
+"""A row of a comparison."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A fact of both sides."""
+
+    label: str
+    left: str
+    right: str
+    #: The page that compares it more closely; empty if there is none.
+    url: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two sides differ in it."""
+        return self.left != self.right
