@@ -195,7 +195,7 @@ class Engine:
         self.own_folders = OwnFolders(store, self.registry, self.transitions, self.submit)
         self.plans = Plans(store, self.registry, self.transitions, self.answers)
         self.deletion = Deletion(self.registry, self.control, self.reports, self.folder_index)
-        self.bulk = Bulk(store, self.queries, self.control, self.deletion)
+        self.bulk = Bulk(store, self.queries, self.control, self.deletion, self.annotations)
         self.outbox = Outbox(
             store,
             settings,

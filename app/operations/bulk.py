@@ -19,6 +19,7 @@ from app.errors import (
 )
 from app.operations.control import SessionControl
 from app.operations.deletion import Deletion
+from app.operations.retention.annotations import Annotations
 from app.operations.selections.tokens import Counted, make_token, parse_token
 from app.queries.cursors import encode_cursor
 from app.queries.filters import SessionFilter
@@ -27,7 +28,7 @@ from app.queries.shown_status import shown_status
 from app.store.store import Store
 from leadhand.models.views import BulkRefusal, BulkView
 
-BulkVerb = Literal["stop", "resume", "abort", "delete"]
+BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
 
 #: Maximum sessions per call, refusals included.
 DONE_AT_MOST = 1000
@@ -62,8 +63,14 @@ class Bulk:
     """Applies one verb to every session that a filter selects."""
 
     def __init__(
-        self, store: Store, queries: Queries, control: SessionControl, deletion: Deletion
+        self,
+        store: Store,
+        queries: Queries,
+        control: SessionControl,
+        deletion: Deletion,
+        annotations: Annotations,
     ) -> None:
+        self._annotations = annotations
         self._store = store
         self._queries = queries
         self._control = control
@@ -159,10 +166,13 @@ class Bulk:
     def _carry_out_one(self, session: str, how: How, seen: Seen | None) -> BulkRefusal | None:
         """Apply the verb; refuses a session whose program needs a newer version."""
         try:
-            if how.verb == "delete":
-                self._deletion.delete(session, force=how.force, seen=seen)
-            else:
-                self._control.apply(session, how.verb, reason=how.reason, seen=seen)
+            match how.verb:
+                case "delete":
+                    self._deletion.delete(session, force=how.force, seen=seen)
+                case "archive" | "restore":
+                    self._annotations.annotate(session, archived=how.verb == "archive")
+                case verb:
+                    self._control.apply(session, verb, reason=how.reason, seen=seen)
         except ProgramNewer as error:
             status = self._queries.session(session).status
             return BulkRefusal(session=session, status=status, why=str(error))

@@ -51,7 +51,7 @@ from leadhand.models.views import (
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 Document = AnyDocument | Mapping[str, Any]
-BulkVerb = Literal["stop", "resume", "abort", "delete"]
+BulkVerb = Literal["stop", "resume", "abort", "archive", "restore", "delete"]
 SESSIONS = "/v1/sessions"
 FLOWS = "/v1/flows"
 

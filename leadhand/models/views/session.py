@@ -182,7 +182,7 @@ class BulkRefusal(View):
 class BulkView(View):
     """The result of a bulk operation or of its dry run."""
 
-    verb: Literal["stop", "resume", "abort", "delete"]
+    verb: Literal["stop", "resume", "abort", "archive", "restore", "delete"]
     dry_run: bool
     #: How many of the sessions that this call checked match the filter.
     matched: int

@@ -50,3 +50,22 @@ def test_query_of_the_list_is_the_filter_of_the_bulk_action(browser, engine):
     failed(engine, 3)
     text = browser.get("/ui/sessions/bulk?q=n1&verb=resume").text
     assert "Resume 1 session?" in text
+
+
+def test_sessions_are_archived_and_restored_in_bulk(browser, engine):
+    made = failed(engine, 2)
+    at_work = str(engine.submit.document(loop(label="busy")).session)
+
+    def carry_out(query: str, verb: str) -> str:
+        url = f"/ui/sessions/bulk?{query}&verb={verb}"
+        assert url.replace("&", "&amp;") in browser.get(f"/ui/sessions?{query}").text
+        token = re.findall(r'name="token" value="([^"]+)"', browser.get(url).text)[0]
+        sent = {"verb": verb, "token": token}
+        return str(browser.post("/ui/sessions/bulk", headers=SAME, data=sent).text)
+
+    done = carry_out("kind=loop", "archive")
+    assert "2 of 3 done" in done
+    assert f"/ui/sessions/{at_work}" in done
+    assert {engine.queries.session(one).archived for one in made} == {True}
+    assert "2 of 2 done" in carry_out("archived=only", "restore")
+    assert {engine.queries.session(one).archived for one in made} == {False}
