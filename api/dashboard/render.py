@@ -30,7 +30,8 @@ HEADERS = {
 #: Statuses by what they mean for a reader, which decides their colour.
 _TONES = {
     "active": "run", "running": "run", "in_progress": "run", "ready": "run", "open": "run",
-    "merging": "run", "waiting": "wait", "parked": "wait", "stopping": "wait", "exiting": "wait",
+    "merging": "run", "at work": "run", "not merged": "wait",
+    "waiting": "wait", "parked": "wait", "stopping": "wait", "exiting": "wait",
     "aborting": "wait", "closing": "wait", "blocked": "wait", "retry": "wait",
     "max_iterations": "wait", "completed": "good", "succeeded": "good", "accept": "good",
     "merged": "good", "accepted": "good", "failed": "bad", "terminate": "bad", "refused": "bad",

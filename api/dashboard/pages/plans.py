@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, g, request
 
+from api.dashboard.panels.branches import branches_of
 from api.dashboard.panels.operations import proposed
 from api.dashboard.render import page
 from app.domain.states import FINAL
@@ -48,6 +49,7 @@ def add_to(routes: Blueprint, engine: Engine) -> None:
             "view": view,
             "editable": view.status not in FINAL and Scope.CONTROL in g.visitor.scopes,
             "columns": board(plan),
+            "branches": branches_of(plan.tasks),
             "messages": engine.messages.newest(session, limit=MESSAGES),
             "proposed": proposed,
             "open": [one for one in plan.proposals if one.status == "open"],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from flask import Blueprint, Response, g, request
 
+from api.dashboard.panels.bubbles import bubble_of, resumes_at
 from api.dashboard.panels.controls import controls_of
 from api.dashboard.panels.matrix import cells_of, matrices
 from api.dashboard.panels.patches import LINES, files_of, numbered
@@ -22,6 +24,8 @@ from leadhand.models.views import DiffView, LedgerEntry, SessionView
 #: Entries that a panel shows at once.
 ITERATIONS, ENTRIES, STEPS, EVENTS, TREE = 200, 60, 100, 200, 200
 BARS = 200
+#: Steps at which a stopped session resumes that the transcript names.
+RESUMES = 5
 #: Transcript entries that are shown beside a question.
 NEWEST = 4
 TABS = (
@@ -137,7 +141,15 @@ class SessionPage:
 
     def _transcript(self, view: SessionView) -> Values:
         cursor = request.args.get("cursor") or None
-        return {"entries": self._engine.queries.transcript(view.id, limit=ENTRIES, cursor=cursor)}
+        entries = self._engine.queries.transcript(view.id, limit=ENTRIES, cursor=cursor)
+        ref = self._engine.queries.ref(view.id)
+        addresses = sorted({one.address for one in entries.items if one.address})
+        steps = self._engine.store.steps(ref, addresses)
+        return {
+            "entries": entries,
+            "bubble": partial(bubble_of, view, steps),
+            "resumes_at": resumes_at(view, self._engine.store.members(ref, "live", RESUMES)),
+        }
 
     def _changes(self, view: SessionView) -> Values:
         found = self._engine.queries.diffs(view.id, limit=200)

@@ -134,6 +134,10 @@ def test_economics_counts_what_ended(browser, engine):
     text = browser.get("/ui/economics?days=30").text
     assert re.search(r"<title>[0-9-]+: 1 completed</title>", text)
     assert "100 %" in text
+    for numbers in ("Numbers by day", "Costs by day", "Numbers by agent"):
+        assert f"<summary>{numbers}</summary>" in text
+    assert "<title>iteration 1: 1 of 1 accepted</title>" in text
+    assert "n = 1" in text
 
 
 def test_refused_action_says_why(browser, engine):

@@ -12,8 +12,10 @@ from pydantic import JsonValue
 from api import create_app
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
+from app.domain.workspaces import branch_of
 from app.settings import Settings
 from tests.engine.plans.plan_world import PlanWorld
+from tests.engine.plans.test_plan_merges import start
 from tests.engine.world import World
 from tests.integration.api.dashboard.conftest import HTMX, sign_in
 from tests.silent_engine import OPERATOR
@@ -146,3 +148,19 @@ def test_board_shows_what_the_team_lead_was_told(world, reader):
     text = reader.get(f"/ui/plans/{plan.id}").text
     assert "Messages to the team lead" in text
     assert "Use &lt;b&gt;one&lt;/b&gt; library" in text
+
+
+def test_branches_that_are_not_merged_come_first(world, reader, tmp_path):
+    plan = start(world, tmp_path)
+    names = {task: branch_of(plan.id, task) for task in ("a", "c")}
+    for task, branch in names.items():
+        made: dict[str, JsonValue] = {"folder": f"/w/{task}", "branch": branch, "base": "beef"}
+        plan.engine.worktrees.record({"plan": plan.id, "task": task, "run": 1, **made})
+    plan.accept("a")
+    plan.land("a")
+    text = reader.get(f"/ui/plans/{plan.id}").text
+    table = text.partition("branches-title")[2].partition("</table>")[0]
+    assert f"1 of {len(re.findall('<tr>', table)) - 1} not merged" in table
+    assert re.findall(r"</i>([^<]+)</span>", table) == ["at work", "merged"]
+    assert re.findall("|".join(names.values()), table) == [names["c"], names["a"]]
+    assert f"leadhand show {plan.id} --diff --unmerged" in text
