@@ -14,6 +14,9 @@ _Position = Annotated[str, Field(min_length=1, max_length=1000)]
 _Inputs = Annotated[dict[Name, JsonValue], Field(default_factory=dict, max_length=1000)]
 _Tools = Annotated[dict[Name, Name], Field(default_factory=dict, max_length=1000)]
 
+#: A list in JSON, which a strict model would not take for a tuple.
+_Checkers = Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100, strict=False)]
+
 
 class Fork(Body, WithEnvironment):
     """Where a fork continues, and what is different in it."""
@@ -23,7 +26,7 @@ class Fork(Body, WithEnvironment):
     after: _Position | None = None
     #: New values of inputs; all that refers to them runs again.
     inputs: _Inputs
-    #: Of a graph: another tool for a step or in place of a tool, in the steps that run.
+    #: Of a graph or flow: another tool for a step or in place of a tool, in the steps that run.
     tools: _Tools
     #: The agent that does the work from here on.
     agent: Name | None = None
@@ -37,7 +40,7 @@ class Rerun(Body, WithEnvironment):
 
     #: Another task of a loop, or request of a plan.
     task: Text | None = None
-    checkers: Annotated[tuple[Checker, ...], Field(min_length=1, max_length=100)] | None = None
+    checkers: _Checkers | None = None
     #: The agent that does the work.
     agent: Name | None = None
     #: New values of inputs of a flow or graph.

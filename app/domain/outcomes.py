@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -14,6 +15,8 @@ from app.domain.states import SessionStatus
 from leadhand.models.verdicts import VerdictWord
 
 Verdict = VerdictWord
+#: The text of the end of a child session, for `failed_child`.
+_CHILD_END = re.compile(r"^child session (\w+) is ")
 
 
 #: Micros per dollar; costs are counted in micros so that sums are exact.
@@ -208,3 +211,9 @@ def outcome_of_child(child: str, fields: Mapping[str, str], result: JsonValue = 
         value["why"] = list(beneath.chain())[-1].text
     reason = Reason(code=ReasonCode.FAILED_STEP, text=text, beneath=beneath)
     return Outcome(word="failed", text=text, value=value, reason=reason, retryable=False)
+
+
+def failed_child(reason: Reason) -> str | None:
+    """Returns the child session whose end is this reason; None if it is no child's end."""
+    found = _CHILD_END.match(reason.text)
+    return found[1] if found is not None else None

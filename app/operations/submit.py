@@ -174,9 +174,10 @@ class Submissions:
         program = self.compile(self._with_files(document, self.catalog_of(found.folder)), found)
         return in_own_folder(program, own, document.label or "") if own is not None else program
 
-    def compile(self, document: AnyDocument, found: Found) -> Program:
-        """Compile a document, with all checks of a submit. Raises InvalidDocument."""
-        admit(document, self._settings, self._fleet.inventories(found.definitions))
+    def compile(self, document: AnyDocument, found: Found, *, is_new: bool = True) -> Program:
+        """Compile a document, with all checks of a submit if it is new. Raises InvalidDocument."""
+        if is_new:
+            admit(document, self._settings, self._fleet.inventories(found.definitions))
         text = document.model_dump_json()
         return self._programs.compile(document, text, self.catalog_of(found.folder))
 

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from app.domain.addresses import path_of
 from app.domain.folders import is_folder
 from app.domain.ids import SessionRef
+from app.domain.outcomes import failed_child
 from app.domain.program import SCHEMA_VERSION, Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.records import StepRecord
@@ -87,8 +88,11 @@ class Explainer:
         if waits and deeper == DEPTH:
             waits = [*self._trouble_waits(ref, fields), *waits]
         causes = [_cause(link) for link in reason.chain()] if reason else []
-        actions = self._actions(ref, fields, reason) if deeper == DEPTH else []
-        commands = [*self._commands(ref, fields, reason), *(one.command for one in actions)]
+        own, child = _own_part(reason)
+        actions = self._actions(ref, fields, own) if deeper == DEPTH else []
+        commands = [*self._commands(ref, fields, own)]
+        commands += [f"leadhand explain {child}"] if child else []
+        commands += [one.command for one in actions]
         commands += [command for wait in waits for command in wait.next]
         return ExplainView(
             session=ref.id,
@@ -337,6 +341,20 @@ def _arguments_of(options: str) -> dict[str, JsonValue]:
     if "--max-iterations" in given:
         found["max_iterations"] = int(given["--max-iterations"])
     return {**found, "budget": budget} if budget else found
+
+
+def _own_part(reason: Reason | None) -> tuple[Reason | None, str | None]:
+    """A reason without the causes in a child session, and that session.
+
+    The addresses of a child's causes are in the child's program.
+    """
+    if reason is None:
+        return None, None
+    child = failed_child(reason)
+    if child is not None:
+        return reason.model_copy(update={"beneath": None}), child
+    beneath, child = _own_part(reason.beneath)
+    return reason.model_copy(update={"beneath": beneath}), child
 
 
 def _cause(link: Reason) -> Cause:

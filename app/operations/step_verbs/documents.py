@@ -6,18 +6,20 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from app.domain.ids import SessionRef
 from app.errors import ControlRefused, InvalidDocument, SpecForeign
 from app.operations.registry import Registry
 from app.store.store import Store
-from leadhand.flows.documents import AnyDocument, FlowDocument
-from leadhand.graphs.documents import GraphDocument
+from leadhand.flows.documents import AnyDocument, Branch, FlowDocument, FlowStep
+from leadhand.flows.tool_step import ToolStep
+from leadhand.graphs.documents import GraphDocument, GraphStep
 from leadhand.models.documents import Checker, Doer, LoopDocument, WorkflowDocument
 from leadhand.models.plans import PlanDocument
 from leadhand.models.session_environment import FIELDS
 from leadhand.models.suggestions import nearest
+from leadhand.models.tool_names import AGENT
 from leadhand.models.validation_messages import first_error
 
 #: Fields of a document.
@@ -25,6 +27,8 @@ Fields = dict[str, object]
 _DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
 #: Fields that are not stored: a webhook has a secret, and an environment may have some.
 _SECRET = {"webhook", *FIELDS}
+#: The fields of a flow's step that have other steps.
+_INNER = ("steps", "branches", "then", "otherwise")
 
 
 class Changes(NamedTuple):
@@ -34,7 +38,7 @@ class Changes(NamedTuple):
     checkers: tuple[Checker, ...] | None = None
     agent: str | None = None
     inputs: Mapping[str, JsonValue] = {}
-    #: Of a graph: another tool for a step, or in place of a tool.
+    #: Of a graph or flow: another tool for a step, or in place of a tool.
     tools: Mapping[str, str] = {}
     label: str | None = None
 
@@ -118,8 +122,28 @@ def _agent(document: AnyDocument, agent: str) -> Fields:
             return {**doer, "phases": tuple(one.model_copy(update=doer) for one in document.phases)}
         case FlowDocument():
             return {"agents": {**dict.fromkeys(document.agents, agent), "*": agent}}
+        case GraphDocument():
+            return _agent_of_graph(document, agent)
         case _:
-            raise InvalidDocument("agent", agent, "the steps of a graph call tools; name a tool")
+            raise InvalidDocument("agent", agent, f"a {document.kind} has no agent")
+
+
+def _agent_of_graph(document: GraphDocument, agent: str) -> Fields:
+    """The steps of a graph, in which another agent answers, or does the work of a child session."""
+    steps = tuple(_with_agent(step, agent) for step in document.steps)
+    if steps == document.steps:
+        hint = "no step of the graph calls an agent or runs a session; name a tool"
+        raise InvalidDocument("agent", agent, hint)
+    return {"steps": steps}
+
+
+def _with_agent(step: GraphStep, agent: str) -> GraphStep:
+    if step.session is not None:
+        session = step.session.model_copy(update=_agent(step.session, agent))
+        return step.model_copy(update={"session": session})
+    if (step.tool or "").startswith(AGENT):
+        return step.model_copy(update={"tool": f"{AGENT}{agent}"})
+    return step
 
 
 def _inputs(document: AnyDocument, inputs: Mapping[str, JsonValue]) -> Fields:
@@ -145,20 +169,35 @@ def _typed(value: JsonValue, old: JsonValue) -> JsonValue:
 
 
 def _tools(document: AnyDocument, tools: Mapping[str, str]) -> Fields:
-    if not isinstance(document, GraphDocument):
+    if not isinstance(document, FlowDocument | GraphDocument):
         name = next(iter(tools))
         hint = f"a {document.kind} has no steps that name tools"
         raise InvalidDocument(f"tools.{name}", tools[name], hint)
-    known = {name for step in document.steps for name in (step.name, step.tool) if name is not None}
+    known = set[str]()
+    steps = tuple(_with_tools(step, tools, known) for step in document.steps)
     for name, tool in tools.items():
         if name not in known:
             raise InvalidDocument(f"tools.{name}", tool, _known(name, sorted(known)))
-    named = ((step, tools.get(step.name, tools.get(step.tool or ""))) for step in document.steps)
-    return {
-        "steps": tuple(
-            step if tool is None else step.model_copy(update={"tool": tool}) for step, tool in named
-        )
+    return {"steps": steps}
+
+
+def _with_tools(
+    step: FlowStep | GraphStep | Branch, tools: Mapping[str, str], known: set[str]
+) -> BaseModel:
+    """The step with other tools, also in the steps in it; adds what can be replaced to `known`."""
+    if isinstance(step, GraphStep | ToolStep):
+        name = step.name if isinstance(step, GraphStep) else step.label
+        names = [one for one in (name, step.tool) if one is not None]
+        known.update(names)
+        tool = next((tools[one] for one in names if one in tools), None)
+        return step if tool is None else step.model_copy(update={"tool": tool})
+    inner = {field: getattr(step, field, None) for field in _INNER}
+    changed = {
+        field: tuple(_with_tools(one, tools, known) for one in found)
+        for field, found in inner.items()
+        if found
     }
+    return step.model_copy(update=changed) if changed else step
 
 
 def _known(name: str, known: Iterable[str]) -> str:

@@ -164,13 +164,13 @@ class Forks:
             raise ControlRefused(ref.id, VERB, "a session with a folder of its own", hint)
         program, anew = old, set[str]()
         if wish.changes != Changes(label=wish.changes.label):
-            base = self._submissions.compile(document, found)
+            # It was checked when it was submitted; what it needs may be gone since.
+            base = self._submissions.compile(document, found, is_new=False)
             program = self._submissions.compile(with_changes(document, wish.changes), found)
             inputs = Changes(inputs=wish.changes.inputs)
             if inputs.inputs:
-                anew = changed_nodes(
-                    base, self._submissions.compile(with_changes(document, inputs), found)
-                )
+                changed = with_changes(document, inputs)
+                anew = changed_nodes(base, self._submissions.compile(changed, found, is_new=False))
             program = self._keep_own_folder(old, base, program)
         snapshot = Snapshot(self._store, ref)
         try:

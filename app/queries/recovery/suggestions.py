@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -14,6 +15,7 @@ from app.domain.addresses import path_of
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import SessionStatus
+from leadhand.graphs.references import Reference, ReferenceFault, parse, target_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.views import SuggestedAction
 
@@ -70,7 +72,7 @@ def _for_failure(ended: Ended, reason: Reason | None) -> Iterator[SuggestedActio
     if root.code is ReasonCode.MAX_ITERATIONS:
         for check in ended.refusing:
             yield _skip(ended, check, "the other checkers decide without it")
-    at = _step_of(ended, root)
+    at = _step_of(ended, root) or _step_of(ended, _last_placed(reason))
     if at is not None:
         yield from _for_step(ended, at, root)
     if not ended.resume_options:
@@ -85,7 +87,7 @@ def _for_step(ended: Ended, at: str, root: Reason) -> Iterator[SuggestedAction]:
     missing = _NO_TOOL.match(root.text)
     other = nearest(missing["tool"], ended.tools) if missing is not None else None
     if missing is not None and other is not None and ended.has_document:
-        name = step.label or step.id
+        name = (step.label if ended.kind == "graph" else None) or missing["tool"]
         yield _action(
             ended, "fork", None, f"{other} is a tool that the workers have",
             {"tools": {name: other}, "folder": "as-is"},
@@ -110,9 +112,15 @@ def _why_again(root: Reason, is_missing_tool: bool) -> str:
     }.get(root.code, "it runs again, with what depends on it")
 
 
-def _step_of(ended: Ended, root: Reason) -> str | None:
+def _last_placed(reason: Reason | None) -> Reason | None:
+    """The deepest cause that has an address: the end of a child session has none."""
+    links = list(reason.chain()) if reason is not None else []
+    return next((link for link in reversed(links) if link.at), None)
+
+
+def _step_of(ended: Ended, cause: Reason | None) -> str | None:
     """The address of the step that failed, without its item; None for a loop or the session."""
-    at = (root.at or "").partition("#")[0]
+    at = ((cause and cause.at) or "").partition("#")[0]
     path = path_of(at)
     if not at or not ended.program.has(path) or isinstance(ended.program.node(path), Loop):
         return None
@@ -124,8 +132,13 @@ def _source(step: Step, root: Reason) -> str | None:
     found = _NO_VALUE.match(root.text)
     if found is None or step.template is None:
         return None
-    named = sorted(step.template.names.items(), key=lambda one: -len(one[0]))
-    return next((node for name, node in named if name in found["reference"]), None)
+    names = step.template.names
+    with suppress(ReferenceFault):
+        for reference in parse(found["reference"]):
+            if isinstance(reference, Reference):
+                target = target_of(reference, names)
+                return names[target.name] if target.kind == "step" else None
+    return None
 
 
 def _is_fixed(at: str) -> bool:

@@ -21,9 +21,11 @@ from app.operations.submit import About
 from leadhand.cli import cli
 from leadhand.models.documents import Budget
 from leadhand.models.views import SuggestedAction
+from tests.engine.children.test_children import family
 from tests.engine.driving import Bench
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
+from tests.flows import flow
 
 
 def carry_out(engine: Engine, action: SuggestedAction) -> str:
@@ -71,6 +73,15 @@ FAILURES = {
 }
 
 
+def publish_tool(world: World, name: str) -> None:
+    """Publish the inventory of a worker with one tool."""
+    told = {
+        "place": "here", "queues": [], "roots": [], "concurrency": 1, "schema_version": 99,
+        "tools_here": [{"name": name, "takes_any": True}], "tools": [name], "seen_ms": world.now,
+    }  # fmt: skip
+    world.engine.store.fleet().publish_inventory("at-here", json.dumps(told))
+
+
 def failed_graph(bench: Bench, outcome: Outcome) -> GraphWorld:
     """A graph whose first step failed with this outcome."""
     world = GraphWorld(World.of(bench), [{"name": "a"}, {"name": "b", "depends_on": ["a"]}])
@@ -100,12 +111,7 @@ def test_step_that_failed_is_retried_or_skipped(bench: Bench, code: ReasonCode, 
 def test_missing_tool_is_replaced_by_the_nearest_one(bench: Bench) -> None:
     text = "ToolNotFound: tool 'papers:serch' is not known here; known are papers:search"
     world = failed_graph(bench, failure(ReasonCode.FAILED_STEP, text))
-    tool = {"name": "papers:search", "takes_any": True}
-    told = {
-        "place": "here", "queues": [], "roots": [], "tools_here": [tool], "concurrency": 1,
-        "schema_version": 99, "seen_ms": world.world.now, "tools": ["papers:search"],
-    }  # fmt: skip
-    world.engine.store.fleet().publish_inventory("at-here", json.dumps(told))
+    publish_tool(world.world, "papers:search")
     first = suggested(world.engine, world.id)[0]
     assert (first.verb, first.arguments["tools"]) == ("fork", {"a": "papers:search"})
     fork = carry_out(world.engine, first)
@@ -200,3 +206,52 @@ def test_stopped_session_is_resumed(bench: Bench) -> None:
     carry_out(world.engine, action)
     world.run()
     assert world.status == "completed"
+
+
+def test_value_of_a_name_that_is_part_of_another_word_is_not_its_source(bench: Bench) -> None:
+    last = {"name": "b", "arguments": {"x": "${data.a}"}, "depends_on": ["a"]}
+    world = GraphWorld(World.of(bench), [{"name": "a"}, {"name": "data"}, last])
+    world.run(data=lambda: {"y": 1})
+    assert world.status == "failed"
+    action = suggested(world.engine, world.id)[0]
+    assert (action.verb, action.address) == ("retry", "data")
+
+
+def test_addresses_of_a_child_are_not_those_of_its_parent(store_url: str) -> None:
+    world = World(store_url)
+    parent, child = family(world)
+    grant = world.grant(child, "loop~1[1]/do")
+    world.settle(child, grant, failure(ReasonCode.FAILED_STEP, "it is broken"))
+    world.later(0)
+    view = world.engine.explainer.explain(parent.id)
+    assert f"leadhand explain {child.id}" in view.next
+    assert view.causes[-1].at == "loop~1[1]/do"
+    assert {(action.verb, action.address) for action in view.actions} == {
+        ("retry", "kid"), ("skip", "kid"), ("resume", None),
+    }  # fmt: skip
+
+
+def test_missing_tool_of_a_flow_is_replaced_by_the_nearest_one(bench: Bench) -> None:
+    world = World.of(bench)
+    call: dict[str, Any] = {"type": "tool", "tool": "papers:serch", "arguments": {}}
+    side = {
+        "type": "parallel",
+        "branches": [{"steps": [call]}, {"steps": [{"type": "wait", "seconds": 1}]}],
+    }
+    looped = {"type": "startLoop", "maxIterations": 2, "steps": [{**call, "label": "look"}]}
+    session = world.engine.submit.document(flow(call, side, looped)).session
+    text = "ToolNotFound: tool 'papers:serch' is not known here; known are papers:search"
+    ref = SessionRef(session, session)
+    (address,) = {address for _, address in world.hints}
+    work = world.engine.attempts.work(ref, world.grant(ref, address))
+    reason = failure(ReasonCode.FAILED_STEP, text)
+    world.engine.attempts.settle(work, reason, take=[], worker="w")
+    publish_tool(world, "papers:search")
+    first = suggested(world.engine, session)[0]
+    assert first.arguments["tools"] == {"papers:serch": "papers:search"}
+    fork = carry_out(world.engine, first)
+    ref = SessionRef(fork, fork)
+    program = world.engine.registry.program(world.engine.store.fields(ref)["program"])
+    found = [node.inputs for _, node in program.walk() if isinstance(node, Step)]
+    tools = [inputs["tool"] for inputs in found if "tool" in inputs]
+    assert (tools.count("papers:search"), tools.count("papers:serch")) == (3, 0)
