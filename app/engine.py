@@ -114,7 +114,9 @@ class Engine:
             self.troubles,
             self.local_artifacts,
         )
-        self.artifacts = ArtifactQueries(store, self.queries.ref, self.artifact_folder)
+        self.artifacts = ArtifactQueries(
+            store, self.queries.ref, self.artifact_folder, self.registry.program
+        )
         self.drawings = Drawings(store, self.queries.ref, self.registry.program)
         self.outputs = OutputQueries(store, self.queries.ref)
         self.messages = InboxQueries(store, self.queries.ref)

@@ -12,6 +12,9 @@ from app.domain.addresses import by_number
 from app.domain.artifacts import is_digest
 from app.domain.clock import iso
 from app.domain.ids import SessionRef
+from app.domain.program import Program
+from app.errors import ProgramNewer
+from app.history.written_names import written_name
 from app.queries.cursors import encode_cursor, number_of
 from app.store.store import Store
 from leadhand.models.views import ArtifactView, Page
@@ -29,9 +32,14 @@ class ArtifactQueries:
     """Raises SessionUnknown for ids that are not there, StoreAway while Redis does not answer."""
 
     def __init__(
-        self, store: Store, ref_of: Callable[[str], SessionRef], folder: ArtifactFolder
+        self,
+        store: Store,
+        ref_of: Callable[[str], SessionRef],
+        folder: ArtifactFolder,
+        read: Callable[[str], Program],
     ) -> None:
         self._store = store
+        self._program = read
         self._ref = ref_of
         self._folder = folder
 
@@ -39,11 +47,20 @@ class ArtifactQueries:
         self, session: str, *, limit: int = 50, cursor: str | None = None
     ) -> Page[ArtifactView]:
         """Returns a page of a session's artifacts, sorted by the addresses of their steps."""
-        found = self._store.artifacts().listed(self._ref(session))
+        ref = self._ref(session)
+        found = self._store.artifacts().listed(ref)
         start = number_of(cursor)
         names = sorted(found, key=by_number)[start : start + limit + 1]
-        items = [_view(name, found[name]) for name in names[:limit]]
+        program = self._program_of(ref) if names else None
+        items = [_view(name, found[name], program) for name in names[:limit]]
         return Page(items=items, next=encode_cursor(start + limit) if len(names) > limit else None)
+
+    def _program_of(self, ref: SessionRef) -> Program | None:
+        """The session's program; None for one of a newer version."""
+        try:
+            return self._program(self._store.values(ref, "session", ["program"])["program"])
+        except (ProgramNewer, KeyError):
+            return None
 
     def read(self, session: str, digest: str, *, at: int, limit: int) -> Piece:
         """Returns bytes of an artifact that the session refers to. Raises ArtifactUnknown."""
@@ -55,10 +72,11 @@ class ArtifactQueries:
         return Piece(data, *known)
 
 
-def _view(name: str, text: str) -> ArtifactView:
+def _view(name: str, text: str, program: Program | None) -> ArtifactView:
     address, _, kind = name.rpartition("|")
     one = json.loads(text)
     return ArtifactView.model_validate({
         "name": f"{address}/{kind}", "step": address, "kind": kind, "digest": one["digest"],
         "size": one["size"], "media_type": one["media_type"], "at": iso(one["at"]),
+        "label": written_name(program, address) if program is not None else "",
     })  # fmt: skip

@@ -19,6 +19,7 @@ from app.domain.states import ENDED, SessionStatus
 from app.errors import ProgramNewer, SessionUnknown
 from app.fleet.tools import tools_of
 from app.fleet.troubles import Troubles, troubles_at
+from app.history.written_names import written_name
 from app.queries.fleet import Depths
 from app.queries.outputs import newest_troubles
 from app.queries.presenters import budget_lines
@@ -87,8 +88,8 @@ class Explainer:
         waits = [] if status in ENDED else list(self._waits(ref, fields, deeper))
         if waits and deeper == DEPTH:
             waits = [*self._trouble_waits(ref, fields), *waits]
-        causes = [_cause(link) for link in reason.chain()] if reason else []
         own, child = _own_part(reason)
+        causes = self._causes(fields, reason, own)
         actions = self._actions(ref, fields, own) if deeper == DEPTH else []
         commands = [*self._commands(ref, fields, own)]
         commands += [f"leadhand explain {child}"] if child else []
@@ -103,6 +104,27 @@ class Explainer:
             next=list(dict.fromkeys(commands)),
             actions=actions,
         )
+
+    def _causes(
+        self, fields: Mapping[str, str], reason: Reason | None, own: Reason | None
+    ) -> list[Cause]:
+        """The chain of causes; the session's own ones with the names that its document has."""
+        if reason is None or own is None:
+            return []
+        try:
+            program: Program | None = self._program(fields["program"])
+        except ProgramNewer:
+            program = None
+        most = len(list(own.chain())) if program is not None else 0
+        return [
+            Cause(
+                code=link.code.value,
+                text=link.text,
+                at=link.at or None,
+                label=written_name(program, link.at) if program and link.at and n < most else "",
+            )
+            for n, link in enumerate(reason.chain())
+        ]
 
     def _actions(
         self, ref: SessionRef, fields: Mapping[str, str], reason: Reason | None
@@ -355,11 +377,6 @@ def _own_part(reason: Reason | None) -> tuple[Reason | None, str | None]:
         return reason.model_copy(update={"beneath": None}), child
     beneath, child = _own_part(reason.beneath)
     return reason.model_copy(update={"beneath": beneath}), child
-
-
-def _cause(link: Reason) -> Cause:
-    where = link.at or ""
-    return Cause(code=link.code.value, text=link.text, at=where or None)
 
 
 def _headline(status: str, waits: list[Wait], causes: list[Cause], phase: str) -> str:

@@ -15,6 +15,7 @@ from app.domain.addresses import path_of
 from app.domain.program import Action, Loop, Program, Step
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.states import SessionStatus
+from app.history.written_names import written_name
 from leadhand.graphs.references import Reference, ReferenceFault, parse, target_of
 from leadhand.models.suggestions import nearest
 from leadhand.models.views import SuggestedAction
@@ -167,7 +168,8 @@ def _skip(ended: Ended, at: str, why: str) -> SuggestedAction:
 def _action(
     ended: Ended, verb: str, address: str | None, why: str, arguments: Mapping[str, JsonValue]
 ) -> SuggestedAction:
-    words = ["leadhand", verb, ended.session, *([address] if address else [])]
+    at = address and (written_name(ended.program, address) or address)
+    words = ["leadhand", verb, ended.session, *([at] if at else [])]
     for name, value in arguments.items():
         if isinstance(value, dict):
             words += [word for n, v in value.items() for word in ("--tool", f"{n}={v}")]

@@ -42,7 +42,7 @@ def artifacts_command(*, session: str, name: str | None, path: Path | None, as_j
         data = client.artifact(session, one.digest)
     if path is not None:
         _replace(path, data)
-        tell(f"{one.name} is in {path} ({len(data)} bytes)")
+        tell(f"{_shown(one)} is in {path} ({len(data)} bytes)")
     elif sys.stdout.isatty():
         click.echo(data.decode(errors="replace"))
     else:
@@ -71,20 +71,25 @@ def _print_list(found: list[ArtifactView], *, as_json: bool) -> None:
     if not found:
         click.echo("no artifacts: all results and outputs are short")
         return
-    rows = [[one.name, one.size, one.digest[:_SHOWN], one.media_type] for one in found]
+    rows = [[_shown(one), one.size, one.digest[:_SHOWN], one.media_type] for one in found]
     click.echo("\n".join(table(["NAME", "BYTES", "DIGEST", "TYPE"], rows)))
+
+
+def _shown(one: ArtifactView) -> str:
+    """The name of an artifact, with the name of its step as its document has it."""
+    return f"{one.label}/{one.kind}" if one.label else one.name
 
 
 def _named(found: list[ArtifactView], session: str, name: str) -> ArtifactView:
     """The artifact with this name, digest, or beginning of a digest; that of a step, if one."""
     is_digest = len(name) >= _LEAST
-    fitting = [one for one in found if one.name == name]
+    fitting = [one for one in found if name in (one.name, _shown(one))]
     fitting = fitting or [one for one in found if is_digest and one.digest.startswith(name)]
-    fitting = fitting or [one for one in found if one.step == name]
+    fitting = fitting or [one for one in found if name in (one.step, one.label)]
     if len({one.digest for one in fitting}) == 1:
         return fitting[0]
     if fitting:
-        names = ", ".join(one.name for one in fitting[:5])
+        names = ", ".join(_shown(one) for one in fitting[:5])
         raise click.ClickException(f"{name!r} has several artifacts; name one of {names}")
     hint = f"`leadhand artifacts {session}` lists them"
     raise click.ClickException(f"session {session} has no artifact {name!r}; {hint}")

@@ -41,7 +41,7 @@ def explanation(view: ExplainView) -> Iterator[str]:
     if view.causes:
         yield ""
     for depth, cause in enumerate(view.causes):
-        at = f" at {plain(cause.at)}" if cause.at else ""
+        at = f" at {plain(cause.label or cause.at)}" if cause.at else ""
         text = f": {_shown(cause.text)}" if cause.text else ""
         yield f"{'  ' * depth}{'because ' if depth else 'why: '}{cause.code}{at}{text}"
     if view.waits:

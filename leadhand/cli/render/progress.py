@@ -97,7 +97,7 @@ class Picture:
 
     def step(self, loop: str, step: str) -> str:
         """Return the label under which the progress display shows a step of a loop."""
-        return self.steps.get(step_path(loop, step)) or step_name(step)
+        return step_name(step, self.steps.get(step_path(loop, step), ""))
 
 
 def apply_event(picture: Picture, event: Event) -> Picture:
@@ -148,15 +148,15 @@ def loop_name(loop: str, labels: Mapping[str, str]) -> str:
     return " > ".join(names)
 
 
-def step_name(step: str) -> str:
-    """Returns the displayed name of a step without a label.
+def step_name(step: str, label: str = "") -> str:
+    """Returns the displayed name of a step: its label, if it has one, with its run and item.
 
     >>> step_name("do"), step_name("check.lint"), step_name("fetch~1#17")
     ('doer', 'lint', 'fetch 17')
     """
     step, _, item = step.partition("#")
     node, run, _ = _parts(step)
-    name = "doer" if node == "do" else node.removeprefix("check.")
+    name = label or ("doer" if node == "do" else node.removeprefix("check."))
     name += f" (run {run})" if run > 1 else ""
     return f"{name} {item}" if item else name
 
@@ -202,11 +202,11 @@ def _with_label(picture: Picture, loop: str, event: Event) -> Picture:
 
 
 def _with_step_name(picture: Picture, spot: Spot, event: Event) -> Picture:
-    """The picture with the label and number that a flow gives the step."""
+    """The picture with the name of the step as written, and the number that a flow gives it."""
     label, index = event.fields.get("label"), _number(event.fields.get("index"))
-    if event.type not in _NAMING or not isinstance(label, str) or not index:
+    if event.type not in _NAMING or not isinstance(label, str):
         return picture
-    name = f"{index}/{_number(event.fields.get('total'))} {label}"
+    name = f"{index}/{_number(event.fields.get('total'))} {label}" if index else label
     steps = {**picture.steps, step_path(spot.loop, spot.step): name}
     return replace(picture, steps=MappingProxyType(steps))
 

@@ -14,6 +14,8 @@ class ArtifactView(View):
     name: str
     #: The address of the step.
     step: str
+    #: The name of the step as its document has it; empty if that is its address, or in a loop.
+    label: str = ""
     #: value: its result, as JSON; result: what a flow that it called returned; stdout, stderr: what
     #: its program wrote.
     kind: Literal["value", "result", "stdout", "stderr"]

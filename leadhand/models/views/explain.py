@@ -13,6 +13,8 @@ class Cause(View):
     code: str
     text: str = ""
     at: str | None = None
+    #: The name of that step or loop as its document has it; empty in a child session.
+    label: str = ""
 
 
 class Wait(View):

@@ -47,7 +47,9 @@ class Fleet:
         engine.attempts.open_artifacts = lambda *_: self.local
         engine.queries._artifacts = self.local
         self.uploads = Uploads(engine.store, self.folder, engine.guard)
-        self.queries = ArtifactQueries(engine.store, engine.queries.ref, self.folder)
+        self.queries = ArtifactQueries(
+            engine.store, engine.queries.ref, self.folder, engine.registry.program
+        )
         self.path = path
 
     def stored(self, value: JsonValue, kind: Any = "value") -> Artifact:
@@ -258,3 +260,14 @@ def test_parked_step_that_a_flow_answers_refers_to_its_artifact(
 def test_result_that_cannot_be_stored_may_be_made_again() -> None:
     failed = _failure(Outcome(word="succeeded", value=LONG), "the disk is full", ())
     assert (failed.word, failed.retryable) == ("failed", True)
+
+
+def test_artifact_has_the_name_of_its_step_as_written(bench: Bench, tmp_path: Path) -> None:
+    fleet = Fleet(bench, tmp_path)
+    graph = fleet.graph([{"name": "big one"}, {"name": "small"}])
+    fleet.settle(graph, "big-one", LONG)
+    fleet.settle(graph, "small", LONG)
+    found = fleet.queries.listed(graph.id).items
+    assert [(one.name, one.label) for one in found] == [
+        ("big-one/value", "big one"), ("small/value", ""),
+    ]  # fmt: skip

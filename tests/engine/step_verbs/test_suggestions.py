@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from app.domain.addresses import path_of
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome, Usage
 from app.domain.program import Action, Loop, Program, Step
@@ -35,7 +36,7 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
     assert command is not None
     parsed = command.make_context(verb, arguments).params
     assert (word, verb, parsed["session"]) == ("leadhand", action.verb, action.session)
-    assert parsed.get("step") == action.address
+    assert parsed.get("step") == (action.address and written_name(engine, action))
     given: Mapping[str, Any] = action.arguments
     match action.verb:
         case "resume":
@@ -53,6 +54,15 @@ def carry_out(engine: Engine, action: SuggestedAction) -> str:
         case _:
             return engine.reruns.rerun(action.session, Changes()).session
     return action.session
+
+
+def written_name(engine: Engine, action: SuggestedAction) -> str:
+    """The step as the command names it: by its name in the document, where it has one."""
+    ref = engine.queries.ref(action.session)
+    program = engine.registry.program(engine.store.fields(ref)["program"])
+    node = program.node(path_of(str(action.address)))
+    is_named = node.label and "/" not in str(action.address)
+    return str(node.label) if is_named else str(action.address)
 
 
 def suggested(engine: Engine, session: str) -> list[SuggestedAction]:
@@ -255,3 +265,21 @@ def test_missing_tool_of_a_flow_is_replaced_by_the_nearest_one(bench: Bench) -> 
     found = [node.inputs for _, node in program.walk() if isinstance(node, Step)]
     tools = [inputs["tool"] for inputs in found if "tool" in inputs]
     assert (tools.count("papers:search"), tools.count("papers:serch")) == (3, 0)
+
+
+def test_steps_are_named_as_their_document_has_them(bench: Bench) -> None:
+    world = GraphWorld(World.of(bench), [{"name": "Do this, then that"}])
+    work = world.engine.attempts.work(world.ref, world.grant("Do-this-then-that"))
+    reason = failure(ReasonCode.FAILED_STEP, "it is broken")
+    world.engine.attempts.settle(work, reason, take=[], worker="w")
+    view = world.engine.explainer.explain(world.id)
+    assert [(cause.at, cause.label) for cause in view.causes if cause.at] == [
+        ("Do-this-then-that", "Do this, then that"),
+    ]  # fmt: skip
+    assert f"leadhand skip {world.id} 'Do this, then that'" in view.next
+    claimed = world.world.told(world.ref, "step.claimed")
+    assert [fields.get("label") for _, fields in claimed if isinstance(fields, dict)] == [
+        "Do this, then that",
+    ]  # fmt: skip
+    carry_out(world.engine, the(view.actions, "skip"))
+    assert world.status == "completed"

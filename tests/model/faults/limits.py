@@ -79,8 +79,8 @@ FAULTS = (
     Fault(
         "each transition near a limit calls for a person",
         "lib/budgets",
-        "changes.call_person(tx, true)",
-        "changes.call_person(tx)",
+        "changes.call_person(tx, true)   -- each",
+        "changes.call_person(tx)   -- each",
         "test_limit_calls_for_a_person_once",
     ),
 )

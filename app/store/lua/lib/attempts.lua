@@ -44,7 +44,9 @@ function attempts.grant(tx, address, nonce)
   redis.call('ZADD', tx.keys.running, 0, address)
   redis.call('ZADD', tx.shared.leases, step.lease, addresses.member(tx, address))
   local fields = {fence = step.fence, attempt = step.attempt, worker = tx.args.worker}
-  if r.step then fields.label, fields.index, fields.total = r.label, r.step[1], r.step[2] end
+  if r.step then fields.index, fields.total = r.step[1], r.step[2] end
+  local id = addresses.path_of(tx, address):match('[^/]*$')
+  if r.step or r.label ~= id and r.label ~= id:gsub('^check%.', '') then fields.label = r.label end
   events.emit(tx, 'step.claimed', address, fields)
   inbox.give(tx, address)
   return attempts.terms(tx, address, step)
