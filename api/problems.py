@@ -83,9 +83,8 @@ def _of_core(error: LeadhandError) -> Refused | None:
     match error:
         case ParentRests():
             return refuse(Kind.CONTROL_REFUSED, _PARENT_RESTS)
-        case InvalidDocument(field=field, hint=hint):
-            value = shortened(error.value, field=field)
-            return invalid((FieldProblem(field=field, value=value, message=hint, hint=hint),))
+        case InvalidDocument():
+            return invalid(tuple(map(_of_invalid, error.all[:NAMED])))
         case AnswerUnfit() | ReferenceUnresolved():
             return _of_fields(error)
         case StoreAway() | SecretDiffers():
@@ -101,6 +100,11 @@ def _of_core(error: LeadhandError) -> Refused | None:
             return refuse(Kind.PLAN_REFUSED, str(error), field=field)
         case _:
             return _of_kind(error)
+
+
+def _of_invalid(error: InvalidDocument) -> FieldProblem:
+    value = shortened(error.value, field=error.field)
+    return FieldProblem(field=error.field, value=value, message=error.hint, hint=error.hint)
 
 
 def _of_fields(error: AnswerUnfit | ReferenceUnresolved) -> Refused:

@@ -39,6 +39,7 @@ LeadhandError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from app.store_differences import DIFFERENCES, StoreState
@@ -163,8 +164,29 @@ class InvalidDocument(LeadhandError):
         self.value = value
         self.hint = hint
 
+    @property
+    def all(self) -> tuple[InvalidDocument, ...]:
+        """Return the errors of all fields."""
+        return (self,)
+
     def __str__(self) -> str:
         return f"{self.field} is {self.value!r}: {self.hint}"
+
+
+class SeveralInvalid(InvalidDocument):
+    """Several fields have values that cannot be run; the first one is that of the error itself."""
+
+    def __init__(self, errors: Sequence[InvalidDocument]) -> None:
+        super().__init__(errors[0].field, errors[0].value, errors[0].hint)
+        self._errors = tuple(errors)
+
+    @property
+    def all(self) -> tuple[InvalidDocument, ...]:
+        """Return all of the errors."""
+        return self._errors
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self._errors))
 
 
 class ParentRests(InvalidDocument):

@@ -150,7 +150,6 @@ class _Compiler:
 
     def nodes(self, number: int, step: GraphStep) -> list[Step]:
         """The node of a step; before it, one that makes the list of its for_each."""
-        self._check_inputs(f"steps[{number}]", step)
         needs = tuple(self._ids[name] for name in needs_of(step, self._scope.names))
         called = self._called(f"steps[{number}].session", step)
         is_local = is_local_tool(step.called)
@@ -186,19 +185,6 @@ class _Compiler:
         if step.session is None:
             return tool_node(step.called)
         return session_node(path, step.session, self._document)
-
-    def _check_inputs(self, path: str, step: GraphStep) -> None:
-        """Raises InvalidDocument for a reference to a part of an input that is not there."""
-        held: dict[str, JsonValue] = {"when": step.when, step.field_of_values: step.values}
-        for name, value in held.items():
-            for reference in references_in(value):
-                target = target_of(reference, self._scope.names)
-                if target.kind != "input":
-                    continue
-                try:
-                    value_at(reference, target, Held(self._scope.inputs[target.name]))
-                except ReferenceFault as fault:
-                    raise InvalidDocument(f"{path}.{name}", fault.text, fault.why) from None
 
     def _items(self, path: str, for_each: str | list[JsonValue]) -> tuple[JsonValue, ...]:
         """A list that is known. Raises InvalidDocument if it is none."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.compiler.requirements import AgentNeed, CommandNeed, Requirements, requirements_of
-from app.errors import InvalidDocument
+from app.errors import InvalidDocument, SeveralInvalid
 from app.fleet.agents import AgentsThere
 from app.fleet.placement import check_roots, choose_place
 from app.fleet.programs import program_of, why_no_folder, why_no_program
@@ -45,8 +45,9 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
     needs = requirements_of(document)
     place, here, folder = _resolve_place(document, needs, settings, workers)
     lookup = ProgramLookup(folder, _search_paths(here, settings)) if folder else None
-    for fault in _faults(needs, place, here, workers, lookup):
-        raise fault
+    faults = list(_faults(needs, place, here, workers, lookup))
+    if faults:
+        raise faults[0] if len(faults) == 1 else SeveralInvalid(faults)
     where = str(folder or document.cwd or "")
     return Where(place, where, where)
 

@@ -15,7 +15,7 @@ from leadhand.cli.render.terminal import discard_buffer, escaped_streams
 from leadhand.cli.render.times import with_local_times
 
 if TYPE_CHECKING:
-    from leadhand.errors import TokenRefused
+    from leadhand.errors import LabelTaken, RequestInvalid, TokenRefused
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:
@@ -67,7 +67,7 @@ def sentence(error: BaseException, command: click.Command) -> str:
     if isinstance(error, ApiAway):
         return f"{error}; sessions are kept and continue once it is back; see `leadhand doctor`"
     if isinstance(error, RequestInvalid | LabelTaken):
-        return in_flags(_with_value(str(error), error.problem.value), command)
+        return in_flags(_refused(error), command)
     if isinstance(error, TokenRefused):
         return _about_token(error)
     if isinstance(error, LeadhandError):
@@ -83,6 +83,16 @@ def _with_value(message: str, value: str | None) -> str:
     if value in (None, "null") or value.strip("'\"") in message:
         return message
     return f"{message} (given: {value})"
+
+
+def _refused(error: RequestInvalid | LabelTaken) -> str:
+    """Why the API refuses a request; of several fields each on a line of its own."""
+    fields = error.problem.errors or ()
+    if len(fields) < 2:
+        return _with_value(str(error), error.problem.value)
+    return "\n".join(
+        _with_value(f"{one.field or 'the document'}: {one.message}", one.value) for one in fields
+    )
 
 
 def _about_token(error: TokenRefused) -> str:

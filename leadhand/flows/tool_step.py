@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StrictBool, field_validator, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, StrictBool, field_validator, model_validator
 
 from leadhand.flows.steps import FieldFaulty, WorkStep
+from leadhand.graphs.references import require_list
 from leadhand.models.documents import Seconds
 from leadhand.models.tool_names import check_flow_tool_name
 
-ForEach = Annotated[str, Field(min_length=1, max_length=2_000)] | list[JsonValue]
+ForEach = Annotated[
+    Annotated[str, Field(min_length=1, max_length=2_000)] | list[JsonValue],
+    BeforeValidator(require_list),
+]
 
 
 class ToolStep(WorkStep):

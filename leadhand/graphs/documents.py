@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -17,7 +18,7 @@ from pydantic import (
 from leadhand.graphs.called_sessions import CalledSession, agent_texts
 from leadhand.graphs.faults import GraphMalformed, faults_of
 from leadhand.graphs.input_schema import declare_inputs, input_faults
-from leadhand.graphs.references import NAME_CHARACTERS
+from leadhand.graphs.references import NAME_CHARACTERS, require_list
 from leadhand.graphs.retry_errors import check_error_name
 from leadhand.models import patterns
 from leadhand.models.documents import (
@@ -47,6 +48,7 @@ InputName = Annotated[str, Field(pattern=patterns.INPUT)]
 Expression = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)
 ]
+ForEach = Annotated[Expression | list[JsonValue], BeforeValidator(require_list)]
 ToolName = Annotated[str, Field(max_length=200), AfterValidator(check_graph_tool_name)]
 ErrorName = Annotated[str, AfterValidator(check_error_name)]
 Seconds = Annotated[float, Field(strict=True, gt=0, le=30 * 24 * 3600)]
@@ -83,7 +85,7 @@ class GraphStep(Document):
     #: A reference, or `not` and a reference; the step is skipped unless its value is true.
     when: Expression | None = None
     #: A list, or a reference to one; the tool is called once for each `${item}`.
-    for_each: Expression | list[JsonValue] | None = None
+    for_each: ForEach | None = None
     #: The most items of the for_each that run at once; all of them if it is left out.
     at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] | None = None
     #: The step runs once all steps that it waits for have ended: in whatever way (`ended`), if all

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
 from leadhand.graphs.references import (
+    Held,
     Reference,
     ReferenceFault,
     Target,
@@ -17,6 +20,7 @@ from leadhand.graphs.references import (
     references_in,
     target_of,
     texts_in,
+    value_at,
     whole,
 )
 from leadhand.models.cycles import find_blocked
@@ -80,14 +84,13 @@ def needs_of(step: GraphStep, names: Collection[str]) -> tuple[str, ...]:
 
 
 def faults_of(steps: Sequence[GraphStep], inputs: Mapping[str, JsonValue]) -> Iterator[GraphFault]:
-    """Yields all errors of the steps of a graph; cycles only if there is no other error."""
+    """Yields all errors of the steps of a graph; cycles only if each step has a name of its own."""
     names = [step.name for step in steps]
     known = dict.fromkeys(names)
-    found = list(_same_names(names))
+    yield from _same_names(names)
     for number, step in enumerate(steps):
-        found += _faults_of_step(f"steps[{number}]", step, known, inputs)
-    yield from found
-    if not found:
+        yield from _faults_of_step(f"steps[{number}]", step, known, inputs)
+    if len(known) == len(names):
         yield from _cycles(steps)
 
 
@@ -106,7 +109,7 @@ def _faults_of_step(
         if name not in names or name == step.name:
             yield _unknown_step(f"{path}.depends_on[{number}]", name, step.name, names)
     yield from _faults_of_when(path, step)
-    if isinstance(step.for_each, str) and _is_malformed(step.for_each):
+    if isinstance(step.for_each, str) and _is_no_list(step.for_each, names, inputs):
         hint = "give a list, or one reference to a list"
         yield GraphFault(f"{path}.for_each", "it is not a list", hint, step.for_each)
     yield from _faults_of_limits(path, step, names)
@@ -163,9 +166,16 @@ def _faults_of_when(path: str, step: GraphStep) -> Iterator[GraphFault]:
         yield GraphFault(f"{path}.when", "it is not a condition", hint, step.when)
 
 
-def _is_malformed(for_each: str) -> bool:
+def _is_no_list(for_each: str, names: Collection[str], inputs: Mapping[str, JsonValue]) -> bool:
+    """Whether the text is no reference, or one to an input whose value is no list."""
     try:
-        return whole(for_each) is None
+        reference = whole(for_each)
+        if reference is None:
+            return True
+        target = target_of(reference, names)
+        if target.kind != "input" or inputs.get(target.name) is None:
+            return False
+        return not isinstance(value_at(reference, target, Held(inputs[target.name])), list)
     except ReferenceFault:
         return False  # it is reported as a fault of the reference
 
@@ -186,7 +196,7 @@ class _Scope:
             references = [part for part in parse(text) if isinstance(part, Reference)]
         except ReferenceFault as fault:
             message, _, hint = fault.why.partition("; ")
-            yield GraphFault(path, message, hint, fault.text)
+            yield GraphFault(path, message, self._in_brackets(text) or hint, fault.text)
             return
         for reference in references:
             try:
@@ -195,6 +205,12 @@ class _Scope:
                 yield self._unknown(path, reference, fault)
                 continue
             yield from self._faults_of_target(path, reference, target, has_item=has_item)
+
+    def _in_brackets(self, text: str) -> str:
+        """What to write for the step that a malformed reference begins with; '' if none."""
+        fitting = (name for name in self._names if f"${{{name}" in text)
+        name = max(fitting, key=len, default="")
+        return f"write ${{steps[{json.dumps(name)}]...}} for this step" if name else ""
 
     def _unknown(self, path: str, reference: Reference, fault: ReferenceFault) -> GraphFault:
         first, *rest = (part.key for part in reference.parts)
@@ -216,10 +232,23 @@ class _Scope:
             hint = f"did you mean {near!r}?" if near else f"declare it in `inputs`; there: {known}"
             message = f"there is no input {target.name!r}"
             yield GraphFault(path, message, hint, reference.text)
+        elif target.kind == "input" and self._inputs[target.name] is not None:
+            yield from _missing_part(path, reference, target, self._inputs[target.name])
         elif target.kind in ("item", "index") and not has_item:
             hint = "add for_each to this step, or write ${steps.NAME} for a step of this name"
             message = f"${{{target.kind}}} is known only in a step with for_each"
             yield GraphFault(path, message, hint, reference.text)
+
+
+def _missing_part(
+    path: str, reference: Reference, target: Target, value: JsonValue
+) -> Iterator[GraphFault]:
+    """Yields an error if an input has no such part."""
+    try:
+        value_at(reference, target, Held(value))
+    except ReferenceFault as fault:
+        message, _, hint = fault.why.partition("; ")
+        yield GraphFault(path, message, hint or 'give a default: ${... ?? "text"}', fault.text)
 
 
 def _unknown_step(path: str, name: str, own: str, names: Collection[str]) -> GraphFault:
@@ -234,7 +263,7 @@ def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
     """Yields one error for each set of steps that wait for each other."""
     names = [step.name for step in steps]
     known = frozenset(names)
-    waits = {step.name: set(needs_of(step, known)) for step in steps}
+    waits = {step.name: _known_needs(step, known) for step in steps}
     reach = find_blocked(waits)
     while reach:
         cycle = _cycle_in(waits, reach)
@@ -245,6 +274,19 @@ def _cycles(steps: Sequence[GraphStep]) -> Iterator[GraphFault]:
         for name in cycle:
             waits[name] = set()
         reach = find_blocked(waits)
+
+
+def _known_needs(step: GraphStep, names: Collection[str]) -> set[str]:
+    """The other steps that a step names, in spite of faults in it."""
+    found = {name for name in step.depends_on if name in names}
+    held: list[JsonValue] = [step.when, step.for_each, step.values]
+    for _, text in texts_in(held, ""):
+        with suppress(ReferenceFault):
+            for reference in references_in(text):
+                with suppress(ReferenceFault):
+                    target = target_of(reference, names)
+                    found |= {target.name} if target.kind == "step" else set()
+    return found - {step.name}
 
 
 def _cycle_in(waits: Mapping[str, set[str]], blocked: set[str]) -> list[str]:

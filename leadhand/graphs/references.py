@@ -428,3 +428,13 @@ class _Scanner:
         end = self._text.find("}", self._start)
         shown = self._text[self._start : end + 1 if end > 0 else None][:_SHOWN]
         return ReferenceFault(shown, f"{why}; write $${{ for a literal ${{")
+
+
+def require_list(value: object) -> object:
+    """Returns the value of a field that is a list or a reference to one. Raises ValueError.
+
+    It is called before the types of the field are tried, which would each report an error.
+    """
+    if not isinstance(value, str | list):
+        raise ValueError("it is not a list; give a list, or one reference to a list")
+    return value

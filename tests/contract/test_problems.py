@@ -40,6 +40,12 @@ ERRORS: dict[str, Exception] = {
     "limit unknown": errors.LimitUnknown("model:one"),
     "idempotency conflict": errors.IdempotencyConflict("key"),
     "invalid document": errors.InvalidDocument("place", "mars", "no worker is at this place"),
+    "several invalid fields": errors.SeveralInvalid(
+        [
+            errors.InvalidDocument("steps[0].tool", "a", "no worker has this tool"),
+            errors.InvalidDocument("steps[1].tool", "b", "no worker has this tool"),
+        ]
+    ),
     "parent rests": errors.ParentRests({"session": "0000000a"}),
     "position refused": errors.PositionRefused("after", "x", "it names no step"),
     "flow unknown": errors.FlowUnknown("review", ("/flows",)),

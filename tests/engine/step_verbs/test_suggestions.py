@@ -119,7 +119,7 @@ def test_step_that_failed_is_retried_or_skipped(bench: Bench, code: ReasonCode, 
 
 
 def test_missing_tool_is_replaced_by_the_nearest_one(bench: Bench) -> None:
-    text = "ToolNotFound: tool 'papers:serch' is not known here; known are papers:search"
+    text = "ToolNotFound: tool 'papers:searched' is not known here; known are papers:search"
     world = failed_graph(bench, failure(ReasonCode.FAILED_STEP, text))
     publish_tool(world.world, "papers:search")
     first = suggested(world.engine, world.id)[0]
@@ -243,14 +243,14 @@ def test_addresses_of_a_child_are_not_those_of_its_parent(store_url: str) -> Non
 
 def test_missing_tool_of_a_flow_is_replaced_by_the_nearest_one(bench: Bench) -> None:
     world = World.of(bench)
-    call: dict[str, Any] = {"type": "tool", "tool": "papers:serch", "arguments": {}}
+    call: dict[str, Any] = {"type": "tool", "tool": "papers:searched", "arguments": {}}
     side = {
         "type": "parallel",
         "branches": [{"steps": [call]}, {"steps": [{"type": "wait", "seconds": 1}]}],
     }
     looped = {"type": "startLoop", "maxIterations": 2, "steps": [{**call, "label": "look"}]}
     session = world.engine.submit.document(flow(call, side, looped)).session
-    text = "ToolNotFound: tool 'papers:serch' is not known here; known are papers:search"
+    text = "ToolNotFound: tool 'papers:searched' is not known here; known are papers:search"
     ref = SessionRef(session, session)
     (address,) = {address for _, address in world.hints}
     work = world.engine.attempts.work(ref, world.grant(ref, address))
@@ -258,13 +258,13 @@ def test_missing_tool_of_a_flow_is_replaced_by_the_nearest_one(bench: Bench) -> 
     world.engine.attempts.settle(work, reason, take=[], worker="w")
     publish_tool(world, "papers:search")
     first = suggested(world.engine, session)[0]
-    assert first.arguments["tools"] == {"papers:serch": "papers:search"}
+    assert first.arguments["tools"] == {"papers:searched": "papers:search"}
     fork = carry_out(world.engine, first)
     ref = SessionRef(fork, fork)
     program = world.engine.registry.program(world.engine.store.fields(ref)["program"])
     found = [node.inputs for _, node in program.walk() if isinstance(node, Step)]
     tools = [inputs["tool"] for inputs in found if "tool" in inputs]
-    assert (tools.count("papers:search"), tools.count("papers:serch")) == (3, 0)
+    assert (tools.count("papers:search"), tools.count("papers:searched")) == (3, 0)
 
 
 def test_steps_are_named_as_their_document_has_them(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from api import create_app
 from app.settings import Settings
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.world import World
+from tests.session_driving import add_worker
 
 TOKEN = "the operator's own"
 S = "/v1/sessions"
@@ -82,3 +83,10 @@ def test_an_input_without_a_value_is_refused(client: FlaskClient) -> None:
     answer = submit(client, {"name": "a", "tool": "noop"}, inputs={"topic": None})
     (error,) = said(answer)["errors"]
     assert (answer.status_code, error["field"]) == (422, "inputs.topic")
+
+
+def test_all_that_no_worker_has_is_refused_at_once(client: FlaskClient, world: World) -> None:
+    add_worker(world.engine, "w", place="here", tools=[], tools_here=[], schema_version=99)
+    answer = submit(client, *({"name": name, "tool": f"no:{name}"} for name in ("a", "b")))
+    assert answer.status_code == 422
+    assert [one["field"] for one in said(answer)["errors"]] == ["steps[0].tool", "steps[1].tool"]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from leadhand.flows.documents import FlowDocument
+from leadhand.flows.faults import faults_of
 from leadhand.graphs.documents import GraphDocument
 from leadhand.graphs.faults import GraphMalformed
 
@@ -42,6 +44,33 @@ def test_all_errors_are_found_at_once() -> None:
     ]
     assert found[1].endswith("did you mean 'search', or write $${ for a literal ${")
     assert found[2].endswith("did you mean 'topic'?")
+
+
+def test_values_of_inputs_without_what_a_step_needs_are_errors() -> None:
+    found = faults(
+        {"name": "a", "for_each": "${inputs.text}", "arguments": {"x": "${inputs.found.title}"}},
+        {"name": "b", "for_each": "${inputs.found.urls}", "when": "${inputs.found.is_new}"},
+        {"name": "c", "for_each": "${inputs.later}", "arguments": {"x": "${inputs.later.y}"}},
+        {"name": "d", "arguments": {"x": '${inputs.found.title ?? "none"}'}},
+        inputs={"text": "a, b", "found": {"urls": ["u"]}, "later": None},
+    )
+    assert [one.partition("; ")[0] for one in found] == [
+        "steps[0].for_each: it is '${inputs.text}': it is not a list",
+        "steps[0].arguments.x: it is '${inputs.found.title}': it has no 'title'",
+        "steps[1].when: it is '${inputs.found.is_new}': it has no 'is_new'",
+    ]
+
+
+def test_a_circle_is_an_error_beside_others() -> None:
+    found = faults(
+        {"name": "a", "arguments": {"x": "${b} ${nothing}"}},
+        {"name": "b", "depends_on": ["a", "c"]},
+    )
+    assert [one.partition("; ")[0] for one in found] == [
+        "steps[0].arguments.x: it is '${nothing}': there is no step 'nothing'",
+        "steps[1].depends_on[1]: it is 'c': there is no such step",
+        "steps[0]: steps wait for each other: a -> b -> a",
+    ]
 
 
 def test_limits_that_a_step_cannot_have_are_errors() -> None:
@@ -204,3 +233,23 @@ def test_the_strings_of_arguments_keep_their_spaces() -> None:
     step = {"name": " a ", "tool": "echo", "arguments": {"x": " y "}}
     (parsed,) = GraphDocument.model_validate({"steps": [step]}).steps
     assert (parsed.name, parsed.arguments) == ("a", {"x": " y "})
+
+
+def test_name_with_a_space_is_written_in_brackets() -> None:
+    [found] = faults(
+        {"name": "fetch papers"}, {"name": "b", "arguments": {"x": "${fetch papers.x}"}}
+    )
+    assert found.endswith('; write ${steps["fetch papers"]...} for this step')
+
+
+@pytest.mark.parametrize("model", [GraphDocument, FlowDocument])
+def test_list_of_a_wrong_type_has_one_plain_error(model: Any) -> None:
+    name = "for_each" if model is GraphDocument else "forEach"
+    step = {"tool": "echo", name: {"x": 1}}
+    step |= {"name": "a"} if model is GraphDocument else {"type": "tool"}
+    given: dict[str, Any] = {"name": "x", "steps": [step]}
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(given)
+    assert faults_of(refused.value, given, model) == [
+        (f"steps[0].{name}", "it is not a list; give a list, or one reference to a list")
+    ]
