@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -19,10 +20,17 @@ from app.store.store import Store
 MOST_BYTES = 4 * 1024 * 1024
 
 
+class GraphResults(NamedTuple):
+    """What the steps of a graph returned, by name, and the names of those that failed."""
+
+    results: dict[str, JsonValue]
+    failed: list[str]
+
+
 def graph_results(
     store: Store, ref: SessionRef, program: Program, artifacts: ArtifactSource
-) -> dict[str, JsonValue]:
-    """Returns the results of a graph by step name, without steps that were skipped or never ran.
+) -> GraphResults:
+    """Returns the results of a graph, without steps that were skipped or never ran.
 
     That of a step that failed is `{"error": text}`, and that of one whose artifact is too long or
     missing `{"artifact": digest, "bytes": size}`.
@@ -34,11 +42,13 @@ def graph_results(
         if isinstance(node, Step) and not node.quick
     ]
     values = read_values(store, ref, program, [step.id for step in steps], _Bounded(artifacts))
-    return {
-        without_keys(step.label or step.id): values[step.id].held.value
+    found = {
+        without_keys(step.label or step.id): values[step.id].held
         for step in steps
         if values[step.id] is not NOT_RUN and values[step.id].skipped is None
     }
+    results = {name: held.value for name, held in found.items()}
+    return GraphResults(results, [name for name, held in found.items() if held.failed])
 
 
 class _Bounded:

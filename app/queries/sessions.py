@@ -144,8 +144,8 @@ class Queries:
         )
         if fields["kind"] != "graph":
             return result
-        results = graph_results(self._store, ref, program, self._artifacts)
-        return result.model_copy(update={"results": results})
+        found = graph_results(self._store, ref, program, self._artifacts)
+        return result.model_copy(update=found._asdict())
 
     def steps(self, session: str, *, limit: int = 50, cursor: str | None = None) -> Page[StepView]:
         """Returns a page of all steps that ever became ready, sorted by address."""

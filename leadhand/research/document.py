@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -198,11 +199,19 @@ class _Lenient:
             is_whole = text.startswith("${") and text.endswith("}") and text.count("${") == 1
             return None if is_whole else escape(text)
         if len(parts) == 1 and isinstance(parts[0], Reference):
-            return self._with_default(parts[0], "null")
+            return self._whole(parts[0])
         return "".join(
             escape(part) if isinstance(part, str) else self._with_default(part, '""') or ""
             for part in parts
         )
+
+    def _whole(self, reference: Reference) -> str | None:
+        """The reference that is a whole value: that of a failed step is `{"error": text}`."""
+        with suppress(ReferenceFault):
+            if not target_of(reference, self._names).keys:
+                _step_of(reference, self._names)
+                return reference.text
+        return self._with_default(reference, "null")
 
     def _with_default(self, reference: Reference, default: str) -> str | None:
         """The reference with a default, unless it has one; None if it names no step."""

@@ -321,7 +321,7 @@ class _Run:
             ended = name in state.ended_steps and name not in self._unrecorded
             if ended or name not in self._steps:
                 continue
-            error = _error_in(value)
+            error = _error_in(view, name)
             if error is None:
                 state.step_results[name] = value
                 _add(state.completed_steps, name)
@@ -356,8 +356,8 @@ class _Run:
 
     def _failed_step(self, view: ResultView) -> str | None:
         """The critical step that ended a session which failed before this process continued it."""
-        for name, value in view.results.items():
-            step, error = self._steps.get(name), _error_in(value)
+        for name in view.failed:
+            step, error = self._steps.get(name), _error_in(view, name)
             if step is None or error is None or name in self._state.ended_steps:
                 continue
             if step[1].critical:
@@ -366,10 +366,12 @@ class _Run:
         return None
 
 
-def _error_in(value: Any) -> str | None:
-    """The error in the result of a failed step, which is `{"error": text}`; None in others."""
-    is_failure = isinstance(value, dict) and set(value) == {"error"}
-    return str(value["error"]) if is_failure else None
+def _error_in(view: ResultView, name: str) -> str | None:
+    """The error of a step that failed, whose result is `{"error": text}`; None for others."""
+    value = view.results.get(name)
+    if name not in view.failed or not isinstance(value, dict):
+        return None
+    return str(value.get("error"))
 
 
 def _add(found: list[Any], one: Any) -> None:

@@ -89,6 +89,8 @@ class ResultView(View):
     #: Of a graph: what each step returned, by its name; `{"error": text}` for one that failed.
     #: Steps that were skipped or did not run are left out.
     results: dict[str, JsonValue] = {}
+    #: Of a graph: the names of the steps that failed.
+    failed: list[str] = []
     phases: list[PhaseView] = []
     #: If the last loop was not accepted: its best iteration, and the other checkers.
     best_iteration: BestIteration | None = None

@@ -368,3 +368,14 @@ def test_a_step_that_cannot_be_retried_is_refused_with_the_way_out(make) -> None
     graph.run()
     with pytest.raises(ControlRefused, match="it has ended for good"):
         graph.engine.step_verbs.retry(graph.id, "a")
+
+
+def test_result_names_the_steps_that_failed(make) -> None:
+    last = {"name": "last", "depends_on": ["b"]}
+    graph = make({"name": "a", "critical": False}, {"name": "b"}, last)
+
+    def fail() -> None:
+        raise ValueError("it is broken")
+
+    graph.run(a=fail, b=lambda: {"error": "what it found"}, last=fail)
+    assert graph.result.failed == ["a", "last"]

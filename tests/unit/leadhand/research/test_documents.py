@@ -37,9 +37,9 @@ def arguments_of(given: dict[str, Any], **config: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("given", "written"),
     [
-        ("${a}", "${a ?? null}"),
+        ("${a}", "${a}"),
         ("${a.x.y}", "${a.x.y ?? null}"),
-        ("${steps.a}", "${steps.a ?? null}"),
+        ("${steps.a}", "${steps.a}"),
         ('${a.x ?? "d"}', '${a.x ?? "d"}'),
         ("got ${a.x}!", 'got ${a.x ?? ""}!'),
         ("${nothing.x}", None),
@@ -49,7 +49,7 @@ def arguments_of(given: dict[str, Any], **config: Any) -> dict[str, Any]:
         ("${not a reference}", None),
         ("$${HOME}", "$${HOME}"),
         ("plain", "plain"),
-        (["${a}", {"k": "${a.z}"}], ["${a ?? null}", {"k": "${a.z ?? null}"}]),
+        (["${a}", {"k": "${a.z}"}], ["${a}", {"k": "${a.z ?? null}"}]),
         (7, 7),
     ],
 )
