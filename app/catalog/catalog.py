@@ -35,6 +35,7 @@ from leadhand.flows.files import (
     read_markdown,
 )
 from leadhand.flows.structure import Brought, steps_of
+from leadhand.graphs.input_schema import schema_of
 from leadhand.models.views import FlowInput, FlowView
 
 T = TypeVar("T")
@@ -300,6 +301,8 @@ def hash_of(document: FlowDocument) -> str:
         parts["budget"] = True
     if document.markdown:
         parts["markdown"] = True
+    if document.input_schema is not None:
+        parts["input_schema"] = True
     text = document.model_dump_json(include=parts, exclude_none=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -312,7 +315,16 @@ def _view(flow: CatalogFlow) -> FlowView:
         description=definition.description if definition is not None else "",
         disabled=definition is None,
         error=flow.error,
-        inputs=[FlowInput(name=name, default=default) for name, default in inputs],
+        inputs=[
+            FlowInput(
+                name=name,
+                default=default,
+                json_schema=schema_of(definition.input_schema, name) or None
+                if definition is not None
+                else None,
+            )
+            for name, default in inputs
+        ],
         hash=flow.hash,
     )
 

@@ -55,7 +55,7 @@ def flow_tool(flow: FlowView) -> ToolView:
     for one in flow.inputs:
         has_default = one.default is not None
         default: dict[str, JsonValue] = {"default": one.default} if has_default else {}
-        properties[one.name] = {"type": "string", **default}
+        properties[one.name] = {"type": "string", **default} | (one.json_schema or {})
     required: list[JsonValue] = [one.name for one in flow.inputs if one.default is None]
     schema: dict[str, JsonValue] = {
         "type": "object",

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from app.catalog.catalog import hash_of
 from app.compiler.subflows import types_in
 from app.errors import InvalidDocument
 from leadhand.flows.agents import merge_agents
 from leadhand.flows.documents import FlowDocument, FlowRun
+from leadhand.flows.typed_inputs import faults_of_typed, text_of
 
 
 class Source(BaseModel):
@@ -41,16 +43,28 @@ class Source(BaseModel):
         }
 
 
+def source_of(document: FlowDocument, run: FlowRun, applied: FlowDocument) -> Source:
+    """Returns what is stored of a run of a catalog flow; `applied` is the flow of this run."""
+    return Source(
+        flow=document.name,
+        hash=hash_of(document),
+        inputs={name: str(applied.inputs[name]) for name in run.inputs},
+        agents=run.agents,
+        limits=document.budget.limits(),
+        given=tuple(run.budget.limits()),
+    )
+
+
 def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
     """Applies the inputs, agents and options of a run to a catalog flow and its subflows.
 
     Raises InvalidDocument for inputs and agentTypes that the flow does not have.
     """
-    _check_inputs(document, run.inputs)
+    inputs = texts_of_run(document, run)
     _check_agent_types(document, run.agents)
     return document.model_copy(
         update={
-            "inputs": {**document.inputs, **run.inputs},
+            "inputs": {**document.inputs, **inputs},
             "agents": merge_agents(document.agents, run.agents),
             "flows": {
                 name: flow.model_copy(update={"agents": merge_agents(flow.agents, run.agents)})
@@ -67,12 +81,23 @@ def apply_run(document: FlowDocument, run: FlowRun) -> FlowDocument:
     )
 
 
-def _check_inputs(document: FlowDocument, inputs: Mapping[str, str]) -> None:
-    for name, text in inputs.items():
+def texts_of_run(document: FlowDocument, run: FlowRun) -> dict[str, str]:
+    """Returns the inputs of a run as they are stored. Raises InvalidDocument for unfit ones."""
+    texts = dict[str, str]()
+    for name, value in run.inputs.items():
         if name not in document.inputs:
             known = ", ".join(sorted(document.inputs)) or "none"
             hint = f"flow {document.name!r} has no such input; its inputs are: {known}"
-            raise InvalidDocument(f"inputs.{name}", text, hint)
+            raise InvalidDocument(f"inputs.{name}", value, hint)
+        text = text_of(value, document.input_schema, name)
+        if not isinstance(text, str):
+            hint = f"flow {document.name!r} declares no type for it; give a text"
+            raise InvalidDocument(f"inputs.{name}", value, hint)
+        texts[name] = text
+    for fault in faults_of_typed(document.input_schema, {**document.inputs, **texts}):
+        hint = f"{fault.message}; {fault.hint}"
+        raise InvalidDocument(fault.path, run.inputs.get(fault.path.removeprefix("inputs.")), hint)
+    return texts
 
 
 def _check_agent_types(document: FlowDocument, agents: Mapping[str, str]) -> None:

@@ -59,6 +59,7 @@ from leadhand.flows.documents import (
 )
 from leadhand.flows.structure import Brought, Placed, nest_steps, steps_of
 from leadhand.flows.tool_step import ToolStep
+from leadhand.flows.typed_inputs import typed_inputs
 from leadhand.models.documents import AGENT_TIMEOUT_S, Checker
 from leadhand.models.forms import FREE_TEXT
 from leadhand.models.tool_names import is_newer_kind
@@ -77,7 +78,9 @@ def compile_flow(document: FlowDocument) -> Program:
     brought = Brought(document.commands, document.markdown)
     for fault in (*faults_in_files(document, brought), *faults_of_subflows(document)):
         raise fault
-    block = _Block(document, Texts(required_inputs(document)))
+    inputs = required_inputs(document)
+    typed = typed_inputs(document.input_schema, inputs)
+    block = _Block(document, Texts(inputs, typed=typed))
     block.take_all(nest_steps(document.steps))
     program = Program(name=document.name, body=tuple(block.nodes))
     return program.model_copy(update={"schema_version": _schema_version(document, program)})

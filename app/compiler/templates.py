@@ -26,6 +26,8 @@ class Texts(NamedTuple):
     lists: frozenset[str] = frozenset()
     #: Whether the texts are of a step with forEach, and may name its item.
     has_item: bool = False
+    #: The values of the inputs that are no texts.
+    typed: Mapping[str, JsonValue] = {}
 
     def knowing(self, label: str, *paths: str) -> Texts:
         """Returns a copy in which references to a label resolve to these nodes."""
@@ -70,6 +72,9 @@ class Texts(NamedTuple):
         >>> texts.translate_typed("${steps.plan.files[0]}")
         {'${value}': {'text': '${steps.plan.files[0]}', 'nodes': ['top/plan'], 'label': 'plan'}}
         """
+        named = INPUT_REFERENCE.fullmatch(text)
+        if named is not None and named[1] in self.typed:
+            return Texts({}).translate_value(self.typed[named[1]])
         parts = self._parts(text)
         return parts[0] if len(parts) == 1 else self.translate(text)
 

@@ -186,7 +186,7 @@ def _with_run_options(written: FlowDocument, began: Source, fields: dict[str, st
     run = FlowRun(
         working_folder=fields.get("cwd") or None,
         title=fields.get("label") or None,
-        inputs=began.inputs,
+        inputs={**began.inputs},
         agents={type_: name for type_, name in began.agents.items() if type_ in types},
         place=fields["place"] or None,
     )

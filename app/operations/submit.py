@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from app.catalog.catalog import Catalog, hash_of
-from app.catalog.source import Source, apply_run
+from app.catalog.catalog import Catalog
+from app.catalog.source import apply_run, source_of
 from app.compiler.workspaces import in_own_folder, in_workspace
 from app.domain.budgets import limits_of
 from app.domain.environment.definitions import Definitions
@@ -148,16 +148,10 @@ class Submissions:
         found = self.definitions.of(asker, run.working_folder)
         asker = asker._replace(found=found)
         document = self.catalog_of(found.folder).document(name)
-        source = Source(
-            flow=name,
-            hash=hash_of(document),
-            inputs=run.inputs,
-            agents=run.agents,
-            limits=document.budget.limits(),
-            given=tuple(run.budget.limits()),
-        )
         try:
-            return self._create(apply_run(document, run), asker, source=source.model_dump_json())
+            applied = apply_run(document, run)
+            source = source_of(document, run, applied)
+            return self._create(applied, asker, source=source.model_dump_json())
         except InvalidDocument as error:
             if error.field != "cwd":
                 raise

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import (
     ConfigDict,
     Field,
+    JsonValue,
     StrictBool,
     ValidationInfo,
     field_validator,
@@ -34,6 +35,7 @@ from leadhand.flows.steps import (
 )
 from leadhand.flows.structure import faults
 from leadhand.flows.tool_step import ToolStep
+from leadhand.flows.typed_inputs import with_texts
 from leadhand.graphs.documents import GraphDocument
 from leadhand.models import patterns
 from leadhand.models.documents import (
@@ -320,10 +322,18 @@ class FlowDefinition(Written):
     agents: dict[AgentType | Literal["*"], AgentType] = Field(default={})
     #: The inputs of a run with their defaults; null means required.
     inputs: dict[InputName, Annotated[str, Field(max_length=200_000)] | None] = Field(default={})
+    #: A JSON Schema of type `object` for inputs; the value of one that is no text is written as
+    #: JSON. Its defaults are those of inputs.
+    input_schema: dict[str, JsonValue] | None = None
     #: The most attempts of an agent step; LEADHAND_ATTEMPTS by default.
     attempts: Annotated[int, Field(strict=True, ge=1, le=100)] | None = None
     #: The limits of a run.
     budget: Budget = Budget()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_values(cls, given: object) -> object:
+        return with_texts(given)
 
     @model_validator(mode="after")
     def _well_formed(self, info: ValidationInfo) -> FlowDefinition:
@@ -344,7 +354,8 @@ class FlowRun(WithEnvironment):
     working_folder: str | None = None
     #: What people call the session; `Flow: NAME` unless given.
     title: Name | None = None
-    inputs: dict[InputName, Annotated[str, Field(max_length=200_000)]] = Field(default={})
+    #: A value that is no text needs a type in the flow's inputSchema; as a text it is JSON.
+    inputs: dict[InputName, JsonValue] = Field(default={})
     #: Replaces an agentType by an agent; `*` replaces all others.
     agents: dict[AgentType | Literal["*"], AgentType] = Field(default={})
     priority: Priority = "normal"

@@ -16,6 +16,7 @@ from leadhand.flows.references import (
     find_references,
     whole_reference,
 )
+from leadhand.flows.typed_inputs import faults_of_typed
 
 if TYPE_CHECKING:
     from leadhand.flows.documents import FlowDefinition, FlowStep, Messages, StartLoop
@@ -82,6 +83,8 @@ def faults(flow: FlowDefinition) -> Iterator[Fault]:
     """Returns the structural errors of a flow, in order."""
     if not flow.steps:
         yield Fault("steps", "the flow has no steps; add at least one")
+    for fault in faults_of_typed(flow.input_schema, flow.inputs):
+        yield Fault(fault.path, f"{fault.message}; {fault.hint}")
     found = _List(flow.steps, "steps")
     yield from found.faults
     yield from _faults_in(found.arranged, in_loop=False, inputs=flow.inputs, above=frozenset())

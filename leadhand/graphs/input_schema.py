@@ -45,6 +45,20 @@ def schema_of(schema: JsonValue, name: str) -> _Schema:
     return found if isinstance(found, dict) else {}
 
 
+def accepts_text(schema: JsonValue, name: str) -> bool:
+    """Whether texts are valid values of the input, or no schema says what it is.
+
+    >>> kinds = {"n": {"type": "integer"}, "word": {"enum": ["a", "b"]}}
+    >>> [accepts_text({"properties": kinds}, name) for name in ("n", "word", "other")]
+    [False, True, True]
+    """
+    found = schema_of(schema, name)
+    kinds, values = found.get("type"), found.get("enum")
+    if kinds is not None:
+        return "string" in (kinds if isinstance(kinds, list) else [kinds])
+    return not isinstance(values, list) or any(isinstance(one, str) for one in values)
+
+
 def accepts_null(schema: JsonValue, name: str) -> bool:
     """Whether null is a valid value of the input, and does not mean that it is required."""
     found = schema_of(schema, name)

@@ -101,9 +101,18 @@ def without_new_kinds(published: Any) -> Any:
     return published
 
 
+def with_texts_as_inputs(published: Any) -> Any:
+    """The description in which the inputs of a flow's run are texts: any JSON is taken since."""
+    inputs = published["components"]["schemas"]["FlowRun"]["properties"]["inputs"]
+    [name] = inputs["patternProperties"]
+    assert inputs["patternProperties"][name] == {"$ref": "#/components/schemas/JsonValue"}
+    inputs["patternProperties"][name] = {"maxLength": 200_000, "type": "string"}
+    return published
+
+
 def test_published_description_keeps_its_structure():
     published = structure({name: PUBLISHED[name] for name in BASELINE})
-    published = without_new_kinds(as_required(published))
+    published = without_new_kinds(with_texts_as_inputs(as_required(published)))
     before = structure(json.loads(json.dumps(BASELINE).replace(*RENAMED_SINCE)))
     found = [*changes(before, published)]
     assert not found, "\n".join(found)

@@ -13,7 +13,7 @@ from app.compiler.workspaces import own_folder_of
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
-from app.domain.program import Program
+from app.domain.program import Action, Program
 from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.states import SessionStatus
@@ -208,7 +208,9 @@ class Forks:
         self, fields: Mapping[str, str], program: Program, rewind: Rewind, wish: Wish
     ) -> list[str]:
         folder = fields.get("cwd", "")
-        if not folder or not any(step.folder for step in steps_left(program, rewind)):
+        left = steps_left(program, rewind)
+        # A child session works in the folder of its parent.
+        if not folder or not any(step.folder or step.action is Action.CHILD for step in left):
             return []
         if not wish.as_is:
             hint = (

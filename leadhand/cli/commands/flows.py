@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from leadhand.models.views import FlowInput
 
 
 @click.command("flows")
@@ -29,7 +34,7 @@ def flows_command(*, as_json: bool) -> int:
         [
             flow.name,
             "disabled" if flow.disabled else "ready",
-            ", ".join(_input(one.name, one.default) for one in flow.inputs),
+            ", ".join(map(_input, flow.inputs)),
             flow.description,
         ]
         for flow in found
@@ -42,5 +47,8 @@ def flows_command(*, as_json: bool) -> int:
     return 0
 
 
-def _input(name: str, default: str | None) -> str:
-    return f"{name} (required)" if default is None else name
+def _input(one: FlowInput) -> str:
+    kind = (one.json_schema or {}).get("type")
+    facts = [kind] if isinstance(kind, str) and kind != "string" else []
+    facts += ["required"] if one.default is None else []
+    return f"{one.name} ({', '.join(facts)})" if facts else one.name

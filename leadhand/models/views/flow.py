@@ -12,6 +12,8 @@ class FlowInput(View):
 
     name: str
     default: str | None = None
+    #: What a value has to be, if the flow declares that; without it, a text.
+    json_schema: dict[str, JsonValue] | None = None
 
 
 class FlowView(View):

@@ -26,7 +26,7 @@ class GraphWorld:
 
     def __init__(self, world: World, steps: Sequence[Mapping[str, object]], **more: object):
         self.world = world
-        given = [{"tool": "echo", **step} for step in steps]
+        given = [step if "session" in step else {"tool": "echo", **step} for step in steps]
         self.document = GraphDocument.model_validate({"steps": given, **more})
         self.engine = world.engine
         self.id = self.engine.submit.document(self.document).session

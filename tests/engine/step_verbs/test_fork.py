@@ -12,6 +12,7 @@ import pytest
 
 from app.domain.ids import SessionRef
 from app.domain.outcomes import Outcome
+from app.domain.program import Step
 from app.domain.routing import Join
 from app.errors import (
     ControlRefused,
@@ -377,3 +378,33 @@ def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations() -> None:
         "the webhook x was given up": False, "turn ended with terminate and was passed over": False,
     }  # fmt: skip
     assert copied_warnings(body, rewind, lines) == [line for line, kept in lines.items() if kept]
+
+
+def test_child_session_works_in_the_folder_too(bench: Bench, tmp_path: Path) -> None:
+    session = {"kind": "loop", "task": "t", "checkers": ["true"], "doer": {"command": "true"}}
+    steps = ({"name": "a"}, {"name": "b", "session": session, "depends_on": ["a"]})
+    origin = graph(bench, *steps, cwd=str(tmp_path))
+    work = origin.engine.attempts.work(origin.ref, origin.grant("a"))
+    origin.engine.attempts.settle(work, Outcome(word="succeeded", value=1), take=[], worker="w")
+    with pytest.raises(InvalidDocument, match="folder as-is"):
+        Forked(origin, Wish("a"))
+    fork = Forked(origin, Wish("a", as_is=True))
+    assert fork.engine.queries.session(fork.id).warnings
+
+
+def test_fork_with_an_agent_replaces_the_agents_of_a_graph(bench: Bench) -> None:
+    session = {"kind": "loop", "task": "t", "checkers": ["true"], "doer": {"agent": "old"}}
+    steps = (
+        {"name": "a"},
+        {"name": "b", "tool": "agent:old", "arguments": {"task": "t"}, "depends_on": ["a"]},
+        {"name": "c", "session": session, "depends_on": ["b"]},
+    )
+    origin = graph(bench, *steps)
+    origin.carry_out(origin.grant("a"), {})
+    fork = Forked(origin, Wish("a", Changes(agent="new"), as_is=True))
+    program = fork.engine.registry.program(fork.engine.store.fields(fork.ref)["program"])
+    text = json.dumps([step.inputs for _, step in program.walk() if isinstance(step, Step)])
+    assert ("old" in text, text.count("new") >= 2) == (False, True)
+    plain = graph(bench, {"name": "a"})
+    with pytest.raises(InvalidDocument, match="no step of the graph calls an agent"):
+        plain.engine.forks.fork(plain.id, Wish(None, Changes(agent="new"), as_is=True))

@@ -84,7 +84,7 @@ class Flows(Fleet):
         return work
 
     def start(self, flow: str, work: Path, **inputs: str) -> str:
-        run = FlowRun(working_folder=str(work), inputs=inputs)
+        run = FlowRun(working_folder=str(work), inputs={**inputs})
         return self.engine.submit.flow(flow, run).session
 
     def write(self, name: str, *steps: dict[str, Any]) -> None:
