@@ -114,32 +114,6 @@ class SessionChanged(LeadhandError):
         return f"session {self.session!r} has changed since it was read; it is {self.status}"
 
 
-class LimitChanged(LeadhandError):
-    """The limit has changed since its caller read it."""
-
-    kind = Kind.LIMIT_CHANGED
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-    def __str__(self) -> str:
-        return f"the limit of {self.key!r} has changed since it was read; read it again"
-
-
-class LimitUnknown(LeadhandError):
-    """No limit is set for this key."""
-
-    kind = Kind.LIMIT_UNKNOWN
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-    def __str__(self) -> str:
-        return f"{self.key!r} has no limit; `leadhand limit list` lists all limits"
-
-
 class IdempotencyConflict(LeadhandError):
     """The key was used before with another body."""
 

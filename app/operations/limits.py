@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from app.domain.ids import SessionRef, lock_name, name_of_lock
-from app.errors import LimitChanged, LimitUnknown
+from app.domain.shared_errors import LimitChanged, LimitUnknown
 from app.operations.store_guard import StoreGuard
 from app.operations.transitions import Transitions
 from app.store.store import Store

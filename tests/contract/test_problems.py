@@ -36,8 +36,8 @@ ERRORS: dict[str, Exception] = {
     "control refused": errors.ControlRefused("0000000a", "stop", "failed"),
     "control refused with a hint": errors.ControlRefused("0000000a", "stop", "failed", "resume it"),
     "session changed": errors.SessionChanged("0000000a", "active"),
-    "limit changed": errors.LimitChanged("model:one"),
-    "limit unknown": errors.LimitUnknown("model:one"),
+    "limit changed": shared_errors.LimitChanged("model:one"),
+    "limit unknown": shared_errors.LimitUnknown("model:one"),
     "idempotency conflict": errors.IdempotencyConflict("key"),
     "invalid document": errors.InvalidDocument("place", "mars", "no worker is at this place"),
     "several invalid fields": errors.SeveralInvalid(

@@ -7,7 +7,7 @@ import redis
 
 from app.domain.ids import SessionRef
 from app.domain.program import Action, Program, Step
-from app.errors import LimitChanged, LimitUnknown
+from app.domain.shared_errors import LimitChanged, LimitUnknown
 from app.operations.submit import About
 from app.settings import Settings
 from tests.engine.driving import Bench
