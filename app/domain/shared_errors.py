@@ -1,4 +1,4 @@
-"""The errors of named locks and shared values: each names the field, its value, and the fix."""
+"""The errors of named locks, shared values and limits: each says what is wrong and the fix."""
 
 from __future__ import annotations
 
