@@ -39,6 +39,8 @@ class _Row:
     rows: dict[str, _Row] = field(default_factory=dict)
     #: Whether the session's progress has its state.
     is_outermost: bool = False
+    #: Of an iteration: the newest runs, of its loop and of those around, that have come to it.
+    runs: tuple[int, ...] = ()
 
     def add(self, step: StepView, now: datetime) -> None:
         """Count a step beneath this row."""
@@ -111,14 +113,16 @@ def _place(
     """Put a step beneath its loops and iterations."""
     *around, last = step.address.split("/")
     row, path, address = root, "", ""
+    runs: tuple[int, ...] = ()
     row.add(step, now)
     for part in around:
         node, run, iteration = _parse(part)
+        runs += (run,)
         path, address = (f"{path}/{node}", f"{address}/{part}") if path else (node, part)
         row = _loop(row, node, run, labels.get(path, node), is_outermost=path == node)
         row.add_beneath(step, now)
         if iteration:
-            row = _iteration(row, iteration, entries.get(address))
+            row = _iteration(row, iteration, runs, entries.get(address))
             row.add_beneath(step, now)
     if _parse(last)[0] not in _SILENT:
         _leaf(row, last, step, now)
@@ -130,17 +134,20 @@ def _loop(row: _Row, node: str, run: int, label: str, *, is_outermost: bool) -> 
     return row.rows.setdefault(key, _Row(name))
 
 
-def _iteration(loop: _Row, iteration: int, entry: LedgerEntry | None) -> _Row:
-    key = f"[{iteration}]"
-    if key not in loop.rows:
-        loop.rows[key] = _Row(f"iteration {iteration}")
-        if entry is not None:
-            loop.rows[key].state = entry.verdict
-            loop.rows[key].summary = _first_line(entry.feedback or entry.work)
-            # After the last iteration of a loop that reached its limit, "retry" is no result.
-            if not loop.is_outermost:
-                loop.state = "" if entry.verdict == "retry" else entry.verdict
-    return loop.rows[key]
+def _iteration(
+    loop: _Row, iteration: int, runs: tuple[int, ...], entry: LedgerEntry | None
+) -> _Row:
+    """The row of an iteration, with the verdict of the newest run that has come to it."""
+    row = loop.rows.setdefault(f"[{iteration}]", _Row(f"iteration {iteration}"))
+    if runs <= row.runs:
+        return row
+    row.runs = runs
+    row.state = entry.verdict if entry is not None else ""
+    row.summary = _first_line(entry.feedback or entry.work) if entry is not None else ""
+    # After the last iteration of a loop that reached its limit, "retry" is no result.
+    if entry is not None and not loop.is_outermost:
+        loop.state = "" if entry.verdict == "retry" else entry.verdict
+    return row
 
 
 def _leaf(row: _Row, last: str, step: StepView, now: datetime) -> None:

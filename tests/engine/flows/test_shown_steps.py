@@ -90,6 +90,23 @@ def test_a_loop_at_its_limit_says_so(world: World) -> None:
     ]  # fmt: skip
 
 
+def test_an_iteration_that_ran_again_has_the_verdict_of_its_newest_run(world: World) -> None:
+    inner = loop(llm(label="work"), ask(label="green"), label="inner", maxIterations=2)
+    ref = submit(world, flow(loop(inner, label="outer", maxIterations=1)))
+    run(world, ref, {})
+    before = shown(world, ref)
+    assert [line.split()[:3] for line in before if "iteration 2" in line] == [
+        ["iteration", "2", "retry"]
+    ]
+    world.engine.step_verbs.retry(ref.id, "outer~1[1]/inner~1[2]/green")
+    green = Outcome.model_validate({"word": "succeeded", "verdict": "accept", "text": "all pass"})
+    live = world.engine.store.members(ref, "live", 10)
+    run(world, ref, dict.fromkeys(live, green), most=1)
+    after = shown(world, ref)
+    [line] = [line for line in after if "iteration 2" in line]
+    assert line.split()[:3] != ["iteration", "2", "retry"], after
+
+
 def test_a_question_is_the_summary_of_the_step_that_asks_it(world: World) -> None:
     ref = submit(
         world, flow({"type": "human", "question": "Which one?\nSay A or B.", "label": "q"})
