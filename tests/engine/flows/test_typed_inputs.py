@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,6 @@ def test_value_of_an_input_without_a_type_is_a_text() -> None:
 
 
 def written(engine: Engine, content: Any) -> None:
-    import json
-
     (engine.catalog.folders[0] / "many.json").write_text(json.dumps(content))
 
 
