@@ -17,12 +17,12 @@ from app.store.keys import SESSION_PARTS, Keys
 BATCH = 500
 #: Seconds after which the copies of a session that was never imported are gone.
 COPY_TTL_S = 3600
-#: What a session at rest does not have, or what belongs to its old store.
+#: What a session at rest does not have, what belongs to its old store, and what is written anew.
 _LEFT = {"running", "holding", "hinted", "waiting", "hooks", "environment", "definitions"}
 PARTS = tuple(part for part in SESSION_PARTS if part not in _LEFT)
-_T = TypeVar("_T")
 #: Messages of a session that an import does not send: a person resumes it, and it is kept anew.
 _NOT_SENT = ("resume", "forget")
+_T = TypeVar("_T")
 
 
 class Copy(NamedTuple):
@@ -66,7 +66,10 @@ class Imports:
         for one in found:
             with self._away():
                 names = self._redis.smembers(self._keys.part(one, "children"))
-            found += [SessionRef(str(name), root.root) for name in sorted(cast("set[str]", names))]
+            children = (
+                SessionRef(str(name), root.root) for name in sorted(cast("set[str]", names))
+            )
+            found += [child for child in children if child not in found]  # a damaged tree may turn
         with self._away():
             exist = [self._redis.exists(self._keys.part(one, "session")) for one in found]
         return [one for one, exists in zip(reversed(found), reversed(exist), strict=True) if exists]

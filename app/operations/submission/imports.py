@@ -29,7 +29,7 @@ from app.store.imports import Due, Imports
 from app.store.store import Store
 
 #: What became of a session: a call before imported it, another has its id, it still runs ...
-Word = Literal["imported", "exists", "taken", "at work", "unreadable"]
+Word = Literal["imported", "exists", "taken", "torn", "at work", "unreadable"]
 #: The fields of inputs that name what runs.
 _RUNS = ("command", "callable", "rubric", "tool", "agent", "flow", "function")
 
@@ -108,18 +108,22 @@ class ImportSessions:
         statuses = {one: self._origin.store.fields(one).get("status") for one in tree}
         if any(status not in ENDED for status in statuses.values()):
             return {one.id: "at work" for one in tree}
+        programs = [self._program(self._origin.store.fields(one)) for one in tree]
+        if None in programs:
+            return {one.id: "unreadable" for one in tree}
         due = self._from.due(tree)
-        return {one.id: self._import(one, due[one.id]) for one in tree}
+        return {
+            one.id: self._import(one, due[one.id], program)
+            for one, program in zip(tree, programs, strict=True)
+            if program is not None
+        }
 
-    def _import(self, ref: SessionRef, due: Due) -> Word:
+    def _import(self, ref: SessionRef, due: Due, content: StoredProgram) -> Word:
         known = self._store.ref(ref.id)
         fields = self._origin.store.fields(ref)
         if known is not None:
             same = known == ref and self._store.fields(ref).get("nonce") == fields.get("nonce")
             return "exists" if same else "taken"
-        content = self._program(fields.get("program", ""))
-        if content is None:
-            return "unreadable"
         self._copy_files(ref)
         copy = self._from.copy(ref, self._to)
         texts = self._texts(ref, fields)
@@ -139,10 +143,12 @@ class ImportSessions:
             "import", ref, fields["program"], arguments, outcome=content.document
         )
         words: tuple[Word, ...] = get_args(Word)
-        return next(word for word in words if word == reply.word)
+        # Another store took the place of this one, or the copy expired: nothing was imported.
+        return next((word for word in words if word == reply.word), "torn")
 
-    def _program(self, name: str) -> StoredProgram | None:
-        """A program of the other store with routes of its own; None if it cannot be read."""
+    def _program(self, fields: Mapping[str, str]) -> StoredProgram | None:
+        """A session's program with routes of its own; None if it cannot be read."""
+        name = fields.get("program", "")
         text = self._origin.store.program(name)
         if text is None or program_id(text) != name:
             return None

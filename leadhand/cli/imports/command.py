@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 _WHY = {
     "exists": "imported before, and left as it is",
     "taken": "not imported: another session has its id",
+    "torn": "not imported: the copy was lost meanwhile; run the import again",
     "at work": "not imported: a session of its tree works; run the import again",
     "unreadable": "not imported: its program was changed, or a newer version wrote it",
 }
-_TROUBLE = {"taken", "at work", "unreadable"}
+_TROUBLE = {"taken", "torn", "at work", "unreadable"}
 
 
 @click.command("import")

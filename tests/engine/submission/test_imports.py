@@ -234,6 +234,25 @@ def test_a_changed_program_is_not_imported(move: Move) -> None:
     assert move.new.engine.store.ref(ref.id) is None
 
 
+def test_a_tree_with_a_changed_program_is_imported_in_no_part(move: Move) -> None:
+    parent, child = family(move.old)
+    move.stop(parent)
+    redis, name = move.old.engine.store._redis, move.old.engine.store.fields(child)["program"]
+    redis.hset(f"lh:program:{name}", "document", "{}")
+    words = move.imports.import_tree(parent.id)
+    assert words == {child.id: "unreadable", parent.id: "unreadable"}
+    assert move.new.engine.store.ref(parent.id) is None
+
+
+def test_a_damaged_tree_that_turns_in_a_circle_is_read_once(move: Move) -> None:
+    parent, child = family(move.old)
+    move.stop(parent)
+    redis = move.old.engine.store._redis
+    redis.sadd(f"lh:{{{parent.id}}}:{child.id}:children", parent.id, child.id)
+    [found] = move.imports.found()
+    assert found.sessions == 2
+
+
 def test_routes_are_made_from_the_program(move: Move) -> None:
     ref = loop(move.old)
     move.stop(ref)
