@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +221,10 @@ def test_records_that_expired_meanwhile_are_not_imported(move: Move) -> None:
         "root": ref.root, "program": program.hash, "routes": {}, "copied": copy.mark,
         "counts": {**copy.counts}, "fields": {}, "errands": [], "leases": {},
     }  # fmt: skip
-    reply = move.new.engine.store.run("import", ref, program.hash, arguments, outcome=text)
-    assert reply.word == "torn"
+    run = partial(move.new.engine.store.run, "import", ref, program.hash, outcome=text)
+    assert run(arguments).word == "torn"
+    assert run({**arguments, "store": "of another"}).word == "other_store"
+    assert move.new.engine.store.ref(ref.id) is None
 
 
 def test_a_changed_program_is_not_imported(move: Move) -> None:

@@ -68,7 +68,14 @@ def test_imported_graphs_end_as_the_reference_says(
     assert run_graphs(redis_url, bench, seeds) > len(seeds)
 
 
-@pytest.mark.parametrize("part", ["live", "runs", "out", "items", "arrived", "widths"])
+#: What random graphs miss at once, and after many of them.
+SOON, LATER = ("live", "runs", "out", "widths"), ("items", "arrived")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "part", [*SOON, *(pytest.param(one, marks=pytest.mark.slow) for one in LATER)]
+)
 def test_a_part_that_is_not_copied_is_noticed(
     bench: Bench, redis_url: str, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
