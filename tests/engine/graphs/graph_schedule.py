@@ -15,6 +15,7 @@ from app.domain.records import Grant, Reply
 from app.errors import PositionRefused, ReferenceUnresolved
 from app.operations.attempts import Work
 from app.operations.local_steps.skipping import is_skipped, skipped_outcome
+from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
 from leadhand.graphs.documents import GraphDocument
 from tests.engine.driving import LEASE_MS, Bench
@@ -56,6 +57,8 @@ class Schedule:
         self._limits = {name: node.at_once for name, node in self._nodes.items() if node.at_once}
         self._held: list[Grant] = []
         self._old: list[Grant] = []
+        #: The tool of all steps that run.
+        self._tool = "echo"
         #: The steps that a fork has from its origin.
         self._copied = set[str]()
         self._failures: Counter[str] = Counter()
@@ -118,6 +121,11 @@ class Schedule:
         good = {"success": True} if "success" in self._acts[name][0]["value"] else {}
         acts = [{"errors": [], "value": act["value"] | good} for act in self._acts[name]]
         self._acts = {**self._acts, name: acts}
+        self._run_again(at)
+
+    def _run_again(self, at: str) -> None:
+        """Run the step that ended the session again."""
+        del at
         self.engine.control.apply(self.id, "resume")
 
     def _skips(self, at: str) -> bool:
@@ -133,11 +141,18 @@ class Schedule:
         points = [node.id for node in self._nodes.values()]
         for after in self._rng.sample(points, len(points)):
             with suppress(PositionRefused):
-                self.id = self.engine.forks.fork(self.id, Wish(after=after)).session
+                changes = self._changes()
+                self.id = self.engine.forks.fork(self.id, Wish(after, changes)).session
                 self.ref = SessionRef(self.id, self.id)
+                self._graph = {**self._graph, "inputs": self._graph["inputs"] | changes.inputs}
+                self._tool = next(iter(changes.tools.values()), self._tool)
                 self._forget_skips()
                 return True
         return False
+
+    def _changes(self) -> Changes:
+        """What is different in a fork."""
+        return Changes()
 
     def _forget_skips(self) -> None:
         """A fork runs what comes after its point again, also what was skipped in its origin."""
@@ -221,6 +236,7 @@ class Schedule:
         assert isinstance(arguments, dict)
         if work.step.quick:
             return STEPS[str(work.inputs["tool"])](arguments)
+        assert work.inputs["tool"] == self._tool
         address = work.grant.address
         _, _, item = address.partition("#")
         act = self._acts[str(work.step.label)][(int(item) - 1) % 3 if item else 0]
@@ -287,13 +303,34 @@ class Schedule:
 
 
 class VerbSchedule(Schedule):
-    """A schedule in which steps that fail are skipped, too, and completed sessions forked."""
+    """A schedule in which failed steps are skipped or retried, too, and completed sessions forked.
+
+    A fork may have another input or another tool.
+    """
 
     forks = 2
 
     def _skips(self, at: str) -> bool:
         is_whole = "#" not in at and self._program.step(at).for_each is None
         return is_whole and self._rng.random() < 0.5
+
+    def _run_again(self, at: str) -> None:
+        if self._rng.random() < 0.5:
+            return super()._run_again(at)
+        self.engine.step_verbs.retry(self.id, at.partition("#")[0])
+        return None
+
+    def _changes(self) -> Changes:
+        number = self._rng.randrange(100)
+        match self._rng.randrange(4):
+            case 0:
+                return Changes(inputs={"topic": f"topic {number}"})
+            case 1:
+                return Changes(inputs={"urls": ["v", *map(str, range(number % 4))]})
+            case 2:
+                return Changes(tools={self._tool: f"tools:number{number}"})
+            case _:
+                return Changes()
 
 
 def _failed(name: str) -> Outcome:
