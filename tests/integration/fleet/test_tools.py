@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -253,11 +256,43 @@ def test_loop_of_a_step_with_a_folder_of_its_own_returns_what_its_doer_wrote(fle
 SHOP = Path(__file__).parents[2] / "unit/workers/declared/mcp_shop.py"
 
 
+@contextmanager
+def shop_at(transport: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The entry of an MCP server for tools.toml, and what its worker needs to reach it."""
+    if transport == "stdio":
+        yield f"command = {json.dumps(sys.executable)}\nargs = ['-P', '{SHOP}']\n", {}
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, "-P", str(SHOP), str(port)]) as server:
+        try:
+            wait_until(lambda: _listens(port), timeout=30)
+            yield (
+                f'url = "http://127.0.0.1:{port}/mcp"\n',
+                {"LEADHAND_TOOL_HOSTS": f"127.0.0.1:{port}"},
+            )
+        finally:
+            server.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.mark.timeout(120)
-def test_tools_of_an_mcp_server_are_steps_of_a_graph_and_of_a_flow(fleet: Fleet) -> None:
-    entry = f"[mcp.shop]\ncommand = {json.dumps(sys.executable)}\nargs = ['-P', '{SHOP}']\n"
-    (fleet.folder / "tools.toml").write_text(entry)
-    fleet.worker("one")
+@pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.slow)])
+def test_tools_of_an_mcp_server_are_steps_of_a_graph_and_of_a_flow(
+    fleet: Fleet, transport: str
+) -> None:
+    with shop_at(transport) as (entry, needs):
+        (fleet.folder / "tools.toml").write_text(f"[mcp.shop]\n{entry}")
+        fleet.worker("one", **needs)
+        _use_shop(fleet)
+
+
+def _use_shop(fleet: Fleet) -> None:
     wait_until(lambda: "shop.add" in {tool.name for tool in fleet.engine.fleet.tools()}, timeout=60)
     with pytest.raises(InvalidDocument, match="first"):
         fleet.engine.submit.document(

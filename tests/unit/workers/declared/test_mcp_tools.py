@@ -165,6 +165,10 @@ def test_a_server_over_http_is_guarded_and_called(tmp_path: Path, monkeypatch) -
         try:
             allowed.ready()
             assert allowed.call("shop.add", first=2, second=3).value == {"result": 5}
+            note = tmp_path / "note"
+            late = allowed.call("shop.hang", note=str(note), timeout_s=1.0)
+            assert (late.word, note.read_text().splitlines()[0]) == ("failed", "called")
+            assert allowed.call("shop.add", first=2, second=4).value == {"result": 6}
             server.kill()
             server.wait()
             failed = allowed.call("shop.add", first=2)
