@@ -120,7 +120,8 @@ def test_a_maker_that_died_half_way_leaves_its_key_to_be_asked_with_again(engine
 
 def test_a_token_that_expired_long_ago_is_forgotten(store_url, redis_client):
     now = 1_700_000_000.0
-    tokens = Tokens(silent_engine(store_url).store.tokens(), secret=SECRET, clock=lambda: now)
+    engine = silent_engine(store_url)  # its end closes the connections
+    tokens = Tokens(engine.store.tokens(), secret=SECRET, clock=lambda: now)
     for days in (1, 40):
         tokens.create(f"for {days} days", EVERYTHING, expires_s=days * 24 * 3600)
     now += 20 * 24 * 3600
