@@ -114,8 +114,15 @@ dead-code:
 locks:
 	$(PY) scripts/lock.py --check
 
+TEST = -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not faults"
+# Coverage doubles the cost of what it measures, so tests of whole programs run without it.
+MEASURED := tests/unit tests/engine tests/integration $(PACKAGES)
+
 test: setup-dev agents ## the tests, in WORKERS processes, with branch coverage; then one further Redis server
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not faults" --cov --cov-report=term:skip-covered --cov-fail-under=90
+	ended=0; \
+	$(PY) $(TEST) $(MEASURED) --cov --cov-report=term:skip-covered --cov-fail-under=90 || ended=1; \
+	$(PY) $(TEST) tests $(addprefix --ignore=,$(filter tests/%,$(MEASURED))) || ended=1; \
+	exit $$ended
 	$(PY) -m tests.servers --only-further --at-most 1 -q -n $(WORKERS) --dist worksteal
 
 test-again: setup-dev ## the tests that failed in the last run, once more and one by one
