@@ -98,8 +98,16 @@ def furnish(url: str, flows: Path) -> Furnished:
         json.dumps(
             {
                 "description": "Reads a change and writes a review",
-                "steps": [llm("Review ${change}")],
-                "variables": {"change": ""},
+                "steps": [llm("Review ${inputs.change} in ${inputs.rounds} rounds")],
+                "inputs": {"change": None},
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "rounds": {"type": "integer", "minimum": 1, "default": 2},
+                        "strict": {"type": "boolean", "default": False},
+                        "files": {"type": "array", "default": [], "description": "Only these"},
+                    },
+                },
             }
         )
     )
