@@ -48,3 +48,13 @@ def claim_and_settle(engine, session: str) -> str:
     grant = claim(engine, session)
     settle(engine, session, grant)
     return str(grant.address)
+
+
+def test_panel_alone_has_the_bubbles_of_the_page(browser, engine):
+    session = str(engine.submit.document(flow(llm("One"), llm("Two"))).session)
+    claim_and_settle(engine, session)
+    page = bubbles(browser.get(f"/ui/sessions/{session}?tab=transcript").text)
+    panel = browser.get(f"/ui/sessions/{session}/panels/tab?tab=transcript", headers=HTMX)
+    assert panel.status_code == 200, panel.text
+    assert bubbles(panel.text) == page
+    assert page
