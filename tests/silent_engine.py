@@ -55,7 +55,8 @@ def silent_engine(
     store = Store(client, clock=clock)
     engine = Engine(store, NobodyThere(depths), Settings.model_validate(settings))
     # An open socket that the garbage collector finds would fail the test that runs at that moment.
-    weakref.finalize(engine, store.close)
+    # Tests keep the engine or only its store, so that the store decides when the sockets close.
+    weakref.finalize(store, _close, client, store._scripts._idle)
     return engine
 
 
