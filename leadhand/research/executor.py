@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -124,6 +125,8 @@ class _Run:
         self._denied: str | None = None
         #: The first critical step that failed, and why.
         self._critical: tuple[str, Called] | None = None
+        #: Held while the end of a step is saved and reported: in the order of the ends.
+        self._reports = asyncio.Lock()
 
     async def to_end(self, client: AsyncClient) -> WorkflowResult:
         """Start or continue the session, carry out its steps, and collect its result."""
@@ -278,19 +281,19 @@ class _Run:
                 _add(state.failed_steps, name)
         state.advance()
         ended = len(state.ended_steps)
-        if self._config.enable_checkpoints:
-            await self._executor.state_manager.save_state(state)
-        await self._executor.report(
-            StepProgress(
-                session_id=state.session_id,
-                step=name,
-                status=self._statuses[name],
-                elapsed_seconds=called.elapsed,
-                ended=ended,
-                total=len(self._workflow.steps),
-                error=called.error,
-            )
+        progress = StepProgress(
+            session_id=state.session_id,
+            step=name,
+            status=self._statuses[name],
+            elapsed_seconds=called.elapsed,
+            ended=ended,
+            total=len(self._workflow.steps),
+            error=called.error,
         )
+        async with self._reports:
+            if self._config.enable_checkpoints:
+                await self._executor.state_manager.save_state(state)
+            await self._executor.report(progress)
 
     async def _result(self, view: ResultView) -> WorkflowResult:
         """The result of the session, in the words of this front end."""

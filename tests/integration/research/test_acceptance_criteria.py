@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from leadhand.research import (
     CircuitBreaker,
     CostApproval,
+    StateManager,
     StepProgress,
     StepStatus,
     ToolNotFoundError,
     WorkflowExecutionError,
+    WorkflowState,
     WorkflowValidationError,
 )
 from tests.integration.research.conftest import Research, flow, run, step
@@ -193,6 +196,34 @@ def test_ac_005_progress_is_reported_after_each_step(
     assert all(one.elapsed_seconds >= 0 and one.total == 4 for one in seen)
     assert "Executing step 1/4: search" in caplog.text
     assert "Step 'search' completed in 0.0" in caplog.text
+
+
+class OvertakenSaves(StateManager):
+    """Saves the state with two ended steps after that with three, if both are saved at once."""
+
+    saved: asyncio.Event
+
+    async def save_state(self, state: WorkflowState) -> None:
+        ended = len(state.ended_steps)
+        if ended == 1:
+            self.saved = asyncio.Event()
+        if ended == 2:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.saved.wait(), timeout=0.5)
+        await super().save_state(state)
+        if ended == 3:
+            self.saved.set()
+
+
+def test_ac_005_progress_is_reported_in_the_order_of_the_ends(research: Research) -> None:
+    seen: list[int] = []
+    states = OvertakenSaves(str(research.folder))
+    agent = research.agent(
+        search=search, fetch=fetch, report=report,
+        more={"on_progress": lambda one: seen.append(one.ended), "state_manager": states},
+    )  # fmt: skip
+    run(agent.execute_workflow(flow(*PAPERS)))
+    assert seen == [1, 2, 3, 4]
 
 
 def test_ac_006_non_critical_failure_lets_the_workflow_go_on(research: Research) -> None:
