@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,8 +11,6 @@ import pytest
 from leadhand.research import (
     CircuitBreaker,
     CostApproval,
-    StateManager,
-    StepProgress,
     StepStatus,
     ToolNotFoundError,
     WorkflowExecutionError,
@@ -22,34 +18,11 @@ from leadhand.research import (
     WorkflowValidationError,
 )
 from tests.integration.research.conftest import Research, flow, run, step
-
-
-async def search(query: str) -> dict[str, Any]:
-    return {"urls": [f"{query}-1", f"{query}-2"], "found": 2}
-
-
-async def fetch(url: str) -> dict[str, Any]:
-    return {"text": f"text of {url}"}
-
-
-def report(texts: list[str], found: int) -> str:
-    """An ordinary function is a tool, too."""
-    return f"{found}: {'; '.join(texts)}"
+from tests.integration.research.papers import PAPERS, fetch, report, search
 
 
 async def broken(**_: Any) -> None:
     raise ValueError("the server is down")
-
-
-PAPERS = (
-    step("search", arguments={"query": "agents"}),
-    step("first", "fetch", arguments={"url": "${search.urls[0]}"}),
-    step("second", "fetch", arguments={"url": "${search.urls[1]}"}),
-    step(
-        "report",
-        arguments={"texts": ["${first.text}", "${second.text}"], "found": "${search.found}"},
-    ),
-)
 
 
 def test_ac_001_a_chain_of_tools_runs_and_keeps_its_results(research: Research) -> None:
@@ -179,51 +152,6 @@ def test_ac_004_with_one_at_a_time_independent_steps_keep_their_order(research: 
     agent = research.agent({"max_parallel": 1}, note=note)
     assert run(agent.execute_workflow(flow(*steps))).success
     assert order == ["d", "b", "c", "a"]
-
-
-def test_ac_005_progress_is_reported_after_each_step(
-    research: Research, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[StepProgress] = []
-    agent = research.agent(
-        search=search, fetch=fetch, report=report, more={"on_progress": seen.append}
-    )
-    with caplog.at_level(logging.INFO, "leadhand.research"):
-        run(agent.execute_workflow(flow(*PAPERS)))
-    assert {one.step for one in seen} == {"search", "first", "second", "report"}
-    assert {one.status for one in seen} == {StepStatus.COMPLETED}
-    assert [one.ended for one in seen] == [1, 2, 3, 4]
-    assert all(one.elapsed_seconds >= 0 and one.total == 4 for one in seen)
-    assert "Executing step 1/4: search" in caplog.text
-    assert "Step 'search' completed in 0.0" in caplog.text
-
-
-class OvertakenSaves(StateManager):
-    """Saves the state with two ended steps after that with three, if both are saved at once."""
-
-    saved: asyncio.Event
-
-    async def save_state(self, state: WorkflowState) -> None:
-        ended = len(state.ended_steps)
-        if ended == 1:
-            self.saved = asyncio.Event()
-        if ended == 2:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.saved.wait(), timeout=0.5)
-        await super().save_state(state)
-        if ended == 3:
-            self.saved.set()
-
-
-def test_ac_005_progress_is_reported_in_the_order_of_the_ends(research: Research) -> None:
-    seen: list[int] = []
-    states = OvertakenSaves(str(research.folder))
-    agent = research.agent(
-        search=search, fetch=fetch, report=report,
-        more={"on_progress": lambda one: seen.append(one.ended), "state_manager": states},
-    )  # fmt: skip
-    run(agent.execute_workflow(flow(*PAPERS)))
-    assert seen == [1, 2, 3, 4]
 
 
 def test_ac_006_non_critical_failure_lets_the_workflow_go_on(research: Research) -> None:
@@ -416,7 +344,6 @@ def test_cancelled_execution_stops_its_session_and_can_be_resumed(research: Rese
 
 def test_state_that_was_saved_without_a_session_is_continued(research: Research) -> None:
     """What another program, or a lost Redis, left behind: completed steps are not called again."""
-    from leadhand.research import WorkflowState
 
     calls: list[str] = []
 
