@@ -30,7 +30,7 @@ class Fork(Body, WithEnvironment):
     tools: _Tools
     #: The agent that does the work from here on.
     agent: Name | None = None
-    #: as-is: it works in the session's folder as that is now.
+    #: as-is: it works in the session's folder as that is now, and in no worktree of its own.
     folder: Literal["as-is"] | None = None
     label: Name | None = None
 

@@ -7,9 +7,18 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from app.domain.merges import REBASE
-from app.domain.program import WITH_MERGES, WITH_WORKSPACES, Action, Loop, Program, Step, sinks_of
+from app.domain.program import (
+    WITH_MERGES,
+    WITH_RECORDED_STATE,
+    WITH_WORKSPACES,
+    Action,
+    Loop,
+    Program,
+    Step,
+    sinks_of,
+)
 from app.domain.references import literal, substitute
-from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, Workspace
+from app.domain.workspaces import KEEP, WORKSPACE, Kind, OwnFolder, RecordedState, Workspace
 
 #: Seconds for a worktree or a copy of a large folder.
 TIMEOUT_S = 1800.0
@@ -59,7 +68,8 @@ def in_workspace(program: Program, workspace: Workspace, title: str) -> Program:
     if workspace.kind == "worktree":
         message = f"{title}\n\nTask {workspace.task} of plan {workspace.plan}."
         body.append(_step(KEEP, {"do": "keep", **facts, "message": literal(message)}))
-    return Program(schema_version=WITH_WORKSPACES, name=program.name, body=tuple(body))
+    version = max(WITH_WORKSPACES, program.schema_version)
+    return Program(schema_version=version, name=program.name, body=tuple(body))
 
 
 def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
@@ -69,9 +79,26 @@ def in_own_folder(program: Program, own: OwnFolder, title: str) -> Program:
     make, keep = _free_id(WORKSPACE, taken), _free_id(KEEP, taken)
     first = _step(make, {"do": "open", **facts, **_extras(own)})
     last = _step(keep, {"do": "close", **facts, "message": literal(title or program.name)})
-    last = last.model_copy(update={"needs": sinks_of(program.body)})
+    # In a fork, all steps before the last one may be done before the first one of its own.
+    started = () if own.state is None else (make,)
+    last = last.model_copy(update={"needs": (*started, *sinks_of(program.body))})
     body = (first, *(_started_by(node, make) for node in program.body), last)
-    return Program(schema_version=WITH_WORKSPACES, name=program.name, body=body)
+    needed = WITH_WORKSPACES if own.state is None else WITH_RECORDED_STATE
+    version = max(needed, program.schema_version)
+    return Program(schema_version=version, name=program.name, body=body)
+
+
+def without_own_folder(program: Program) -> Program:
+    """Removes the steps that `in_own_folder` added; returns other programs as they are."""
+    first, last = program.body[0], program.body[-1]
+    if own_folder_of(program, root="") is None:
+        return program
+    body = tuple(
+        node.model_copy(update={"needs": ()}) if node.needs == (first.id,) else node
+        for node in program.body
+        if node not in (first, last)
+    )
+    return program.model_copy(update={"body": body})
 
 
 def own_folder_of(program: Program, root: str) -> OwnFolder | None:
@@ -86,13 +113,27 @@ def own_folder_of(program: Program, root: str) -> OwnFolder | None:
         str(inputs["prefix"]),
         tuple(map(str, files)) if isinstance(files, list) else (),
         str(prepare or ""),
+        recorded_state(inputs),
+    )
+
+
+def recorded_state(inputs: Mapping[str, JsonValue]) -> RecordedState | None:
+    """Returns the state to which an opening step sets the folder; None for a new folder."""
+    state = inputs.get("state")
+    if not isinstance(state, dict):
+        return None
+    return RecordedState(
+        str(state["session"]), str(state["tree"]), str(state["step"]), int(str(state["at_ms"]))
     )
 
 
 def _extras(own: OwnFolder) -> dict[str, JsonValue]:
     """The inputs of the first step that only some sessions have."""
     files: list[JsonValue] = [literal(name) for name in own.copy_files]
-    given: dict[str, JsonValue] = {"copy": files, "prepare": literal(own.prepare)}
+    state: JsonValue = None if own.state is None else {**own.state._asdict()}
+    given: dict[str, JsonValue] = {
+        "copy": files, "prepare": literal(own.prepare), "state": state,
+    }  # fmt: skip
     return {name: value for name, value in given.items() if value}
 
 

@@ -27,7 +27,9 @@ from app.domain.addresses import path_of
 from leadhand.models.cycles import find_blocked
 
 #: The newest form of programs that this version reads; incremented with each new feature.
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
+#: The form of forks whose worktree is set to a recorded state (decision 83).
+WITH_RECORDED_STATE = 14
 #: The form of programs with checkers that are tools (decision 76).
 WITH_CHECKER_TOOLS = 13
 #: The form of graphs with steps that run loops and workflows (decision 80).

@@ -92,6 +92,19 @@ def branch_of(plan: str, task: str) -> str:
 TREE = "tree"
 
 
+class RecordedState(NamedTuple):
+    """A state of a working folder that a session has recorded: the fork of it starts from there."""
+
+    #: The session, whose snapshots are on the machine of its folder.
+    session: str
+    #: The git tree of the folder.
+    tree: str
+    #: The address of the step after which, or before which, the folder was in this state.
+    step: str
+    #: When that step ended or began, in ms since the epoch.
+    at_ms: int
+
+
 class OwnFolder(NamedTuple):
     """The folder that a session's first step makes from another one: a worktree or a copy.
 
@@ -107,6 +120,8 @@ class OwnFolder(NamedTuple):
     #: Ignored files of the repository that are copied, and a command that prepares the folder.
     copy_files: tuple[str, ...] = ()
     prepare: str = ""
+    #: Of a fork: the state to which the new worktree is set.
+    state: RecordedState | None = None
 
     def path(self, session: str) -> str:
         """Return the path of a session's worktree or copy."""

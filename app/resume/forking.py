@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from app.domain import routing
 from app.domain.addresses import path_of
 from app.domain.program import Loop, Node, Program, Step
+from app.domain.records import Origin
 from app.errors import PositionRefused
 from app.history.points import Known, Position, is_done, position_of, refuse
 from app.resume.conversation_heads import threads_at
@@ -19,6 +20,8 @@ _WARNING = re.compile(
     r"(?P<label>.+?)(?: \((?P<at>[^()\s]+)\))?(?: failed and| ended with \w+ and)?"
     r" was passed over(?::|$)"
 )
+#: What may follow the name of a node in an address; '' is its end.
+_AFTER = ("", "~", "[", "#", "/")
 
 
 def changed_nodes(old: Program, new: Program) -> set[str]:
@@ -62,36 +65,50 @@ def rewind_of_fork(program: Program, after: str | None, known: Known, anew: set[
     return _with_work(Rewind(joins_of(body, run, done), look.levels(point), threads), program)
 
 
-def copied_warnings(program: Program, rewind: Rewind, lines: Iterable[str]) -> list[str]:
+class KeptOutcomes:
+    """The outcomes of a session that its fork keeps; the steps of all others run again."""
+
+    def __init__(self, rewind: Rewind, known: Known) -> None:
+        #: The outermost nodes that run again.
+        self.again = {join.name for join in rewind.again}
+        self._opened = {level.node for level in rewind.levels[:1]}
+        self._parts = [
+            Origin(run=o.run, opened=o.iteration, kept={**o.kept}) for o in rewind.levels
+        ]
+        for part in self._parts:  # which grows: a run may continue an older one
+            turn = known.turn(part.run)
+            if turn is not None and turn.origin is not None:
+                self._parts.append(turn.origin)
+
+    def __contains__(self, address: str) -> bool:
+        """Whether the fork keeps the outcome of the step with this address."""
+        first = path_of(address).partition("/")[0]
+        if first not in self.again and first not in self._opened:
+            return True
+        return any(_is_part(address, part) for part in self._parts)
+
+
+def _is_part(address: str, part: Origin) -> bool:
+    """Whether an outcome is one of a run of a loop before the point at which another continues."""
+    if address.startswith(f"{part.run}["):
+        iteration, _, _ = address[len(part.run) + 1 :].partition("]")
+        if int(iteration) < part.opened:
+            return True
+    nodes = (f"{block}/{name}" for name, block in part.kept.items())
+    return any(address.startswith(node) and address[len(node) :][:1] in _AFTER for node in nodes)
+
+
+def copied_warnings(program: Program, kept: KeptOutcomes, lines: Iterable[str]) -> list[str]:
     """Returns the warnings of a session about failures whose outcomes its fork copies."""
-    again = {join.name for join in rewind.again}
-    kept = {node.label or node.id for node in program.body if node.id not in again}
+    labels = {node.label or node.id for node in program.body if node.id not in kept.again}
     found = []
     for line in lines:
         parts = _WARNING.match(line)
         if parts is None:
             continue
-        if parts["at"] is None and parts["label"] in kept:
-            found.append(line)
-        if parts["at"] is not None and _is_copied(parts["at"], rewind, again):
+        if parts["at"] in kept if parts["at"] is not None else parts["label"] in labels:
             found.append(line)
     return found
-
-
-def _is_copied(address: str, rewind: Rewind, again: set[str]) -> bool:
-    """Whether the outcome of a step within a loop is one that the fork keeps."""
-    for level in rewind.levels:
-        if not address.startswith(f"{level.run}["):
-            break
-        iteration, _, inside = address[len(level.run) + 1 :].partition("]/")
-        if int(iteration) != level.iteration:
-            return int(iteration) < level.iteration
-        if path_of(inside).partition("/")[0] in level.kept:
-            return True
-    else:
-        return not rewind.levels and path_of(address).partition("/")[0] not in again
-    first = path_of(address).partition("/")[0]
-    return first not in again and first != rewind.levels[0].node
 
 
 def _is_flow_node(node: Node) -> bool:

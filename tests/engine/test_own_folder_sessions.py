@@ -205,9 +205,12 @@ def test_folder_of_its_own_is_made_only_from_one_beneath_a_root(
     assert folder_failure(work, settings.model_copy(update={"roots": (tmp_path,)})) is None
 
 
-def test_it_is_rerun_instead_of_forked(world: World, tmp_path: Path) -> None:
+def test_without_a_recorded_state_it_is_rerun_instead_of_forked(
+    world: World, tmp_path: Path
+) -> None:
     ref = submit(world, LOOP | {"cwd": str(tmp_path)})
     finish(world, ref, "retry")
-    for as_is in (False, True):
-        with pytest.raises(ControlRefused, match=f"leadhand rerun {ref.id}"):
-            world.engine.forks.fork(ref.id, Wish("loop[1]/do", as_is=as_is))
+    with pytest.raises(ControlRefused, match=f"leadhand rerun {ref.id}"):
+        world.engine.forks.fork(ref.id, Wish("loop[1]/do"))
+    with pytest.raises(InvalidDocument, match="its fork gets another"):
+        world.engine.forks.fork(ref.id, Wish("loop[1]/do", as_is=True))

@@ -37,9 +37,9 @@ from workers.attempt.output_writer import OutputWriter
 from workers.attempt.park import PARKING, park
 from workers.attempt.redact import secrets_held, secrets_of_task, secrets_passed
 from workers.attempt.settle import Held, Settled, Settler, retry_while_away
-from workers.attempt.workspace_step import diff_target, turn_failure
+from workers.attempt.step_folder import StepFolders, origin_of
+from workers.attempt.workspace_step import diff_target
 from workers.checkers.check import QuickCheck, quick_check
-from workers.folders.root_check import folder_failure
 from workers.folders.spill import attempt_folder
 from workers.folders.work_diff import Look, needs_snapshot, start_diff
 from workers.processes import environment
@@ -50,6 +50,7 @@ from workers.registry.registries import Registry
 from workers.registry.tools import ToolCatalogue
 from workers.task.conversation import conversation_of
 from workers.task.inline_calls import InlineCalls
+from workers.task.live_output import LiveOutput
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +108,7 @@ class Attempts:
         self._draining = draining
         self._nonces = _nonces()
         self._warm = Warm()
-        #: Joined once: a path costs as much as the claim of a quick step.
-        self._worktrees = engine.settings.worktrees_root
+        self._folders = StepFolders(engine.settings)
         self._inherited = dict(environment.inherited())
         self._shelf = shelf or ToolCatalogue(engine.settings.tools)
         #: Returns the agents and tools for sessions of a folder with definitions.
@@ -243,6 +243,8 @@ class Attempts:
         for lease in leases:
             try:
                 work = self._engine.attempts.work(ref, lease.grant)
+                if not self._folders.is_open(work):
+                    break
                 body = quick_check(self._task(work, lease, row))
             except Exception:  # noqa: BLE001 - running the step reports the error
                 break
@@ -296,8 +298,10 @@ class Attempts:
         if moved is not None:
             return moved
         _log_start(work)
-        look = self._look(work, lease) if abreast is None else None
-        outcome = self._outcome(work, lease, asked.body if asked is not None else None)
+        quiet_task = partial(self._task, work, lease, self._warm, shown=False)
+        failure = self._folders.prepare(work, quiet_task, lease.ended)
+        look = self._look(work, lease) if abreast is None and failure is None else None
+        outcome = failure or self._outcome(work, lease, asked.body if asked is not None else None)
         if outcome is None:
             return None
         lease.came_to = outcome.usage
@@ -313,12 +317,12 @@ class Attempts:
 
     def _look(self, work: Work, lease: Lease) -> Look | None:
         """Snapshot the working folder before the body runs, if the step needs that."""
-        if not needs_snapshot(work) or folder_failure(work, self._engine.settings) is not None:
+        if not needs_snapshot(work):
             return None
         left = retry_while_away(lambda: self._engine.attempts.folder_state(work.ref), lease)
         if left is None:
             return None
-        target = diff_target(work, self._worktrees)
+        target = diff_target(work, self._folders.worktrees)
         return start_diff(work, left, Path(self._engine.settings.spill), target)
 
     def _release_for_real_lock(self, work: Work, lease: Lease) -> Settled | None:
@@ -339,10 +343,9 @@ class Attempts:
             return skipped_outcome(work)
         if work.step.action in PARKING:
             return retry_while_away(lambda: park(self._engine, work, self._secrets(work)), lease)
-        failure = folder_failure(work, self._engine.settings) or turn_failure(work, self._worktrees)
         task = self._task(work, lease, self._warm) if body is None else body.task
         try:
-            outcome = failure or run_body(task, lease.ended, body and body.outcome)
+            outcome = run_body(task, lease.ended, body and body.outcome)
             store = Patience(partial(open_artifacts, self._engine, work.ref, work.grant))
             return retry_while_away(
                 lambda: store_artifacts(outcome, task, work.ref, lambda: store), lease
@@ -351,13 +354,13 @@ class Attempts:
             if task.live is not None:
                 task.live.end()
 
-    def _task(self, work: Work, lease: Lease, warm: Calls) -> BodyTask:
+    def _task(self, work: Work, lease: Lease, warm: Calls, *, shown: bool = True) -> BodyTask:
         settings, grant, ref = self._engine.settings, work.grant, work.ref
         agents, shelf = self._registry_of(work)
         folders = FolderRecords(self._engine, lease)
         conversation = conversation_of(work)
         caller = step_tokens.Caller(ref.id, grant.address, grant.fence, step_tokens.BODY_SCOPES)
-        live = self._outputs.open(work.ref, grant) if self._outputs is not None else None
+        live = self._live_output(work) if shown else None
         task = BodyTask(
             session=work.ref.id,
             address=grant.address,
@@ -388,8 +391,8 @@ class Attempts:
             mint_for_session=partial(self._mint_for_session, caller),
             on_spent=lease.spent,
             until=partial(lease.until, work.step.timeout_s),
-            origin=_origin_of(work),
-            worktrees=self._worktrees,
+            origin=origin_of(work),
+            worktrees=self._folders.worktrees,
             copy_max=settings.copy_max,
             on_workspace=folders.record,
             reserve=folders.reserve,
@@ -401,6 +404,9 @@ class Attempts:
         if live is not None:
             live.secrets = partial(secrets_of_task, task)
         return task
+
+    def _live_output(self, work: Work) -> LiveOutput | None:
+        return self._outputs.open(work.ref, work.grant) if self._outputs is not None else None
 
     def _mint_for_session(self, caller: step_tokens.Caller) -> str:
         holder = self._engine.callers.session_caller(caller)
@@ -440,8 +446,3 @@ def _was_ended(outcome: Outcome, lease: Lease) -> bool:
         return False
     lease.end("fenced")  # in case the launcher ended it before this process noticed
     return True
-
-
-def _origin_of(work: Work) -> Path | None:
-    """The folder from which the session's own was made, if it has one of its own."""
-    return Path(str(work.workspace["origin"])) if work.workspace is not None else None

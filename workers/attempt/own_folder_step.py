@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from pydantic import BaseModel, Field, JsonValue
 
+from app.compiler.workspaces import recorded_state
 from app.domain.outcomes import Outcome
 from app.domain.reasons import ReasonCode
 from app.domain.states import ENDED
+from app.domain.workspaces import RecordedState
 from workers.attempt.reservation import removable, reserved
+from workers.folders.work_diff import SNAPSHOTS
+from workers.folders.worktree import SnapshotLost, Worktree
 from workers.processes.exit_outcome import failed_outcome, failure
 from workers.processes.process import run
 from workers.task.task import BodyTask
 from workers.workspaces.applying import apply_branch
 from workers.workspaces.copy_back import apply_copy
-from workers.workspaces.extras import copy_ignored, is_prepared, preparation, write_prepared
+from workers.workspaces.extras import (
+    copy_ignored,
+    forget_prepared,
+    is_prepared,
+    preparation,
+    write_prepared,
+)
 from workers.workspaces.git import Git, WorkspaceRefused
 from workers.workspaces.layout import Record, reopen
 from workers.workspaces.own_folders import (
+    AS_IS,
     Home,
     check_folder,
     close_folder,
     discard_folder,
+    is_opened,
+    mark_opened,
     open_folder,
 )
 from workers.workspaces.repository import count_uncommitted
@@ -71,6 +85,14 @@ def own_folder_failure(inputs: Mapping[str, JsonValue], session: str, root: Path
     reopen(home.path)
 
 
+def is_unopened(inputs: Mapping[str, JsonValue], session: str, root: Path) -> bool:
+    """Whether the folder of a fork is not ready yet for the steps that work in it.
+
+    They may start beside the step that makes it: what they wait for was done in another session.
+    """
+    return recorded_state(inputs) is not None and not is_opened(_home_of(inputs, session, root))
+
+
 def own_target(inputs: Mapping[str, JsonValue], session: str, root: Path) -> str | None:
     """Returns the branch or commit that a session's worktree started from; None for a copy."""
     record = _home_of(inputs, session, root).record
@@ -108,19 +130,47 @@ def require_same(what: str, recorded: str, here: Path) -> None:
 
 
 def _open(task: BodyTask, git: Git, home: Home, asked: _Asked) -> Outcome:
-    record = open_folder(git, home, most=task.copy_max, store=task.store)
+    state = recorded_state(task.inputs)
+    with home.opening(git) if state is not None else nullcontext(git) as held:
+        return _opened(task, held, home, asked, state)
+
+
+def _opened(
+    task: BodyTask, git: Git, home: Home, asked: _Asked, state: RecordedState | None
+) -> Outcome:
+    was_open = is_opened(home)
+    record = open_folder(git, home, most=task.copy_max, store=task.store, state=state)
     task.on_workspace(_facts(home, kind=record.kind, **_of_worktree(record)))
-    warnings = _warnings(git, home, record)
-    if record.kind == "worktree" and asked.copy_files:
-        top = Path(git("rev-parse", "--show-toplevel"))
-        missing = copy_ignored(git, top, home.path, asked.copy_files)
-        warnings += [f"{name} is not in the repository's folder" for name in missing]
-    failed = _prepare(task, git, home, asked.prepare) if asked.prepare else None
-    if failed is not None:
-        return failed
+    warnings = _warnings(git, home, record, is_fork=state is not None)
+    if not was_open:  # otherwise a step beside this one works in it already
+        if state is not None:
+            _restore(task, git, home, state)
+        if record.kind == "worktree" and asked.copy_files:
+            top = Path(git("rev-parse", "--show-toplevel"))
+            missing = copy_ignored(git, top, home.path, asked.copy_files)
+            warnings += [f"{name} is not in the repository's folder" for name in missing]
+        failed = _prepare(task, git, home, asked.prepare) if asked.prepare else None
+        if failed is not None:
+            return failed
+        if state is not None:
+            mark_opened(home)
     where = f", branch {record.branch} from {record.base}" if record.branch else ""
     outcome = _done(f"{record.kind} {home.path}{where}")
     return outcome.model_copy(update={"warning": "; ".join(warnings)}) if warnings else outcome
+
+
+def _restore(task: BodyTask, git: Git, home: Home, state: RecordedState) -> None:
+    """Set the worktree of a fork to the recorded state. Raises WorkspaceRefused."""
+    forget_prepared(home.path)
+    spill = task.spill.parent.parent
+    tree = Worktree(home.cwd, spill / task.session / SNAPSHOTS, lock=git.lock)
+    try:
+        tree.restore(f"git:{state.tree}", spill / state.session / SNAPSHOTS)
+    except SnapshotLost as error:
+        raise WorkspaceRefused(
+            f"the folder as session {state.session} had it at {state.step} cannot be restored:"
+            f" {error}; {AS_IS}"
+        ) from None
 
 
 def _prepare(task: BodyTask, git: Git, home: Home, command: str) -> Outcome | None:
@@ -136,12 +186,12 @@ def _prepare(task: BodyTask, git: Git, home: Home, command: str) -> Outcome | No
     return failed
 
 
-def _warnings(git: Git, home: Home, record: Record) -> list[str]:
+def _warnings(git: Git, home: Home, record: Record, *, is_fork: bool) -> list[str]:
     """What of the user's folder is not in the worktree."""
     if record.kind == "copy":
         return []
     found: list[str] = []
-    changes = count_uncommitted(git)
+    changes = 0 if is_fork else count_uncommitted(git)
     if changes:
         what = "1 uncommitted change is" if changes == 1 else f"{changes} uncommitted changes are"
         target = record.target.removeprefix("refs/heads/")

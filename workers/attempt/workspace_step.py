@@ -20,6 +20,7 @@ from workers.attempt.audit_step import carry_out_audit
 from workers.attempt.own_folder_step import (
     STEPS,
     carry_out_own,
+    is_unopened,
     own_folder_failure,
     own_target,
     require_same,
@@ -103,6 +104,15 @@ def turn_failure(work: Work, root: Path) -> Outcome | None:
     except WorkspaceRefused as error:
         return failed_outcome(ReasonCode.FAILED_STEP, str(error))
     return None
+
+
+def opening_of(work: Work, root: Path) -> dict[str, JsonValue] | None:
+    """Returns the inputs that open the folder of a fork, which a step needs; None if it is open."""
+    if work.workspace is None or work.step.action is Action.WORKSPACE:
+        return None
+    if not work.step.folder and work.step.action is not Action.CHILD:
+        return None
+    return {**work.workspace} if is_unopened(work.workspace, work.ref.id, root) else None
 
 
 def diff_target(work: Work, root: Path) -> str | None:

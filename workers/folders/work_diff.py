@@ -22,6 +22,9 @@ from workers.folders.worktree import NoGit, Worktree
 
 log = logging.getLogger(__name__)
 
+#: The folder of the snapshots of a session, in its spill folder.
+SNAPSHOTS = "work"
+
 
 class Look:
     """The snapshot before one attempt, and the diff and digest after it."""
@@ -95,7 +98,7 @@ def start_diff(work: Work, left: FolderState, spill: Path, target: str | None = 
     the session took over from others meanwhile is not its work.
     """
     assert work.cwd is not None
-    tree = Worktree(work.cwd, spill / work.ref.id / "work")
+    tree = Worktree(work.cwd, spill / work.ref.id / SNAPSHOTS)
     return Look(
         tree, work.grant.address, left, keeps=work.step.action is Action.AGENT, target=target
     )

@@ -1,4 +1,4 @@
-"""Snapshots a working folder: its digest, and the diff between two snapshots.
+"""Snapshots a working folder: its digest, the diff between two snapshots, and a way back to one.
 
 In a git repository a snapshot has the tracked files and the untracked ones that are not ignored.
 Nothing in the user's repository is written: the index and the new objects are in a private folder.
@@ -24,6 +24,8 @@ from workers.processes.own_folders import claim_session_folder
 
 #: The timeout of a snapshot or diff, in seconds.
 SNAPSHOT_S = 10.0
+#: The timeout of setting a folder to a snapshot, in seconds.
+RESTORE_S = 300.0
 #: Seconds without snapshots after one timed out.
 REST_S = 600.0
 #: The most bytes of a diff.
@@ -43,14 +45,20 @@ _PLAIN = (
 NoGit = Literal["git_missing", "git_refused", "no_git"]
 
 
+class SnapshotLost(Exception):
+    """A folder cannot be set to a snapshot; the text says why."""
+
+
 class Worktree:
     """Snapshots of one session's working folder; index and objects are in the folder `shelf`."""
 
     #: Why the last snapshot or diff failed.
     failure: Literal["slow", "unreadable"] | None = None
 
-    def __init__(self, folder: Path, shelf: Path) -> None:
+    def __init__(self, folder: Path, shelf: Path, *, lock: int | None = None) -> None:
         self._folder = folder
+        #: A file that git keeps open too: its lock outlives a worker that is killed.
+        self._lock = lock
         self._shelf = shelf
         self._slow = shelf / "slow"
         self._deadline = 0.0
@@ -142,6 +150,47 @@ class Worktree:
             self.failure = "unreadable"
         return None
 
+    def restore(self, digest: str, earlier: Path) -> None:
+        """Set the folder to a snapshot that another session made in the shelf `earlier`.
+
+        Files that git ignores stay as they are. Repeat it after a kill. Raises SnapshotLost.
+        """
+        self._deadline = time.monotonic() + RESTORE_S
+        try:
+            self._restore(str(_tree(digest)), earlier)
+        except subprocess.TimeoutExpired:
+            raise SnapshotLost(f"git did not end within {RESTORE_S:g} s") from None
+        except (OSError, subprocess.SubprocessError):
+            raise SnapshotLost("its files are no longer stored here") from None
+
+    def _restore(self, tree: str, earlier: Path) -> None:
+        prefix = self._open_repository()
+        if prefix is None:
+            raise SnapshotLost(f"{str(self._folder)!r} is in no git repository")
+        self._copy_objects(earlier / "objects")
+        self._git_digest(prefix)  # so that the index names the files that have to go
+        self._git("read-tree", "--reset", "-u", self._whole_tree(prefix, tree))
+
+    def _copy_objects(self, objects: Path) -> None:
+        """Link the objects of another session's snapshots: they may be deleted before these."""
+        for file in objects.glob("*/*"):
+            if file.parent.name == "info" or file.name.startswith("tmp_"):
+                continue
+            copy = self._shelf / "objects" / file.parent.name / file.name
+            copy.parent.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                copy.hardlink_to(file)
+
+    def _whole_tree(self, prefix: str, tree: str) -> str:
+        """The tree of the repository, with the folder replaced by a snapshot of it."""
+        if not prefix:
+            return tree
+        index = self._shelf / "index.whole"
+        shutil.copyfile(self._shelf / "index", index)
+        self._git("rm", "-r", "-f", "-q", "--cached", "--ignore-unmatch", "--", ".", index=index)
+        self._git("read-tree", f"--prefix={prefix}", tree, index=index)
+        return self._git("write-tree", index=index)
+
     def _git_digest(self, prefix: str) -> str:
         index = self._shelf / "index"
         (self._shelf / "index.lock").unlink(missing_ok=True)  # its holder was killed
@@ -188,7 +237,9 @@ class Worktree:
         """Settings that disable the repository's filters: each is a program of its choice."""
         try:
             named = self._git("config", "--name-only", "--get-regexp", r"^filter\.", own=False)
-        except subprocess.CalledProcessError:  # there is none
+        except subprocess.CalledProcessError as error:
+            if error.returncode != 1:  # which means that there is none
+                raise
             return ()
         drivers = {name.rpartition(".")[0] for name in named.splitlines()}
         return tuple(
@@ -197,8 +248,9 @@ class Worktree:
             for part in ("clean=", "smudge=", "process=", "required=false")
         )
 
-    def _git(self, *arguments: str, own: bool = True) -> str:
-        return self._run_git(*arguments, own=own).decode(errors="replace").strip("\n")
+    def _git(self, *arguments: str, own: bool = True, index: Path | None = None) -> str:
+        output = self._run_git(*arguments, own=own, index=index)
+        return output.decode(errors="replace").strip("\n")
 
     def _truncated_output(self, *arguments: str) -> str:
         """The first PATCH_BYTES of git's output."""
@@ -209,17 +261,21 @@ class Worktree:
         text = taken[: taken.rfind(b"\n", 0, PATCH_BYTES) + 1].decode(errors="replace")
         return f"{text}[... the rest is left out ...]\n"
 
-    def _run_git(self, *arguments: str, own: bool = True, most: int = -1) -> bytes:
+    def _run_git(
+        self, *arguments: str, own: bool = True, most: int = -1, index: Path | None = None
+    ) -> bytes:
         """Run git and return at most so many bytes of its output; kill its group on timeout."""
         command = _command(self._unfiltered, *arguments)
+        other = {} if index is None else {"GIT_INDEX_FILE": str(index)}
         with subprocess.Popen(  # noqa: S603 - git, with fixed arguments
             command,
             cwd=self._folder,
-            env=self._environment(own=own),
+            env=self._environment(own=own) | other,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             process_group=0,
+            pass_fds=() if self._lock is None else (self._lock,),
         ) as process:
             taken = _read(process, most, max(0.1, self._deadline - time.monotonic()))
         if process.returncode and len(taken) != most:

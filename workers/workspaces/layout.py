@@ -49,6 +49,8 @@ class Record(BaseModel):
     prefix: str = ""
     #: Whether the folder was complete once, so that work may be in it.
     ready: bool = False
+    #: Whether the worktree of a fork is open: set to the recorded state, and prepared.
+    opened: bool = False
     #: The session that works in it, and whether that had ended when a worker looked.
     session: str = ""
     over: bool = False

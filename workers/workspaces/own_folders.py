@@ -6,23 +6,26 @@ lock is that of the repository, whose place is by its real common directory.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from app.domain.workspaces import TREE, OwnFolder, own_branch, own_shelf
+from app.domain.workspaces import TREE, OwnFolder, RecordedState, own_branch, own_shelf
 from workers.workspaces import copy_back, worktrees
 from workers.workspaces.cleaning import Removed, clean
 from workers.workspaces.copies import make_copy
 from workers.workspaces.extras import forget_prepared
 from workers.workspaces.git import Git, GitMissing, WorkspaceRefused
-from workers.workspaces.layout import Record, Shelf, read_record
+from workers.workspaces.layout import Record, Shelf, read_record, write_record
 from workers.workspaces.repository import Repository, find_repository
 from workers.workspaces.version import check_version
 from workers.workspaces.worktrees import Place
 
 _OTHERWISE = "or start the session without a worktree"
+#: What to do where a fork cannot have a worktree at the recorded state.
+AS_IS = "fork with --folder as-is to work in the folder as it is now"
 
 
 class Home(NamedTuple):
@@ -72,11 +75,20 @@ class Home(NamedTuple):
         with shelf.locked(git.cancel) as lock:
             yield git.holding(lock)
 
+    @contextmanager
+    def opening(self, git: Git) -> Iterator[Git]:
+        """Yield git while no other step of the session makes the folder."""
+        with Shelf(self.path.parent).locked(git.cancel) as lock:
+            yield git.holding(lock)
 
-def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
+
+def open_folder(
+    git: Git, home: Home, *, most: int, store: str = "", state: RecordedState | None = None
+) -> Record:
     """Make a session's own folder, unless it exists. Raises WorkspaceRefused, Cancelled.
 
-    It is a worktree where the folder is in a git repository, otherwise a copy.
+    It is a worktree where the folder is in a git repository, otherwise a copy. The worktree of a
+    fork starts from the commit that was checked out when the `state` was recorded.
     """
     known = home.record
     found = None if known is not None and known.kind == "copy" else _repository(git)
@@ -94,6 +106,8 @@ def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
         session=home.session,
         store=store,
     )
+    if found is None and state is not None:
+        raise WorkspaceRefused(f"{str(home.origin)!r} is in no git repository; {AS_IS}")
     if found is None:
         return _copy(git, home, wanted, most)
     if found.prefix != home.prefix:
@@ -101,11 +115,35 @@ def open_folder(git: Git, home: Home, *, most: int, store: str = "") -> Record:
             f"{str(home.origin)!r} is not the top of its repository, which the API could not see;"
             f" start the session in {str(found.top)!r}"
         )
-    wanted = wanted.model_copy(update={"branch": own_branch(home.session), "target": found.target})
+    base = _base_of(git, home, state) if state is not None and known is None else ""
+    wanted = wanted.model_copy(
+        update={"branch": own_branch(home.session), "target": found.target, "base": base}
+    )
     with home.locked(git, "worktree") as held:
         record = worktrees.make(held, home.place, wanted)
     home.cwd.mkdir(parents=True, exist_ok=True)
     return record
+
+
+def is_opened(home: Home) -> bool:
+    """Whether the worktree of a fork is complete, so that its steps may work in it."""
+    record = home.record
+    return record is not None and record.opened
+
+
+def mark_opened(home: Home) -> None:
+    """Records that the worktree of a fork is complete."""
+    write_record(home.path, home.require_record().model_copy(update={"opened": True}))
+
+
+def _base_of(git: Git, home: Home, state: RecordedState) -> str:
+    """The commit from which the work of a session started; empty if it is unknown."""
+    earlier = Home(home.root, state.session, home.origin, home.prefix).record
+    if earlier is not None and earlier.kind == "worktree":
+        return earlier.base
+    # A reflog has whole seconds. An earlier commit does no harm; a later one is not in the state.
+    then = time.strftime("%Y-%m-%d %H:%M:%S +0000", time.gmtime(state.at_ms // 1000 - 1))
+    return git.ask("rev-parse", "--verify", "--quiet", f"HEAD@{{{then}}}^{{commit}}") or ""
 
 
 def check_folder(git: Git, home: Home) -> Record:

@@ -42,7 +42,8 @@ def make(git: Git, place: Place, wanted: Record) -> Record:
     """Makes the worktree of a task's run, on the task's branch, and returns its record.
 
     `git` works in the origin folder, under the lock of the repository. The branch starts from the
-    tip of the target; that of an earlier run is taken over with what that run left.
+    wanted base, by default the tip of the target; that of an earlier run is taken over with what
+    that run left.
     """
     path, record = place.path, read_record(place.path)
     if record is None:
@@ -146,7 +147,7 @@ def _base(git: Git, place: Place, wanted: Record) -> str:
         earlier = read_record(place.shelf.path(place.plan, place.task, run))
         if earlier is not None and earlier.base and tip(git, wanted.branch) is not None:
             return earlier.base
-    return tip_of(git, wanted.target)
+    return wanted.base or tip_of(git, wanted.target)
 
 
 def _add(git: Git, path: Path, branch: str) -> None:

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from app.compiler.workspaces import own_folder_of
+from app.compiler.workspaces import without_own_folder
 from app.domain.environment.session import SessionEnvironment
 from app.domain.ids import SessionRef
 from app.domain.outcomes import MICROS
-from app.domain.program import Action, Program
+from app.domain.program import Program
 from app.domain.records import NewSession, Reply
 from app.domain.routing import stored_program
 from app.domain.states import SessionStatus
+from app.domain.workspaces import OwnFolder
 from app.errors import (
     ControlRefused,
     IdempotencyConflict,
-    InvalidDocument,
     PositionRefused,
     SessionUnknown,
     SpecForeign,
@@ -37,13 +37,19 @@ from app.operations.step_verbs.documents import (
     submitted_document,
     with_changes,
 )
+from app.operations.step_verbs.fork_folder import ForkFolders, with_own_folder
 from app.operations.submission.drafts import Found
 from app.operations.submission.environments import Environments
 from app.operations.submit import DRAWS, About, Asker, Submissions, Submitted
 from app.operations.transitions import Transitions
 from app.queries.fleet import Fleet
 from app.resume.compatibility import explain_misfit
-from app.resume.forking import changed_nodes, copied_warnings, rewind_of_fork, steps_left
+from app.resume.forking import (
+    KeptOutcomes,
+    changed_nodes,
+    copied_warnings,
+    rewind_of_fork,
+)
 from app.resume.rewind import Rewind
 from app.security.api_tokens import Owner
 from app.security.environment_cipher import comparison
@@ -85,6 +91,8 @@ class _Plan(NamedTuple):
     warnings: list[str]
     #: The document, with the changes.
     request: str
+    #: The worktree that it has to itself.
+    own: OwnFolder | None
 
 
 class Forks:
@@ -105,6 +113,7 @@ class Forks:
         self._environments = Environments(store, settings, registry)
         self._transitions = transitions
         self._submissions = submissions
+        self._folders = ForkFolders(store, settings)
         self._fleet = fleet
 
     def fork(
@@ -158,11 +167,9 @@ class Forks:
         wish: Wish,
         found: Found,
     ) -> _Plan:
-        old = self._verified(ref, fields)
-        if own_folder_of(old, root="") is not None:
-            hint = f"start it again with: leadhand rerun {ref.id}"
-            raise ControlRefused(ref.id, VERB, "a session with a folder of its own", hint)
-        program, anew = old, set[str]()
+        whole = self._verified(ref, fields)
+        old = program = without_own_folder(whole)
+        anew = set[str]()
         if wish.changes != Changes(label=wish.changes.label):
             # It was checked when it was submitted; what it needs may be gone since.
             base = self._submissions.compile(document, found, is_new=False)
@@ -171,7 +178,6 @@ class Forks:
             if inputs.inputs:
                 changed = with_changes(document, inputs)
                 anew = changed_nodes(base, self._submissions.compile(changed, found, is_new=False))
-            program = self._keep_own_folder(old, base, program)
         snapshot = Snapshot(self._store, ref)
         try:
             rewind = rewind_of_fork(program, wish.after, snapshot, anew)
@@ -180,11 +186,15 @@ class Forks:
         why = explain_misfit(old, program, rewind, snapshot, after=True)
         if why is not None:
             raise ControlRefused(ref.id, VERB, fields["status"], why)
-        warnings = self._check_folder(fields, program, rewind, wish)
         rewind, lost = self._without_foreign_threads(rewind, found)
         request = stored_text(with_changes(document, wish.changes))
-        before = copied_warnings(program, rewind, self._store.lines(ref, "warnings", 0, -1))
-        return _Plan(program, rewind, [*before, *warnings, *lost], request)
+        kept = KeptOutcomes(rewind, snapshot)
+        before = copied_warnings(program, kept, self._store.lines(ref, "warnings", 0, -1))
+        folder = self._folders.choose(ref, fields, whole, program, rewind, kept, as_is=wish.as_is)
+        if folder.own is not None:
+            title = wish.changes.label or fields.get("label", "")
+            program, rewind = with_own_folder(program, rewind, folder.own, title)
+        return _Plan(program, rewind, [*before, *folder.warnings, *lost], request, folder.own)
 
     def _verified(self, ref: SessionRef, fields: Mapping[str, str]) -> Program:
         """The session's program, whose signature is valid. Raises ControlRefused."""
@@ -193,32 +203,6 @@ class Forks:
         except SpecForeign as error:
             hint = f"{error.why}, so it may not run; submit the document again"
             raise ControlRefused(ref.id, VERB, fields["status"], hint) from None
-
-    def _keep_own_folder(self, old: Program, base: Program, program: Program) -> Program:
-        """The changed program with the steps that make the session's own folder."""
-        if old.hash == base.hash:
-            return program
-        ids = {node.id for node in base.body}
-        if not any(node.id not in ids for node in old.body):
-            return program
-        hint = "a session with a folder of its own is forked without changes only; rerun it"
-        raise InvalidDocument("changes", "", hint)
-
-    def _check_folder(
-        self, fields: Mapping[str, str], program: Program, rewind: Rewind, wish: Wish
-    ) -> list[str]:
-        folder = fields.get("cwd", "")
-        left = steps_left(program, rewind)
-        # A child session works in the folder of its parent.
-        if not folder or not any(step.folder or step.action is Action.CHILD for step in left):
-            return []
-        if not wish.as_is:
-            hint = (
-                f"its steps work in {folder}, which may have changed since; to continue with the"
-                " folder as it is now, give folder: as-is (--folder as-is)"
-            )
-            raise InvalidDocument("folder", None, hint)
-        return [f"it works in {folder} as it was when it was forked, whatever changed there since"]
 
     def _without_foreign_threads(self, rewind: Rewind, found: Found) -> tuple[Rewind, list[str]]:
         """Leave out the conversations of agents that would continue in the origin's thread."""
@@ -300,7 +284,9 @@ class Forks:
             priority=int(fields.get("priority") or 5),
             source=fields.get("source", ""),
             made_from=json.dumps(made_from),
-        )
+        ).within(plan.own, target.id)
+        if plan.own is not None:
+            asker = asker._replace(own=plan.own)
         sealed = self._environments.encrypt(target, asker.environment)
         new = self._submissions.fields_of(target, plan.program, about, asker, sealed)
         size = len(plan.program.text.encode())
@@ -312,7 +298,7 @@ class Forks:
                 **new,
                 **self._registry.request_seal(target, plan.request),
                 "budget": fields["budget"],
-                "folder": fields.get("folder", ""),
+                **({} if plan.own is not None else {"folder": fields.get("folder", "")}),
             },
             idempotency_key=asker.stored_key,
             body_hash=asker.body,

@@ -43,7 +43,8 @@ class StepCalls(EnvironmentCalls):
         """Create a session that copies another one's outcomes up to a point and runs the rest.
 
         `after` names the last step that counts as done. What refers to a changed input runs again.
-        `folder="as-is"` lets it work in the session's folder as that is now. Variables are as of
+        `folder="as-is"` lets it work in the session's folder as that is now; by default it works
+        in a git worktree at the recorded state. Variables are as of
         `submit`: those that the other session got are not taken over.
         """
         call = requests.fork(

@@ -61,6 +61,34 @@ def test_worktree_of_a_loop(project: Project, tmp_path: Path) -> None:
     assert project.leadhand("apply", session).code == 1
 
 
+def test_fork_works_in_a_worktree_at_the_recorded_state(project: Project, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    ended = project.leadhand(
+        "spawn", "Write", "--cwd", str(repo), "--doer", DOER, "--checker", "test -e b.txt",
+        "--json", timeout=100,
+    )  # fmt: skip
+    session = str(ended.json()["session_id"])
+    (repo / "b.txt").write_text("changed since\n")
+    before = user_state(repo)
+    made = project.leadhand("fork", session, "--after", "loop[1]/do")
+    assert (made.code, "leadhand apply" in made.out) == (0, True), made
+    fork = made.out.split()[1]
+    assert project.leadhand("wait", fork, timeout=100).code == 0
+    assert user_state(repo) == before
+    shown = project.leadhand("show", fork, "--json").json()["session"]
+    folder = Path(shown["cwd"])
+    assert (folder / "b.txt").read_text() == "b\n"
+    assert (folder / "untracked").read_text() == "mine\n"
+    assert shown["warnings"] == []
+    for name in ("a.txt", "b.txt", "untracked"):
+        (repo / name).unlink()
+    git(repo, "reset", "-q", "--hard")
+    assert project.leadhand("apply", fork).code == 0
+    assert (repo / "b.txt").read_text() == "b\n"
+    again = project.leadhand("fork", fork, "--after", "loop~2[2]/do", "--folder", "as-is")
+    assert (again.code, "--folder: the session has a folder of its own" in again.err) == (1, True)
+
+
 def test_copy_of_a_plain_folder(project: Project, tmp_path: Path) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()

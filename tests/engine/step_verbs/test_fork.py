@@ -21,9 +21,10 @@ from app.errors import (
     PositionRefused,
     SessionUnknown,
 )
+from app.history.snapshot import Snapshot
 from app.operations.step_verbs.documents import Changes
 from app.operations.step_verbs.fork import Wish
-from app.resume.forking import copied_warnings
+from app.resume.forking import KeptOutcomes, copied_warnings
 from app.resume.rewind import Level, Rewind
 from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench, loop, program, step
@@ -365,10 +366,10 @@ def test_fork_lists_the_warnings_of_the_failures_that_it_copies(bench: Bench) ->
     assert warnings(fork) == warned
 
 
-def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations() -> None:
+def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations(bench: Bench) -> None:
     do, check = step("do"), step("check")
     body = program(step("first"), loop("turn", do, check), step("last"))
-    level = Level("turn", "turn~1", 2, 3, 1, {"do": "turn~1[2]/do"}, (), {})
+    level = Level("turn", "turn~1", 2, 3, 1, {"do": "turn~1[2]"}, (), {})
     rewind = Rewind((Join("turn", ("first",)), Join("last", ())), (level,))
     how = "failed and was passed over: it broke"
     lines = {
@@ -377,7 +378,9 @@ def test_fork_within_a_loop_lists_the_warnings_of_earlier_iterations() -> None:
         f"check (turn~1[2]/check) {how}": False, f"do (turn~1[3]/do) {how}": False,
         "the webhook x was given up": False, "turn ended with terminate and was passed over": False,
     }  # fmt: skip
-    assert copied_warnings(body, rewind, lines) == [line for line, kept in lines.items() if kept]
+    nothing = SessionRef("00000000", "00000000")
+    kept = KeptOutcomes(rewind, Snapshot(World.of(bench).engine.store, nothing))
+    assert copied_warnings(body, kept, lines) == [line for line, kept in lines.items() if kept]
 
 
 def test_child_session_works_in_the_folder_too(bench: Bench, tmp_path: Path) -> None:

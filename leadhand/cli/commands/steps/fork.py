@@ -35,7 +35,8 @@ from leadhand.cli.key_values import pairs_of
 @click.option(
     "--folder",
     type=click.Choice(["as-is"]),
-    help="as-is: work in the folder of SESSION as it is now.",
+    help="as-is: work in the folder of SESSION as it is now. Without it, in a git worktree at the"
+    " state that SESSION had recorded.",
 )
 @click.option("--label", metavar="TEXT", help="The label of the new session.")
 @click.option("--key", metavar="TEXT", help="The same key again returns the same session.")

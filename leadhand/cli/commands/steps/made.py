@@ -21,5 +21,9 @@ def show_made(view: SessionView, how: str, *, as_json: bool) -> None:
     click.echo(
         f"session {view.id} is {view.status}, {how}; follow it with: leadhand watch {view.id}"
     )
+    if view.worktree is not None:
+        click.echo(
+            f"it works in a folder of its own; bring its work back with: leadhand apply {view.id}"
+        )
     for warning in view.warnings:
         click.echo(f"warning: {plain(warning, most=400)}", err=True)

@@ -1,0 +1,229 @@
+"""A fork works in a git worktree of its own, at the state that the other session has recorded."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from app.domain.ids import SessionRef
+from app.domain.program import WITH_RECORDED_STATE
+from app.errors import ControlRefused, InvalidDocument
+from app.operations.step_verbs.fork import Wish
+from leadhand.flows.documents import AnyDocument
+from tests.engine.world import World
+from tests.unit.workers.folders.repositories import git, make_repository, user_state
+from workers.attempt import own_folder_step
+from workers.attempt.attempt import Attempts
+from workers.attempt.heartbeat import Heartbeats
+from workers.registry.agents import AgentBook
+from workers.workspaces.own_folders import Home
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+DOCUMENT: TypeAdapter[AnyDocument] = TypeAdapter(AnyDocument)
+#: Adds one file in each turn, and a line to another one.
+DOER = "n=$(ls | grep -c '^turn'); touch turn$n; echo $n >> log; rm -f two.txt; echo ok"
+ACCEPTS_THREE = "test -e turn2"
+IN_USERS_FOLDER = {"one.txt": "staged\n", "untracked": "mine\n", "sub/three.txt": "sub/three.txt\n"}
+
+
+class Sessions:
+    """Sessions of one worker, which makes their steps in this process."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.world = World(url, worktrees=folder / "state", spill=str(folder / "spill"))
+        self.engine = self.world.engine
+        self.attempts = Attempts(
+            self.engine,
+            worker="w",
+            agents=lambda: AgentBook.load([]),
+            heart=Heartbeats(self.engine),
+        )
+
+    def submit(self, cwd: Path, **more: object) -> str:
+        given = {
+            "kind": "loop", "task": "t", "cwd": str(cwd), "doer": {"command": DOER},
+            "checkers": [ACCEPTS_THREE], "max_iterations": 4, **more,
+        }  # fmt: skip
+        session = self.engine.submit.document(DOCUMENT.validate_python(given), free=True).session
+        return self.carry_out(session)
+
+    def fork(
+        self, session: str, after: str | None, *, last: str = "workspace", **more: bool
+    ) -> str:
+        """Fork a session and carry the fork out; the step `last` waits while there are others."""
+        self.world.hints.clear()
+        fork = self.engine.forks.fork(session, Wish(after, **more), free=True).session  # type: ignore[arg-type]
+        return self.carry_out(fork, last=last)
+
+    def carry_out(self, session: str, *, last: str = "") -> str:
+        while self.world.hints:
+            self.world.now = max(self.world.now + 1, time.time_ns() // 1_000_000)
+            self.world.hints.sort(key=lambda hint: hint[1] == last)
+            ref, address = self.world.hints.pop(0)
+            self.attempts.publish(ref, self.attempts(ref, address) or ())
+        return session
+
+    def warnings(self, session: str) -> list[str]:
+        return self.engine.queries.session(session).warnings
+
+    def status(self, session: str) -> str:
+        return str(self.engine.queries.session(session).status)
+
+    def reason(self, session: str) -> str:
+        return str(self.engine.queries.session(session).reason)
+
+    def folder(self, session: str) -> Path:
+        return Path(str(self.engine.queries.session(session).cwd))
+
+
+@pytest.fixture
+def sessions(store_url: str, tmp_path: Path) -> Iterator[Sessions]:
+    sessions = Sessions(store_url, tmp_path)
+    yield sessions
+    sessions.attempts.close()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def files(folder: Path) -> dict[str, str]:
+    """All files, without those of git and the ignored one."""
+    found = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    texts = {str(path.relative_to(folder)): path.read_text() for path in found}
+    return {
+        name: text for name, text in texts.items() if name not in (".git", "ignored", ".gitignore")
+    }
+
+
+@pytest.mark.parametrize("last", ["workspace", "loop~2[1]/check.test"])
+def test_fork_begins_with_the_folder_as_it_was_at_the_point(
+    sessions: Sessions, repo: Path, last: str
+) -> None:
+    session = sessions.submit(repo)
+    assert sessions.status(session) == "completed"
+    git(repo, "commit", "-qam", "the user goes on")
+    (repo / "one.txt").write_text("and on\n")
+    before, kept = user_state(repo), files(repo)
+    fork = sessions.fork(session, "loop[1]/do", last=last)
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    assert (user_state(repo), files(repo)) == (before, kept)
+    folder = sessions.folder(fork)
+    assert files(folder) == {
+        **IN_USERS_FOLDER, "turn0": "", "turn1": "", "turn2": "", "log": "0\n1\n2\n",
+    }  # fmt: skip
+    first, committed = git(folder, "rev-parse", "HEAD~1", "HEAD").split()
+    assert first == git(repo, "rev-parse", "main~1"), "it starts from the commit of that time"
+    assert git(folder, "status", "--porcelain") == ""
+    assert git(repo, "rev-parse", f"leadhand/{fork}") == committed
+    steps = {one.address: one.state for one in sessions.engine.queries.steps(fork, limit=99).items}
+    assert (steps["workspace"], steps["keep"]) == ("succeeded", "succeeded")
+    assert sessions.warnings(fork) == []
+    assert sessions.engine.store.fields(SessionRef(fork, fork))["schema"] == str(
+        WITH_RECORDED_STATE
+    )
+
+
+def test_fork_in_a_subfolder_leaves_the_rest_of_the_repository(
+    sessions: Sessions, repo: Path
+) -> None:
+    session = sessions.submit(repo / "sub")
+    (repo / "sub" / "three.txt").write_text("the user goes on\n")
+    git(repo, "commit", "-qam", "the user goes on")
+    fork = sessions.fork(session, "loop[2]/do")
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    folder = sessions.folder(fork)
+    assert folder.name == "sub"
+    assert files(folder) == {
+        "three.txt": "sub/three.txt\n", "turn0": "", "turn1": "", "turn2": "", "log": "0\n1\n2\n",
+    }  # fmt: skip
+    assert (folder.parent / "two.txt").read_text() == "two.txt\n"
+
+
+def test_forks_are_forked_too(sessions: Sessions, repo: Path) -> None:
+    session = sessions.submit(repo)
+    first = sessions.fork(session, "loop[2]/do")
+    shutil.rmtree(repo.parent / "spill" / session)  # the fork has its own snapshots
+    for after, log in (("loop~1[1]/do", "0\n1\n2\n"), ("loop~2[3]/do", "0\n1\n2\n")):
+        fork = sessions.fork(first, after)
+        assert sessions.status(fork) == "completed", (after, sessions.reason(fork))
+        assert (sessions.folder(fork) / "log").read_text() == log
+        assert files(sessions.folder(fork)) == files(sessions.folder(first))
+        assert sessions.folder(fork) != sessions.folder(first)
+        assert sessions.warnings(fork) == []
+
+
+def test_session_in_a_worktree_is_forked_into_another_one(sessions: Sessions, repo: Path) -> None:
+    session = sessions.submit(
+        repo,
+        doer={"command": f"{DOER}; echo $n > requirements.txt"},  # for which it would be prepared
+        worktree={"copy": ["ignored"], "prepare": "echo x >> prepared"},
+    )
+    assert sessions.status(session) == "completed", sessions.reason(session)
+    base = git(repo, "rev-parse", "HEAD")
+    git(repo, "commit", "-qam", "the user goes on")
+    shutil.rmtree(repo / ".git" / "logs")  # the worktree of the session says where it began
+    before = files(sessions.folder(session))
+    with pytest.raises(InvalidDocument, match="its fork gets another; leave it out"):
+        sessions.fork(session, "loop[1]/do", as_is=True)
+    fork = sessions.fork(session, "loop[1]/do")
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    folder = sessions.folder(fork)
+    assert files(sessions.folder(session)) == before
+    assert git(folder, "rev-parse", "HEAD~1") == base
+    assert (folder / "ignored").read_text() == "mine too\n"
+    # Once in the other session, whose file is part of the state, and once here.
+    assert (folder / "prepared").read_text() == "x\nx\n"
+    assert (folder / "log").read_text() == "0\n1\n2\n"
+
+
+def test_fork_without_a_recorded_state_names_the_way_out(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    session = sessions.submit(plain)
+    with pytest.raises(InvalidDocument, match=r"recorded without git.*--folder as-is"):
+        sessions.fork(session, "loop[1]/do")
+    fork = sessions.fork(session, "loop[1]/do", as_is=True)
+    assert sessions.folder(fork) == plain
+    copy = sessions.submit(plain, worktree=True)
+    with pytest.raises(ControlRefused, match=rf"recorded without git.*leadhand rerun {copy}"):
+        sessions.fork(copy, "loop[1]/do")
+
+
+def test_lost_snapshots_fail_the_fork_with_the_way_out(sessions: Sessions, repo: Path) -> None:
+    session = sessions.submit(repo)
+    shutil.rmtree(repo.parent / "spill" / session)
+    for last in ("workspace", "loop~2[1]/check.test"):
+        fork = sessions.fork(session, "loop[1]/do", last=last)
+        assert sessions.status(fork) == "failed"
+        why = f"the folder as session {session} had it at loop~1[1]/do cannot be restored"
+        assert why in sessions.reason(fork)
+        assert "--folder as-is" in sessions.reason(fork)
+    assert not (repo / "turn3").exists()
+
+
+def test_opening_that_is_killed_at_its_end_is_done_again(
+    sessions: Sessions, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = sessions.submit(repo, worktree={"prepare": "echo x >> prepared"})
+
+    def die(_: Home) -> None:
+        raise OSError("killed before it could say that the folder is open")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(own_folder_step, "mark_opened", die)
+        fork = sessions.fork(session, "loop[1]/do", last="loop~2[1]/check.test")
+    assert sessions.status(fork) == "failed"
+    sessions.engine.control.apply(fork, "resume")
+    sessions.carry_out(fork)
+    assert sessions.status(fork) == "completed", sessions.reason(fork)
+    assert (sessions.folder(fork) / "prepared").read_text() == "x\nx\n"
