@@ -57,7 +57,7 @@ class Flows:
         return session_answer(view, 202, headers={"Location": f"/v1/sessions/{view.id}"})
 
     def validate(self) -> Response:
-        """POST /v1/flows/validate: check a flow without running it."""
+        """POST /v1/flows/validate: check a flow, or a graph, without running it."""
         requests.query(requests.NoQuery)
         return answer(self._engine.flow_checks.check(requests.value(), folder=folder_of_command()))
 

@@ -391,7 +391,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=requests.SubmitQuery, body=FlowRun, headers=("Idempotency-Key",),
         refuses=(409, 429), makes="session",
     ),
-    Operation("flows.validate", "POST", "Validate a flow",
+    Operation("flows.validate", "POST", "Validate a flow, or a graph (`kind: graph`)",
               (replies(FlowCheckView, "Whether it could run here now, and all errors."),),
               body=JsonValue, body_required=True),
     Operation("workers.listed", "GET", "List the workers",

@@ -17,7 +17,7 @@ from app.fleet.programs import program_of, why_no_folder, why_no_program
 from app.fleet.tools import ToolsThere
 from app.security.egress import PORTS, destination, refusal
 from app.settings import Settings
-from leadhand.flows.documents import AnyDocument, FlowDocument
+from leadhand.flows.documents import AnyDocument
 from leadhand.models.documents import Webhook
 from leadhand.models.views import WorkerView
 
@@ -53,9 +53,9 @@ def admit(document: AnyDocument, settings: Settings, workers: Sequence[WorkerVie
 
 
 def faults_here(
-    document: FlowDocument, settings: Settings, workers: Sequence[WorkerView]
+    document: AnyDocument, settings: Settings, workers: Sequence[WorkerView]
 ) -> Iterator[InvalidDocument]:
-    """Yields every error for which the workers could not run a flow."""
+    """Yields every error for which the workers could not run a document."""
     needs = requirements_of(document)
     try:
         place, here, _ = _resolve_place(document, needs, settings, workers)

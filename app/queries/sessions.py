@@ -249,9 +249,11 @@ class Queries:
         fields = self._fields(ref)
         program = self._program(fields["program"])
         found = sorted(self._store.outcomes(ref).items())
+        request = self._store.copies().request(ref)
         return ExportView(
             exported_at=iso(self._store.now_ms()),
             session=self._view(ref, fields),
+            document=None if request is None else _redact_all(json.loads(request)),
             program=_redact_all(program.model_dump(mode="json")),
             result=self.result(session) if fields["status"] in ENDED else None,
             steps=self._all_steps(session),

@@ -251,7 +251,7 @@ class AsyncClient(
         return await self._ask(requests.flow(name))
 
     async def check_flow(self, definition: Any) -> FlowCheckView:
-        """Validate a flow definition; the result lists all errors."""
+        """Validate a flow or graph for the workers here; the result lists all errors."""
         return await self._ask(requests.check_flow(definition))
 
     async def answer(

@@ -247,7 +247,7 @@ class Client(
         return self._ask(requests.flow(name))
 
     def check_flow(self, definition: Any) -> FlowCheckView:
-        """Validate a flow definition; the result lists all errors."""
+        """Validate a flow or graph for the workers here; the result lists all errors."""
         return self._ask(requests.check_flow(definition))
 
     def answer(

@@ -61,6 +61,14 @@ def test_a_persons_way_with_graphs(make_project: Callable[..., Project]) -> None
 
     assert project.leadhand("graph", "check", "g.json").out == "g.json: 5 steps, no errors\n"
     wait_until(lambda: "papers:meet" in project.leadhand("tools", timeout=90).out, timeout=60)
+    checked = project.leadhand("graph", "check", "g.json", "--workers")
+    assert checked.out == "g.json: 5 steps, no errors\n", checked
+    project.write("wrong.json", json.dumps({"steps": [{"name": "a", "tool": "papers:gone"}]}))
+    checked = project.leadhand("graph", "check", "wrong.json", "--workers")
+    assert checked.code == 1
+    assert checked.err.startswith(
+        "leadhand: wrong.json: steps[0].tool: it is 'papers:gone'; no worker"
+    )
     ran = project.leadhand(
         "graph", "run", "g.json", "--input", "topic=agents", "--json", timeout=60
     )

@@ -1,10 +1,10 @@
-"""Checks whether a flow could run here now, and lists all errors."""
+"""Checks whether a flow or graph could run here now, and lists all errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from app.catalog.catalog import Catalog
 from app.compiler import compile_document
@@ -16,13 +16,15 @@ from app.queries.fleet import Fleet
 from app.settings import Settings
 from leadhand.flows.documents import FlowDocument
 from leadhand.flows.faults import all_faults
+from leadhand.flows.graph_faults import faults_of_graph
+from leadhand.graphs.documents import GraphDocument
 from leadhand.models.views import FlowCheckView, FlowFaultView
 
 _OF_AGENTS = (".agentType", ".agent", ".model")
 
 
 class FlowChecks:
-    """Checks flows without running them."""
+    """Checks flows and graphs without running them."""
 
     def __init__(
         self,
@@ -37,7 +39,9 @@ class FlowChecks:
         self._catalog_of = catalog_of
 
     def check(self, given: JsonValue, *, folder: str = "") -> FlowCheckView:
-        """Check whether a flow could run in a folder now, and list all errors."""
+        """Check whether a flow or graph could run in a folder now, and list all errors."""
+        if isinstance(given, dict) and given.get("kind") == "graph":
+            return self._check_graph(given, folder)
         found = all_faults(FlowDocument, given)
         faults = [FlowFaultView(path=path, message=text) for path, text in found.faults]
         if isinstance(found.flow, FlowDocument):
@@ -46,6 +50,17 @@ class FlowChecks:
             faults += map(
                 _fault_view, self._faults_here(document, folder, known=[f.path for f in faults])
             )
+        return FlowCheckView(valid=not faults, faults=faults)
+
+    def _check_graph(self, given: JsonValue, folder: str) -> FlowCheckView:
+        try:
+            document = GraphDocument.model_validate(given)
+        except ValidationError as error:
+            found = faults_of_graph(error, given)
+            faults = [FlowFaultView(path=path, message=text) for path, text in found]
+            return FlowCheckView(valid=False, faults=faults)
+        workers = self._fleet.inventories(self._files.of(folder or document.cwd or ""))
+        faults = [_fault_view(one) for one in faults_here(document, self._settings, workers)]
         return FlowCheckView(valid=not faults, faults=faults)
 
     def _faults_here(

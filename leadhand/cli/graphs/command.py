@@ -77,22 +77,30 @@ def graph_run_command(
 @graph_command.command("check")
 @_FILE
 @_INPUT
+@click.option(
+    "--workers",
+    is_flag=True,
+    help="Also compare its tools and their arguments with those of the workers here.",
+)
 @_JSON
-def graph_check_command(*, file: Path, inputs: tuple[str, ...], as_json: bool) -> int:
-    """Check the graph in FILE; needs no service.
+def graph_check_command(
+    *, file: Path, inputs: tuple[str, ...], workers: bool, as_json: bool
+) -> int:
+    """Check the graph in FILE; needs no service without --workers.
 
-    Lists all errors, each with its path in the file. Whether the workers have its tools is checked
-    when it is run.
+    Lists all errors, each with its path in the file.
     """
     from leadhand.cli.graphs.graph_file import read_graph
     from leadhand.cli.render.tables import echo_json, plural
 
     found = read_graph(file, {}, dict(pairs_of(inputs, "--input")))
+    if workers and found.document is not None:
+        found = found._replace(faults=_faults_here(found.document))
     if as_json:
         faults = [{"path": path, "message": message} for path, message in found.faults]
         echo_json({"valid": not faults, "faults": faults})
         return 1 if faults else 0
-    if found.document is None:
+    if found.document is None or found.faults:
         raise click.ClickException(_faults_text(file, found.faults))
     click.echo(f"{file}: {plural(len(found.document.steps), 'step')}, no errors")
     return 0
@@ -124,6 +132,17 @@ def graph_draw_command(*, file: Path, path: Path | None) -> int:
     for line in graph_drawing(found.document):
         click.echo(line)
     return 0
+
+
+def _faults_here(document: GraphDocument) -> list[tuple[str, str]]:
+    """Why the workers could not run the graph, as paths and messages."""
+    from leadhand.cli.connect import open_client
+
+    with open_client() as client:
+        view = client.check_flow(
+            document.model_dump(mode="json", exclude_unset=True) | {"kind": "graph"}
+        )
+    return [(fault.path, fault.message) for fault in view.faults]
 
 
 def _document(

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from pydantic import JsonValue, ValidationError
 
-from leadhand.flows.faults import faults_of
 from leadhand.flows.files import FlowInvalid, json_in
+from leadhand.flows.graph_faults import faults_of_graph
 from leadhand.graphs.documents import GraphDocument
-from leadhand.graphs.faults import GraphMalformed
 from leadhand.graphs.input_schema import declare_inputs, schema_of, typed_value
 
 
@@ -55,13 +54,7 @@ def _document(given: dict[str, JsonValue]) -> GraphFile:
     try:
         return GraphFile(GraphDocument.model_validate(given), [])
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            cause = one.get("ctx", {}).get("error")
-            if isinstance(cause, GraphMalformed):
-                texts = [str(fault).removeprefix(f"{fault.path}: ") for fault in cause.faults]
-                paths = [fault.path for fault in cause.faults]
-                return GraphFile(None, list(zip(paths, texts, strict=True)))
-        return GraphFile(None, faults_of(error, given, GraphDocument))
+        return GraphFile(None, faults_of_graph(error, given))
 
 
 def _value(text: str, default: JsonValue) -> JsonValue:

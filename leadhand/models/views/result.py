@@ -106,6 +106,8 @@ class ExportView(View):
     format: Literal["leadhand.export/1"] = "leadhand.export/1"
     exported_at: str
     session: SessionView
+    #: The document as it was submitted, without webhook and environment; absent for older sessions.
+    document: dict[str, JsonValue] | None = None
     #: The compiled program that it runs.
     program: dict[str, JsonValue]
     #: Absent until the session has ended.

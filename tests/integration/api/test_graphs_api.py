@@ -90,3 +90,32 @@ def test_all_that_no_worker_has_is_refused_at_once(client: FlaskClient, world: W
     answer = submit(client, *({"name": name, "tool": f"no:{name}"} for name in ("a", "b")))
     assert answer.status_code == 422
     assert [one["field"] for one in said(answer)["errors"]] == ["steps[0].tool", "steps[1].tool"]
+
+
+def test_validation_compares_a_graph_with_the_workers_and_starts_nothing(
+    client: FlaskClient, world: World
+) -> None:
+    add_worker(world.engine, "w", place="here", tools=[], tools_here=[], schema_version=99)
+
+    def faults(*steps: object, **more: object) -> list[tuple[str, str]]:
+        graph = {"kind": "graph", "steps": steps, **more}
+        found = said(client.post("/v1/flows/validate", json=graph))
+        assert found["valid"] == (not found["faults"])
+        return [(one["path"], one["message"]) for one in found["faults"]]
+
+    known = {"name": "a", "tool": "echo"}
+    assert faults(known, {"name": "b", "tool": "echo", "arguments": {"x": "${a.y}"}}) == []
+    unknown = faults({"name": "a", "tool": "no:a"}, {"name": "b", "tool": "no:b"})
+    assert [path for path, _ in unknown] == ["steps[0].tool", "steps[1].tool"]
+    ((path, message),) = faults({**known, "depends_on": ["gone"]})
+    assert (path, "there is no such step" in message) == ("steps[0].depends_on[0]", True)
+    assert [path for path, _ in faults({**known, "surprise": 1})] == ["steps[0].surprise"]
+    assert world.engine.queries.sessions().items == []
+
+
+def test_export_has_the_document_with_its_references_as_written(client: FlaskClient) -> None:
+    text = "see ${a.y} and $${b}"
+    steps = ({"name": "a", "tool": "echo"}, {"name": "b", "tool": "echo", "arguments": {"x": text}})
+    session = said(submit(client, *steps))["id"]
+    exported = said(client.get(f"/v1/sessions/{session}/export"))
+    assert exported["document"]["steps"] == list(steps)
