@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,9 @@ from leadhand.models.documents import LoopDocument
 from tests.engine.driving import Bench, loop, program, step
 from tests.engine.graphs.graph_world import GraphWorld
 from tests.engine.test_fsck import audit
-from tests.engine.world import World
+from tests.engine.world import DONE, World
+from tests.flows import ask, flow
+from tests.flows import loop as repeated
 
 
 class Forked(GraphWorld):
@@ -41,6 +43,15 @@ class Forked(GraphWorld):
         origin.world.hints.clear()
         self.id = self.engine.forks.fork(origin.id, wish, **more).session
         self.ref = SessionRef(self.id, self.id)
+
+
+#: What runs in the second iteration of the outer one of two loops.
+INNER = tuple(f"inner~1[{turn}]/{step}" for turn in (1, 2, 3) for step in ("b", "check"))
+SECOND_TURN = ("a", *INNER, "c", "end")
+
+
+def called(label: str) -> dict[str, Any]:
+    return {"type": "tool", "tool": "echo", "label": label}
 
 
 def graph(bench: Bench, *steps: Mapping[str, object], **more: object) -> GraphWorld:
@@ -158,6 +169,46 @@ def test_fork_in_a_loop_goes_on_in_its_iteration(bench: Bench) -> None:
     found = {view.address: view.state for view in steps(fork, limit=99).items}
     assert found["loop~1[1]/do"] == "succeeded"
     assert world.engine.queries.session(fork).counters.cost_usd == 0
+
+
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        ("outer[2]/inner[2]/check", ["inner~1[3]/b", "inner~1[3]/check", "c", "end"]),
+        (
+            "outer[2]/inner[2]/b",
+            ["inner~1[2]/check", "inner~1[3]/b", "inner~1[3]/check", "c", "end"],
+        ),
+        ("outer[2]/a", SECOND_TURN[1:]),
+        ("outer[1]/c", SECOND_TURN),
+    ],
+)
+def test_fork_in_nested_loops_goes_on_in_the_iteration_of_each(
+    bench: Bench, after: str, left: Sequence[str]
+) -> None:
+    world = World.of(bench)
+    inner = repeated(called("b"), ask(label="check"), label="inner")
+    outer = repeated(called("a"), inner, called("c"), ask(label="end"), label="outer")
+    session = world.engine.submit.document(flow(outer)).session
+
+    def carry_out(id_: str) -> list[str]:
+        ref, found = SessionRef(id_, id_), list[str]()
+        while world.hints:
+            _, address = world.hints.pop(0)
+            for grant in world.claim(ref, address).grants:
+                found.append(grant.address)
+                ends = grant.address.endswith(("inner~1[3]/check", "[2]/end"))
+                verdict = "accept" if ends else "retry"
+                outcome = {"word": "succeeded", "verdict": verdict}
+                is_check = grant.address.endswith(("check", "end"))
+                world.settle(ref, grant, Outcome.model_validate(outcome) if is_check else DONE)
+        assert world.engine.queries.session(id_).status == "completed"
+        return found
+
+    carry_out(session)
+    fork = world.engine.forks.fork(session, Wish(after)).session
+    done = [address.removeprefix("outer~2[2]/") for address in carry_out(fork)]
+    assert done == [*(["outer~2[1]/end"] if after == "outer[1]/c" else []), *left]
 
 
 def test_same_key_gets_the_same_fork(bench: Bench) -> None:
